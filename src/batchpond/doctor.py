@@ -19,7 +19,7 @@ import duckdb
 from batchpond.errors import BatchpondError, BusyError, ExitCode, LakeError, LakeWarning
 from batchpond.lake import manifest
 from batchpond.lake.attempts import fold
-from batchpond.lake.disk import read_through
+from batchpond.lake.disk import drop, read_through
 from batchpond.lake.events import read
 from batchpond.lake.schemas import TABLES
 from batchpond.lake.store import LENS, SECRET, SPOOL, TMP, Store
@@ -114,8 +114,8 @@ def _content(path: Path) -> tuple[int, str | None]:
     """Return how many rows a file gives, and what is wrong with its bytes."""
     try:
         return read_through(path), None
-    except (OSError, ValueError) as error:
-        return 0, f"its bytes are not those that were written: {str(error).splitlines()[0]}"
+    except LakeError as error:
+        return 0, error.message.partition(": ")[2]
 
 
 _SHOWN = "SELECT table_name FROM information_schema.tables"
@@ -143,9 +143,16 @@ def _lens(store: Store) -> Iterator[Finding]:
         yield _warning("views", f"{LENS} does not show what is published", REBUILD)
 
 
-def rebuild_lens(store: Store) -> None:
-    """Write the views anew; raises BusyError while another process writes to the lake."""
+def rebuild_lens(store: Store, *, is_deep: bool = False) -> None:
+    """Write the views anew and drop what is damaged of derived tables, a deep one having read all of their bytes.
+
+    Raises BusyError while another process writes to the lake.
+    """
     with store.lock("doctor"):
+        derived = (path for name, table in TABLES.items() if table.is_derived for path in store.files(name))
+        for path in derived if is_deep else ():
+            if _content(path)[1] is not None:
+                drop(path)
         (store.path / LENS).unlink(missing_ok=True)
         database.build(store.path, store.all_files())
 

@@ -23,6 +23,7 @@ from batchpond.lake.schemas import FORMAT_VERSION, Table
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import pyarrow.parquet as pq
 
 DIRECTORY_MODE = 0o700
 FILE_MODE = 0o600
@@ -242,15 +243,34 @@ class StagedTable:
         drop(self.path)
 
 
+@contextmanager
+def intact(path: Path) -> Iterator[pq.ParquetFile]:
+    """Open a Parquet file whose pages are held against their checksums as they are read.
+
+    Raises LakeError where its bytes are not those that were written.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            yield file
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise  # the system's word, of a file that is not there or may not be read
+        raise LakeError(
+            f"{path}: its bytes are not those that were written: {str(error).splitlines()[0]}",
+            hint="`batchpond doctor --deep` names each damaged file, and what to do about it",
+        ) from error
+
+
 def read_through(path: Path) -> int:
     """Read all of a Parquet file, its pages held against their checksums, and return how many rows it has.
 
-    Raises OSError (ArrowInvalid too is a ValueError) for a file whose bytes are not those that were written.
+    Raises LakeError for a file whose bytes are not those that were written.
     """
-    import pyarrow.parquet as pq
-
     n_rows = 0
-    with pq.ParquetFile(path, page_checksum_verification=True) as file:
+    with intact(path) as file:
         for number in range(file.num_row_groups):
             n_rows += file.read_row_group(number).num_rows
     return n_rows
@@ -264,13 +284,11 @@ def columns_of(path: Path) -> pa.Schema:
 
 
 def read_rows(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
-    """Return a published file's rows, or some columns of them.
+    """Return a published file's rows, or some columns of them; raises LakeError as `intact` does.
 
     Not by way of pyarrow's datasets, whose import takes longer than an idle pass may.
     """
-    import pyarrow.parquet as pq
-
-    with pq.ParquetFile(path) as file:
+    with intact(path) as file:
         return file.read(columns=columns, use_threads=False)
 
 

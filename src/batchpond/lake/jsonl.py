@@ -148,10 +148,8 @@ def bodies(lines: ShardLines) -> Iterator[tuple[str, bytes]]:
 
 
 def _scan(files: list[Path], position: dict[str, int]) -> Iterator[tuple[str, bytes]]:
-    import pyarrow.parquet as pq
-
     for path in files:
-        with pq.ParquetFile(path) as file:
+        with disk.intact(path) as file:
             for batch in file.iter_batches(_BATCH_ROWS, columns=["request_id", "body"]):
                 rows = zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True)
                 yield from ((request_id, body.encode("utf-8")) for request_id, body in rows if request_id in position)

@@ -21,7 +21,6 @@ from batchpond.files import RowFile
 from batchpond.lake import tables
 from batchpond.lake.attempts import UNCLEAR_PHASES, Attempt, LakeState, Phase, fold, seen_as
 from batchpond.lake.events import read
-from batchpond.lake.jsonl import shard_file_name
 from batchpond.lake.records import Adopted, AdoptedShard, Intent, Resolution, Sharded, Voided
 from batchpond.lake.schemas import SHARD_REQUESTS
 from batchpond.lake.store import CONFIG, Store
@@ -33,7 +32,7 @@ from batchpond.run.account import Ownership, ownership_of
 from batchpond.run.batch_map import COLUMNS, TABLES, BatchMap, MapReader, Target
 from batchpond.run.find import Proof, check_host, first_custom_ids, prove
 from batchpond.run.resolve import resolve
-from batchpond.run.send import origin_of
+from batchpond.run.send import origin_of, was_never_made
 from batchpond.run.session import Providers, Session, Severity
 from batchpond.study.prices import Prices
 from batchpond.views.refresh import refresh
@@ -49,7 +48,7 @@ def begin(session: Session, new: due.NewShard) -> None:
 def finish_all(session: Session) -> None:
     """Finish the adoptions that a process did not live to finish; the lock is held."""
     for shard in adopted_shards(session.lake_state).values():
-        if is_begun(session.store, session.lake_state, shard):
+        if due.is_begun(session.store, session.lake_state, shard):
             with session.isolated(shard.client_name, f"adopting batch {shard.batch_id}"):
                 _resume(session, shard)
 
@@ -57,12 +56,6 @@ def finish_all(session: Session) -> None:
 def adopted_shards(lake_state: LakeState) -> dict[str, AdoptedShard]:
     """Return the shards whose batches other tools made, by id."""
     return {shard_id: shard for shard_id, shard in lake_state.shards.items() if isinstance(shard, AdoptedShard)}
-
-
-def is_begun(store: Store, lake_state: LakeState, shard: AdoptedShard) -> bool:
-    """Whether a shard's file stands, and its attempt is not on record yet."""
-    is_finished = lake_state.latest_attempt(shard.shard_id) is not None
-    return not is_finished and store.has(SHARD_REQUESTS, shard_file_name(shard.provider, shard.shard_id))
 
 
 def _resume(session: Session, shard: AdoptedShard) -> None:
@@ -120,7 +113,14 @@ def shard_of(
 def _give_up_waiting(session: Session, shard: AdoptedShard) -> None:
     """Void the shards without a batch that hold any of the same requests; the rest of them is due anew."""
     for other in _waiting_with_the_same(session, shard.shard_id):
-        session.record(Voided(study=other.study, shard_id=other.shard_id))
+        if was_never_made(session, other.shard_id):
+            session.record(Voided(study=other.study, shard_id=other.shard_id))
+        elif due.is_voidable(session.lake_state, other.shard_id):
+            raise AttentionError(
+                f"batch {shard.batch_id} holds requests that {other.provider} refused before: whether a batch was made"
+                " of them all the same is not known yet",
+                hint="`batchpond sync` looks for it, and then takes this one in",
+            )
 
 
 def _waiting_with_the_same(session: Session, shard_id: str) -> list[Sharded]:
@@ -326,7 +326,7 @@ def _check_same_map(store: Store, lake_state: LakeState, batch: tuple[str, str],
     for other_id, other in adopted_shards(lake_state).items():
         if (other.batch_id, other.provider) != batch or other_id == shard_id:
             continue
-        if lake_state.latest_attempt(other_id) is not None or is_begun(store, lake_state, other):
+        if lake_state.latest_attempt(other_id) is not None or due.is_begun(store, lake_state, other):
             raise UsageError(
                 f"batch {other.batch_id} was adopted into study {other.study} by another map",
                 hint="what is recorded is never changed; nothing was recorded now",

@@ -5,17 +5,17 @@ They are cut into shards; set-based throughout.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from batchpond import ids
-from batchpond.errors import LakeError
+from batchpond.errors import AttentionError, LakeError
 from batchpond.lake import failpoints, manifest, tables
 from batchpond.lake.attempts import Attempt, LakeState, Phase
 from batchpond.lake.jsonl import shard_file_name
-from batchpond.lake.records import Approval, Sharded, Voided
+from batchpond.lake.records import AdoptedShard, Approval, Sharded, Voided
 from batchpond.lake.schemas import RAW, SHARD_REQUESTS
 from batchpond.lake.store import CONFIG, Store
 from batchpond.model import BatchState, ErrorClass, Mode, PricedModel, ShardKind
@@ -23,7 +23,9 @@ from batchpond.plan import shards, versions
 from batchpond.plan.versions import Again
 from batchpond.providers import registry
 from batchpond.providers.http.errors import ApiError, classify
+from batchpond.run.find import check_settled
 from batchpond.run.rules import Rules, answered
+from batchpond.run.send import was_never_made
 from batchpond.run.session import Session
 from batchpond.study import settings as config
 from batchpond.study.prices import NOTHING, Estimate, Prices
@@ -171,7 +173,13 @@ class NewShard:
 
 
 def new_shards(
-    store: Store, lake_state: LakeState, study: str, version: str, sample: int | None, again: Again | None = None
+    store: Store,
+    lake_state: LakeState,
+    study: str,
+    version: str,
+    sample: int | None,
+    again: Again | None = None,
+    kept: Collection[str] = (),
 ) -> Iterator[NewShard]:
     """Yield the shards that the study's due requests make, one at a time; reads only.
 
@@ -179,6 +187,7 @@ def new_shards(
     that is still on its way.
 
     `sample` keeps to so many of what is asked from the start, as `versions.sampled` says, and what follows from it.
+    The requests of earlier plans that were never sent are due, but for those in shards that are `kept`.
     """
     from batchpond.study.spec import ShardsSpec  # an idle pass cuts nothing
 
@@ -195,7 +204,7 @@ def new_shards(
             {
                 "study": study,
                 "version": version,
-                "void": [*lake_state.voided, *void_shards(lake_state, study, version)],
+                "void": [*lake_state.voided, *set(void_shards(lake_state, study, version)).difference(kept)],
                 "live": pending_shards(lake_state),
                 "again": again is not None,
                 **values,
@@ -327,20 +336,34 @@ def form_shards(session: Session, study: str, approval: Approval, again: Again |
     """S1: record the shards that an approval's due requests make; the lock is held.
 
     The fact comes before the file: a shard is real once its file stands, and a fact without a
-    file is harmless. A shard of an earlier plan that was never sent is voided first, for good:
-    its requests would otherwise be in two shards that may both be sent.
+    file is harmless. A shard of an earlier plan of which no batch was made is voided first, for good: its requests
+    would otherwise be in two shards that may both be sent. While it is not known whether one was, they wait in it.
     """
     version = approval.study_version
+    _check_settled(session, study)
+    for shard_id in void_shards(session.open_state, study, version):
+        if was_never_made(session, shard_id):
+            session.record(Voided(study=study, shard_id=shard_id))
+    kept = void_shards(session.open_state, study, version)
     if again is None and asks_all_itself(session, approval):
         return
-    for shard_id in void_shards(session.open_state, study, version):
-        session.record(Voided(study=study, shard_id=shard_id))
     if again is not None:
         require_read(session.store, session.lake_state)
-    for new in new_shards(session.store, session.lake_state, study, version, approval.n_limit, again):
+    for new in new_shards(session.store, session.lake_state, study, version, approval.n_limit, again, kept):
         session.record(new.event)
         publish_shard(session.store, new)
     failpoints.reach("S1")
+
+
+def _check_settled(session: Session, study: str) -> None:
+    """Raise AttentionError while what was begun or bought of a study may hold what would be asked next."""
+    check_settled(session, study)
+    for shard in session.open_state.shards_of(study):
+        if isinstance(shard, AdoptedShard) and is_begun(session.store, session.open_state, shard):
+            raise AttentionError(
+                f"batch {shard.batch_id} is being taken into study {study}, and that is not finished",
+                hint="`batchpond sync` finishes it before it sends anything of the study",
+            )
 
 
 def asks_all_itself(session: Session, approval: Approval) -> bool:
@@ -365,6 +388,11 @@ def is_real(store: Store, lake_state: LakeState, shard: Sharded) -> bool:
     if lake_state.latest_attempt(shard.shard_id) is not None:
         return True
     return store.has(SHARD_REQUESTS, shard_file_name(shard.provider, shard.shard_id))
+
+
+def is_begun(store: Store, lake_state: LakeState, shard: AdoptedShard) -> bool:
+    """Whether the file of an adopted shard stands, and its attempt is not on record yet."""
+    return lake_state.latest_attempt(shard.shard_id) is None and is_real(store, lake_state, shard)
 
 
 def publish_shard(store: Store, new: NewShard) -> None:

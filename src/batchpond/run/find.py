@@ -6,16 +6,16 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from batchpond import ids
-from batchpond.errors import AccessError, ExitCode
+from batchpond.errors import AccessError, AttentionError, ExitCode
 from batchpond.lake import failpoints
-from batchpond.lake.attempts import UNCLEAR_PHASES, Attempt, Phase, seen_as
+from batchpond.lake.attempts import UNCLEAR_PHASES, Attempt, LakeState, Phase, seen_as
 from batchpond.lake.records import (
     SETTLED,
     Absent,
@@ -365,6 +365,53 @@ def tell_duplicates(session: Session) -> None:
             hint=f"{hint}; keep one copy of a lake to send from",
             exit_code=ExitCode.ATTENTION,
         )
+
+
+def owners(lake_state: LakeState, client_name: str) -> dict[str, str]:
+    """Return which attempts were sent under which token, and with which input file, from here or from a copy."""
+    mine = (a for a in lake_state.attempts.values() if a.client_name == client_name and not a.is_duplicate)
+    sent = [a for a in mine if a.n_sends or a.batch_id]
+    marks = ((mark, a.attempt_id) for a in sent for mark in (a.intent.token, a.sent.file_id if a.sent else a.file_id))
+    return {mark: attempt_id for mark, attempt_id in marks if mark}
+
+
+def place(session: Session, client_name: str, batch: RemoteBatch, known: Mapping[str, str]) -> bool:
+    """Give a listed batch to the one of the `known` attempts that it was made for; returns whether there is one.
+
+    Its token says so or, where batches carry none, the file that it was made of. It is the attempt's own where that
+    was called absent or refused and nothing was sent instead; else its requests were bought twice.
+    """
+    if batch.batch_id in session.open_state.batch_ids or batch.batch_id in session.archive.marks:
+        return True
+    mark = batch.token or batch.input_file_id
+    if mark in session.archive.marks:
+        known = owners(session.lake_state, client_name)
+    if mark is None or mark not in known:
+        return False
+    attempt = session.attempt(known[mark])
+    if attempt.phase.is_unclear or attempt.batch_id == batch.batch_id:
+        return True
+    if matches(session, session.providers.get(client_name), attempt, [batch]):
+        if session.lake_state.is_late(attempt):
+            adopt(session, attempt, [batch])
+        else:
+            note_duplicate(session, attempt, batch)
+    return True
+
+
+def check_settled(session: Session, study: str) -> None:
+    """Raise AttentionError while a batch came of a shard of the study that was given up, and nobody has seen to it.
+
+    What is sent next may hold the same requests.
+    """
+    for attempt in session.open_state.attempts.values():
+        is_of_given_up = attempt.intent.study == study and attempt.shard_id in session.open_state.voided
+        if is_of_given_up and attempt.is_duplicate and not attempt.is_known:
+            raise AttentionError(
+                f"{attempt.provider} batch {attempt.batch_id} was made of requests of study {study} that were given up"
+                " as never asked; nothing of the study is sent, it might be bought twice",
+                hint=f"`batchpond resolve {attempt.batch_id} --known` goes on all the same, once you have seen to it",
+            )
 
 
 def _has_ended(attempt: Attempt) -> bool:

@@ -155,6 +155,14 @@ class Rules:
         paths = (path for table in (RAW, RESPONSES, JUDGMENTS) for path in self._store.published(table.name))
         return relative(self._store, list(paths))
 
+    def _as_it_stands(self, name: str) -> str:
+        """Return a file's name with its size and when it was changed: a derived one that is damaged is made again."""
+        try:
+            seen = os.stat(f"{self._store.path}/{name}")
+        except FileNotFoundError:
+            return name
+        return f"{name} {seen.st_size} {seen.st_mtime_ns}"
+
     def keep(self, attempts: Sequence[Attempt], *, is_all_read: bool) -> None:
         """Keep what was found for the next pass."""
         last_ord = max((one.downloads[-1].ord for one in attempts), default=0)
@@ -175,5 +183,6 @@ class Rules:
 
             stems = {file.stem for one in left_out.values() for file in source_of(one).files}
             names = [name for name in names if name.rpartition("/")[2].rpartition("-")[0] not in stems]
+        names = [name if name.startswith(f"{RAW.name}/") else self._as_it_stands(name) for name in names]
         taken = [f"{one.attempt_id} {one.take}" for one in attempts if one.take and one.attempt_id not in left_out]
         return hashlib.sha256("\n".join([str(answers.READER_VERSION), *taken, *names]).encode()).hexdigest()

@@ -22,7 +22,7 @@ from typing import Final
 from batchpond import fields, ids, model
 from batchpond.errors import AccessError, AttentionError, ExitCode, LakeError, ProviderError, UnreachableError
 from batchpond.lake import failpoints, jsonl
-from batchpond.lake.attempts import BEFORE_SENT_PHASES, Attempt, seen_as
+from batchpond.lake.attempts import BEFORE_SENT_PHASES, Attempt, Phase, seen_as
 from batchpond.lake.records import Approval, Created, Intent, Planned, Rejected, Sent, Sharded, Uploaded
 from batchpond.model import CreateSpec, ErrorClass, Mode, Origin, RemoteBatch, RemoteFile, Unclear
 from batchpond.providers import registry
@@ -123,6 +123,28 @@ def _look_again(session: Session, provider: BatchProvider, attempt: Attempt) -> 
     if not found:
         return None
     return _found_after_all(session, attempt, found)
+
+
+def was_never_made(session: Session, shard_id: str) -> bool:
+    """Whether no batch was made of a shard that is to be given up: one that was refused is looked for first.
+
+    One that is found is its attempt's from then on. Where it is not known yet, a later pass looks again.
+    """
+    attempt = session.open_state.latest_attempt(shard_id)
+    if attempt is None or attempt.phase is not Phase.REJECTED or attempt.mode is not Mode.BATCH:
+        return True
+    with session.isolated(attempt.client_name, f"looking for a batch that {attempt.provider} refused"):
+        provider = session.providers.get(attempt.client_name)
+        if provider.host == attempt.intent.host:
+            return _look_again(session, provider, attempt) is None
+        session.note(
+            Severity.WARNING,
+            f"attempt {attempt.attempt_id} was refused by {attempt.intent.host}, but {attempt.provider} now points at"
+            f" {provider.host}: whether a batch was made of it all the same is not known, and its requests wait",
+            hint=f"look there once more, or say `batchpond resolve {attempt.attempt_id} --absent` if none was",
+            exit_code=ExitCode.ATTENTION,
+        )
+    return False
 
 
 def _found_after_all(session: Session, attempt: Attempt, found: list[RemoteBatch]) -> Sending:
@@ -425,6 +447,10 @@ def take_in(session: Session, provider: BatchProvider, attempt: Attempt) -> bool
     ]
     found = _made(session, provider, attempt, unknown)
     if not found:
+        known = find.owners(session.lake_state, attempt.client_name)
+        for batch in unknown:
+            find.place(session, attempt.client_name, batch, known)
+        find.check_settled(session, attempt.intent.study)
         _check_explained(session, attempt, unknown)
         return False
     adopt(session, attempt, found)

@@ -33,10 +33,9 @@ from batchpond.run import account
 from batchpond.run.dispatch import count_unsent, finish_adoptions, send_due
 from batchpond.run.find import (
     PAGES_MAX,
-    adopt,
     check_host,
-    matches,
-    note_duplicate,
+    owners,
+    place,
     resolve_unknowns,
     take_in_duplicates,
     tell_duplicates,
@@ -231,15 +230,15 @@ def _poll_listed(
 ) -> None:
     """Observe what the listing shows of the batches that are waited for, and take those out."""
     missing = _missing(session, client_name)
-    owners = _owners(session.open_state, client_name)
+    known = owners(session.open_state, client_name)
     with session.isolated(client_name, f"listing the batches at {client_name}"):
         for batch in _listed(provider, waiting):
-            known = waiting.pop(batch.batch_id, None) or missing.get(batch.batch_id)
-            if known is not None:
-                seen[known.attempt_id] = batch
-                _observe(session, known, batch)
+            attempt = waiting.pop(batch.batch_id, None) or missing.get(batch.batch_id)
+            if attempt is not None:
+                seen[attempt.attempt_id] = batch
+                _observe(session, attempt, batch)
             else:
-                _check_unknown(session, client_name, batch, owners)
+                _check_unknown(session, client_name, batch, known)
 
 
 def _ask(session: Session, provider: BatchProvider, attempt: Attempt, seen: dict[str, RemoteBatch]) -> None:
@@ -289,40 +288,14 @@ def _is_news(session: Session, attempt: Attempt, batch: RemoteBatch) -> bool:
     return session.store.clock.now() - last.occurred_at >= COUNTS_EVERY
 
 
-def _owners(lake_state: LakeState, client_name: str) -> dict[str, str]:
-    """Return which attempts were sent under which token, and with which input file, from here or from a copy."""
-    mine = (a for a in lake_state.attempts.values() if a.client_name == client_name and not a.is_duplicate)
-    sent = [a for a in mine if a.n_sends or a.batch_id]
-    marks = ((mark, a.attempt_id) for a in sent for mark in (a.intent.token, a.sent.file_id if a.sent else a.file_id))
-    return {mark: attempt_id for mark, attempt_id in marks if mark}
+def _check_unknown(session: Session, client_name: str, batch: RemoteBatch, known: Mapping[str, str]) -> None:
+    """Place a listed batch, and tell of one with a token of this lake for an attempt that it does not know.
 
-
-def _check_unknown(session: Session, client_name: str, batch: RemoteBatch, owners: dict[str, str]) -> None:
-    """A listed batch that was made for an attempt of ours, but that no attempt knows, was bought twice.
-
-    Its token says so or, where batches carry none, the file that it was made of.
+    A copy of it sends too, or this is an old backup.
     """
-    if batch.batch_id in session.open_state.batch_ids or batch.batch_id in session.archive.marks:
+    is_own = batch.token is not None and batch.token.startswith(f"{ids.TOKEN_PREFIX}-{session.store.lake_id}-")
+    if place(session, client_name, batch, known) or not is_own:
         return
-    mark = batch.token or batch.input_file_id
-    if mark in session.archive.marks:
-        owners = _owners(session.lake_state, client_name)
-    if mark is not None and mark in owners:
-        attempt = session.attempt(owners[mark])
-        if attempt.phase.is_unclear or attempt.batch_id == batch.batch_id:
-            return
-        if not matches(session, session.providers.get(client_name), attempt, [batch]):
-            return
-        if session.lake_state.is_late(attempt):
-            adopt(session, attempt, [batch])
-            return
-        note_duplicate(session, attempt, batch)
-    elif batch.token is not None and batch.token.startswith(f"{ids.TOKEN_PREFIX}-{session.store.lake_id}-"):
-        _note_forgotten(session, batch)
-
-
-def _note_forgotten(session: Session, batch: RemoteBatch) -> None:
-    """A token of this lake for an attempt that it does not know: a copy sends too, or this is an old backup."""
     session.note(
         Severity.ERROR,
         f"batch {batch.batch_id} was made by this lake, which does not know of it: a copy of the lake sends too,"

@@ -26,6 +26,7 @@ from batchpond.clock import random_hex
 from batchpond.errors import LakeError
 from batchpond.lake import disk
 from batchpond.lake.disk import held
+from batchpond.lake.manifest import GONE
 from batchpond.lake.schemas import TABLES
 from batchpond.lake.store import LENS, TMP
 from batchpond.lake.tables import literal, quoted
@@ -196,9 +197,27 @@ class _Info:
 
 
 def is_current(lake_path: Path, files: Files) -> bool:
-    """Whether the lens on disk shows exactly these files through the present views."""
+    """Whether the lens on disk shows exactly these files, as they stand, through the present views."""
     info = _recorded(lake_path / LENS)
-    return info is not None and info.fingerprint == fingerprint(lake_path, files)
+    is_of_these = info is not None and info.fingerprint == fingerprint(lake_path, files)
+    return is_of_these and not _changed(lake_path, _known_sound(lake_path))
+
+
+def _changed(lake_path: Path, known: Mapping[str, Sound]) -> list[str]:
+    """Return the files, by their paths in the lake, that stand otherwise than when they were found sound.
+
+    None where all of them do: then the lake was copied.
+    """
+    found = [name for name, sound in known.items() if _stands(lake_path, name) != sound[:2]]
+    return found if len(found) < len(known) else []
+
+
+def _stands(lake_path: Path, name: str) -> tuple[int, int] | None:
+    try:
+        seen = os.stat(f"{lake_path}/{name}")
+    except OSError:
+        return None
+    return seen.st_size, seen.st_mtime_ns
 
 
 def build(lake_path: Path, files: Files) -> list[BadFile]:
@@ -216,10 +235,24 @@ def build(lake_path: Path, files: Files) -> list[BadFile]:
             f"the views of {lake_path} could not be written: {first_line(error)}",
             hint="check free space; the Parquet files are intact and `batchpond doctor --fix` writes the views again",
         ) from error
-    for file in bad:
-        if TABLES[file.table].is_derived:
-            disk.drop(file.path)
+    _drop_derived(bad)
     return bad
+
+
+def drop_damaged(lake_path: Path) -> list[BadFile]:
+    """Drop the files of derived tables that are not as they were made, for a pass to make them again.
+
+    The lake's lock is held. One that stands as it did when it was found sound is not read again.
+    """
+    derived = {name: paths for name, paths in listed(lake_path).items() if TABLES[name].is_derived}
+    return _drop_derived(sorted_out(lake_path, derived, _known_sound(lake_path))[1])
+
+
+def _drop_derived(bad: Sequence[BadFile]) -> list[BadFile]:
+    derived = [file for file in bad if TABLES[file.table].is_derived]
+    for file in derived:
+        disk.drop(file.path)
+    return derived
 
 
 def bad_files(lake_path: Path) -> list[BadFile]:
@@ -259,8 +292,12 @@ def _opened(lake_path: Path, memory_limit: str) -> duckdb.DuckDBPyConnection:
     connection = duckdb.connect(":memory:", config=_config(lake_path, memory_limit))
     try:
         connection.execute(_set_lake(lake_path))
-        if not _attach(connection, lake_path):
-            _attach_own(connection, lake_path)
+        is_attached, known = _attach(connection, lake_path), dict[str, Sound]()
+        if is_attached:
+            known = _sound_of(connection.execute("SELECT content FROM lens_sound").fetchall())
+        if not is_attached or _changed(lake_path, known):
+            connection.execute(f"USE memory; DETACH DATABASE IF EXISTS {CATALOG}")
+            _attach_own(connection, lake_path, known)
     except duckdb.Error as error:
         connection.close()
         raise LakeError(
@@ -309,13 +346,15 @@ def _attach(connection: duckdb.DuckDBPyConnection, lake_path: Path) -> bool:
     if found == [(views_digest(),)]:
         connection.execute(f"USE {CATALOG}")
         return True
-    connection.execute(f"DETACH DATABASE IF EXISTS {CATALOG}")
     return False
 
 
-def _attach_own(connection: duckdb.DuckDBPyConnection, lake_path: Path) -> None:
+def _attach_own(connection: duckdb.DuckDBPyConnection, lake_path: Path, known: Mapping[str, Sound]) -> None:
     files = listed(lake_path)
-    good, bad = sorted_out(lake_path, files, {})
+    good, bad = sorted_out(lake_path, files, known)
+    for name in known:  # no list has derived files, but what showed them
+        if TABLES[name.partition("/")[0]].is_derived and not os.path.exists(f"{lake_path}/{name}"):
+            bad.append(BadFile(name.partition("/")[0], lake_path / name, GONE))
     content = _remade_of(_unfilled(), lake_path, _info(lake_path, files, good, bad), good, bad)
     with _scratch() as path:
         path.write_bytes(content)
@@ -339,8 +378,13 @@ def _known_sound(lake_path: Path) -> dict[str, Sound]:
     if info is None or info.views_digest != views_digest():
         return {}
     seen = (lake_path / LENS).stat()
-    ((content,),) = _read_lens(os.fspath(lake_path / LENS), (seen.st_ino, seen.st_size, seen.st_mtime_ns), "lens_sound")
-    return {name: Sound(*stood) for name, stood in orjson.loads(content).items()}
+    return _sound_of(
+        _read_lens(os.fspath(lake_path / LENS), (seen.st_ino, seen.st_size, seen.st_mtime_ns), "lens_sound")
+    )
+
+
+def _sound_of(rows: Sequence[tuple[Any, ...]]) -> dict[str, Sound]:
+    return {name: Sound(*stood) for (content,) in rows for name, stood in orjson.loads(content).items()}
 
 
 @functools.lru_cache(maxsize=8)
