@@ -62,6 +62,33 @@ def wall(rig: Rig) -> SetClock:
     return wall
 
 
+@pytest.mark.parametrize("has_earlier", [True, False], ids=["not the first", "the first batch of the lake"])
+def test_a_create_in_doubt_is_looked_at_after_its_file_was_deleted(tmp_path: Path, has_earlier: bool) -> None:
+    """Wires D9: Gemini deletes files after 48 hours; a Friday's 503 is sent again on Wednesday, or says why not."""
+    rig = Rig(tmp_path, max_requests=5, models=("gemini-2.5-flash-lite",), with_lens=False)
+    rig.plan()
+    if has_earlier:
+        rig.submit(limit=5)
+        finish(rig, 2)
+    rig.world.add_fault(f"batches.create@{1 + has_earlier}:status=503")
+    rig.submit(limit=None if has_earlier else 5)
+    rig.clock.advance(121 * 3600.0)
+    for _ in range(3):
+        rig.sync()
+        rig.clock.advance(2 * 3600.0)
+    doubtful = [attempt.phase for attempt in rig.attempts() if attempt.phase in {Phase.UNKNOWN, Phase.ABSENT}]
+    said = " ".join(rig.notes)
+    if has_earlier:
+        assert doubtful == [Phase.ABSENT]
+        assert "project" not in said
+        rig.settle()
+        assert rig.violations() == []
+    else:
+        assert doubtful == [Phase.UNKNOWN]
+        assert "has deleted the file that attempt" in said
+        assert "another project" not in said
+
+
 # -- clocks ----------------------------------------------------------------------------------------
 
 

@@ -234,8 +234,7 @@ def _resolve(session: Session, provider: BatchProvider, attempts: list[Attempt])
     if not attempts:
         return
     elapsed_s = {attempt.attempt_id: _elapsed_s(session, attempt) for attempt in attempts}
-    # Only the provider's own clock dates its batches; without a date of its own, all are listed.
-    oldest = min(attempt.uploaded_at or attempt.intent.newest_batch_at or EPOCH for attempt in attempts)
+    oldest = min(_since(session, provider, attempt) for attempt in attempts)
     listing = list_since(provider, day_before(oldest))
     failpoints.reach("Y1")
     for attempt in attempts:
@@ -248,6 +247,31 @@ def _resolve(session: Session, provider: BatchProvider, attempts: list[Attempt])
             adopt(session, attempt, found)
         else:
             _not_seen(session, provider, attempt, listing, elapsed_s[attempt.attempt_id], n_undecided)
+
+
+def _since(session: Session, provider: BatchProvider, attempt: Attempt) -> datetime:
+    """Return when a listing begins that can prove something: only the provider's own clock dates its batches.
+
+    Without a date of its own, all are listed.
+    """
+    earlier = _sent_before(session, attempt) if _is_file_gone(session, provider, attempt) else None
+    dated = earlier.created_at if earlier is not None else attempt.uploaded_at or attempt.intent.newest_batch_at
+    return dated or EPOCH
+
+
+def _is_file_gone(session: Session, provider: BatchProvider, attempt: Attempt) -> bool:
+    """Whether the provider has deleted the attempt's input file by now, as it does with all."""
+    kept_s = provider.descriptor.input_retention_s
+    if kept_s is None or attempt.uploaded is None:
+        return False
+    return (session.store.clock.now() - attempt.uploaded.occurred_at).total_seconds() > kept_s
+
+
+def _sent_before(session: Session, attempt: Attempt) -> Attempt | None:
+    """Return the attempt with a batch that was sent to the same account last before this one."""
+    sent = [a for a in session.lake_state.attempts.values() if a.client_name == attempt.client_name and a.batch_id]
+    earlier = [(a.sent.ord, a) for a in sent if a.sent and attempt.sent and a.sent.ord < attempt.sent.ord]
+    return max(earlier, key=lambda pair: pair[0], default=(0, None))[1]
 
 
 def _is_found_by_token(session: Session, provider: BatchProvider, attempt: Attempt) -> bool:
@@ -467,7 +491,8 @@ def _control(session: Session, provider: BatchProvider, attempt: Attempt, listin
     """Return whether this credential provably sees objects of the account that was sent to.
 
     The attempt's own input file is the proof: no other account could have made a batch of it.
-    Other batches of this lake may be of another project, and count only where no file was uploaded.
+    Other batches of this lake may be of another project, and count only where no file was uploaded, or where it is
+    gone: then the one that was sent last before shows that the key sees the account, and as far back as it must.
     """
     if attempt.file_id is None:
         if attempt.intent.scope and "-" not in attempt.intent.scope.split("/"):
@@ -477,13 +502,19 @@ def _control(session: Session, provider: BatchProvider, attempt: Attempt, listin
     uploads = provider.find_uploads(f"{attempt.intent.token}.jsonl", since)
     if any(file.file_id == attempt.file_id for file in uploads):
         return True
-    session.note(
-        Severity.WARNING,
-        f"this key does not see the file that attempt {attempt.attempt_id} was sent with;"
-        " it may belong to another project, so a missing batch proves nothing",
-        hint=f"use the key it was sent with, or decide with `batchpond resolve {attempt.attempt_id}`",
-        exit_code=ExitCode.ATTENTION,
-    )
+    text = f"this key does not see the file that attempt {attempt.attempt_id} was sent with; it may belong to"
+    text, hint = f"{text} another project, so a missing batch proves nothing", "use the key it was sent with"
+    if _is_file_gone(session, provider, attempt):
+        earlier = _sent_before(session, attempt)
+        if earlier is not None and any(batch.batch_id == earlier.batch_id for batch in listing.batches):
+            return True
+        text = (
+            f"{attempt.provider} has deleted the file that attempt {attempt.attempt_id} was sent with, as it does with"
+        )
+        text += " with all, and lists no batch that was sent from here before: a missing batch proves nothing"
+        hint = f"look in its console for a batch named {attempt.token}"
+    hint = f"{hint}, or decide with `batchpond resolve {attempt.attempt_id}`"
+    session.note(Severity.WARNING, text, hint=hint, exit_code=ExitCode.ATTENTION)
     return False
 
 
