@@ -163,6 +163,7 @@ def exclusive(path: Path, purpose: str, clock: Clock) -> Iterator[None]:
     or a reused process id never blocks anyone.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, FILE_MODE)
+    stood = os.fstat(descriptor)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -178,8 +179,9 @@ def exclusive(path: Path, purpose: str, clock: Clock) -> Iterator[None]:
         try:
             yield
         finally:
-            # An idle lake holds no trace of who wrote last, so that a pass without news changes no byte.
+            # An idle lake holds no trace of who wrote last, so that a pass without news changes no byte and no time.
             os.ftruncate(descriptor, 0)
+            os.utime(descriptor, ns=(stood.st_atime_ns, stood.st_mtime_ns))
     finally:
         os.close(descriptor)
 

@@ -108,7 +108,7 @@ def require_read(store: Store, lake_state: LakeState) -> None:
     unread = [one for one in answered(lake_state) if derive.lacking(published, source_of(one), ()).is_unread]
     if unread:
         raise LakeError(
-            f"answers of {len(unread):,} batches, of {unread[0].batch_id} first, are here and not read;"
+            f"there are answers that are not read, of batch {unread[0].batch_id} first (batches: {len(unread):,});"
             " nothing is asked again for want of them",
             hint="`batchpond sync` reads them again",
         )

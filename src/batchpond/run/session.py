@@ -151,6 +151,10 @@ class Providers:
         error = self._out.get(name)
         return error.message if isinstance(error, PutOffError) else None
 
+    def is_refused(self, name: str) -> bool:
+        """Whether the provider is out for want of a key that it takes or an address that is right."""
+        return isinstance(self._out.get(name), AccessError)
+
     def is_unreachable(self, name: str) -> bool:
         """Whether the provider is out because no connection to it came about."""
         return isinstance(self._out.get(name), UnreachableError)

@@ -52,7 +52,8 @@ PENDING_PHASES = frozenset({Phase.SENT, Phase.UNKNOWN, Phase.OPEN, Phase.ENDED, 
 class SyncReport(Report):
     """What a pass did and what is left; `n_pending` counts batches that will still change or be sent.
 
-    `n_live` requests wait for `batchpond live`, and `n_unsent` that are approved are in no batch yet.
+    `n_live` requests wait for `batchpond live`, and `n_unsent` that are approved are in no batch yet. It `is_stuck`
+    where everything pending waits for another key or address, which no waiting brings.
     """
 
     counts: Counts
@@ -60,6 +61,7 @@ class SyncReport(Report):
     n_attention: int
     n_live: int
     n_unsent: int
+    is_stuck: bool
     notes: tuple[Note, ...]
 
 
@@ -103,10 +105,11 @@ def sync_once(
         refresh(store)
     return SyncReport(
         counts=session.counts,
-        n_pending=_count_remote(session.open_state, PENDING_PHASES) + session.n_waiting,
+        n_pending=len(_remote(session.open_state, PENDING_PHASES)) + session.n_waiting,
         n_attention=sum(attempt.needs_attention for attempt in session.open_state.attempts.values()),
         n_live=session.n_live,
         n_unsent=n_unsent,
+        is_stuck=_is_stuck(session),
         notes=tuple(session.notes),
     )
 
@@ -163,13 +166,18 @@ def _just_sent(lake_state: LakeState) -> list[str]:
     return [a.attempt_id for a in lake_state.attempts.values() if a.phase is Phase.UNKNOWN and a.first_listed is None]
 
 
+def _is_stuck(session: Session) -> bool:
+    names = {one.client_name for one in _remote(session.open_state, PENDING_PHASES)}
+    return bool(names) and not session.n_waiting and all(map(session.providers.is_refused, names))
+
+
 def _count(lake_state: LakeState, phases: frozenset[Phase]) -> int:
     return sum(attempt.phase in phases for attempt in lake_state.attempts.values())
 
 
-def _count_remote(lake_state: LakeState, phases: frozenset[Phase]) -> int:
-    """Count without live attempts: waiting does not bring them forward."""
-    return sum(attempt.phase in phases and attempt.mode is not Mode.LIVE for attempt in lake_state.attempts.values())
+def _remote(lake_state: LakeState, phases: frozenset[Phase]) -> list[Attempt]:
+    """Return attempts without the live ones: waiting does not bring them forward."""
+    return [a for a in lake_state.attempts.values() if a.phase in phases and a.mode is not Mode.LIVE]
 
 
 COUNTS_EVERY = timedelta(hours=1)
