@@ -89,6 +89,28 @@ def test_a_create_in_doubt_is_looked_at_after_its_file_was_deleted(tmp_path: Pat
         assert "another project" not in said
 
 
+def test_a_provider_that_asks_for_a_long_wait_holds_up_no_other(tmp_path: Path) -> None:
+    """Defect 4.5: the pass goes on with the rest; it comes back to the one that put it off when that time is over."""
+    rig = Rig(tmp_path, max_requests=50, models=("gpt-4.1-mini", "gemini-2.5-flash-lite"), with_lens=False)
+    rig.plan()
+    rig.submit()
+    rig.clock.advance(1_000)
+    rig.world.add_fault("batches.list@1:retry_after=2099")
+    begun_s = rig.clock.monotonic_s()
+    report = rig.sync()
+    assert rig.clock.monotonic_s() - begun_s < 60, "nobody sleeps on it with the lock held"
+    assert {attempt.provider: attempt.phase for attempt in rig.attempts()} == {
+        "gemini": Phase.OPEN, "openai": Phase.VERIFIED,
+    }  # fmt: skip
+    assert report.n_pending == 1
+    n_calls = rig.wire.calls.total()
+    rig.clock.advance(1_000)
+    rig.sync()
+    assert rig.wire.calls.total() == n_calls, "nothing is asked of it before"
+    finish(rig, 2)
+    assert {attempt.phase for attempt in rig.attempts()} == {Phase.VERIFIED}
+
+
 # -- clocks ----------------------------------------------------------------------------------------
 
 
