@@ -143,14 +143,11 @@ def _lens(store: Store) -> Iterator[Finding]:
         yield _warning("views", f"{LENS} does not show what is published", REBUILD)
 
 
-def rebuild_lens(store: Store, *, is_deep: bool = False) -> None:
-    """Write the views anew and drop what is damaged of derived tables, a deep one having read all of their bytes.
-
-    Raises BusyError while another process writes to the lake.
-    """
+def rebuild_lens(store: Store) -> None:
+    """Drop damaged files of derived tables, every byte of which is read, and write the views anew; raises BusyError."""
     with store.lock("doctor"):
         derived = (path for name, table in TABLES.items() if table.is_derived for path in store.files(name))
-        for path in derived if is_deep else ():
+        for path in derived:
             if _content(path)[1] is not None:
                 drop(path)
         (store.path / LENS).unlink(missing_ok=True)

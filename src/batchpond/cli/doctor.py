@@ -23,12 +23,7 @@ ENGINES = ("duckdb", "polars", "pyarrow", "httpx")
 
 @pond_command("doctor", "batchpond doctor", "batchpond doctor --deep", "batchpond doctor --fix --json")
 @click.option("--deep", "is_deep", is_flag=True, help="Read every byte of the tables against its checksum.")
-@click.option(
-    "--fix",
-    "is_fix",
-    is_flag=True,
-    help="Write the views anew, drop derived files that are damaged; no fact is touched.",
-)
+@click.option("--fix", "is_fix", is_flag=True, help="Write the views anew, drop damaged derived files; facts stay.")
 @click.option("--lost", "lost", multiple=True, metavar="FILE", help="This file of raw lines is gone for good.")
 @format_option
 def command(invocation: Invocation, is_deep: bool, is_fix: bool, lost: tuple[str, ...], form: Format) -> ExitCode:
@@ -46,7 +41,7 @@ def command(invocation: Invocation, is_deep: bool, is_fix: bool, lost: tuple[str
             for name in lost:
                 manifest.give_up(store, name)
     if is_fix or lost:
-        doctor.rebuild_lens(store, is_deep=is_deep)
+        doctor.rebuild_lens(store)
     findings = [*_environment(), *doctor.examine(store, is_deep=is_deep)]
     rows = [(f.check, f.level, f.message, f.hint) for f in findings]
     if form is Format.TABLE:

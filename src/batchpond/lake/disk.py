@@ -278,11 +278,19 @@ def read_through(path: Path) -> int:
     return n_rows
 
 
-def columns_of(path: Path) -> pa.Schema:
-    """Return a file's columns, without what else it says."""
-    import pyarrow.parquet as pq
+def stands(path: str) -> tuple[int, int] | None:
+    """Return a file's size and when it was changed; None where it is not there."""
+    try:
+        seen = os.stat(path)
+    except OSError:
+        return None
+    return seen.st_size, seen.st_mtime_ns
 
-    return pq.read_schema(path).remove_metadata()
+
+def columns_of(path: Path) -> pa.Schema:
+    """Return a file's columns, without what else it says; raises LakeError as `intact` does."""
+    with intact(path) as file:
+        return file.schema_arrow.remove_metadata()
 
 
 def read_rows(path: Path, columns: Sequence[str] | None = None) -> pa.Table:

@@ -70,7 +70,7 @@ class Damage:
         if table is None:
             return "`batchpond doctor` looks whether all files are there; the next pass that publishes lists them anew"
         if table.is_derived:
-            return "it was made of raw lines: `batchpond doctor --deep --fix` drops it, `batchpond sync` makes it again"
+            return "it was made of raw lines: `batchpond doctor --fix` drops it and `batchpond sync` makes it again"
         restore = "restore it from a backup; other files are not affected"
         again = "while the provider keeps the answers, `batchpond resolve ATTEMPT --refetch` downloads them again"
         lost = f"if it is lost for good, `batchpond doctor --lost {self.name}` says so"

@@ -21,6 +21,7 @@ from batchpond.files import RowFile
 from batchpond.lake import tables
 from batchpond.lake.attempts import UNCLEAR_PHASES, Attempt, LakeState, Phase, fold, seen_as
 from batchpond.lake.events import read
+from batchpond.lake.jsonl import shard_file_name
 from batchpond.lake.records import Adopted, AdoptedShard, Intent, Resolution, Sharded, Voided
 from batchpond.lake.schemas import SHARD_REQUESTS
 from batchpond.lake.store import CONFIG, Store
@@ -48,7 +49,7 @@ def begin(session: Session, new: due.NewShard) -> None:
 def finish_all(session: Session) -> None:
     """Finish the adoptions that a process did not live to finish; the lock is held."""
     for shard in adopted_shards(session.lake_state).values():
-        if due.is_begun(session.store, session.lake_state, shard):
+        if is_begun(session.store, session.lake_state, shard):
             with session.isolated(shard.client_name, f"adopting batch {shard.batch_id}"):
                 _resume(session, shard)
 
@@ -56,6 +57,12 @@ def finish_all(session: Session) -> None:
 def adopted_shards(lake_state: LakeState) -> dict[str, AdoptedShard]:
     """Return the shards whose batches other tools made, by id."""
     return {shard_id: shard for shard_id, shard in lake_state.shards.items() if isinstance(shard, AdoptedShard)}
+
+
+def is_begun(store: Store, lake_state: LakeState, shard: AdoptedShard) -> bool:
+    """Whether a shard's file stands, and its attempt is not on record yet."""
+    is_finished = lake_state.latest_attempt(shard.shard_id) is not None
+    return not is_finished and store.has(SHARD_REQUESTS, shard_file_name(shard.provider, shard.shard_id))
 
 
 def _resume(session: Session, shard: AdoptedShard) -> None:
@@ -115,12 +122,11 @@ def _give_up_waiting(session: Session, shard: AdoptedShard) -> None:
     for other in _waiting_with_the_same(session, shard.shard_id):
         if was_never_made(session, other.shard_id):
             session.record(Voided(study=other.study, shard_id=other.shard_id))
-        elif due.is_voidable(session.lake_state, other.shard_id):
-            raise AttentionError(
-                f"batch {shard.batch_id} holds requests that {other.provider} refused before: whether a batch was made"
-                " of them all the same is not known yet",
-                hint="`batchpond sync` looks for it, and then takes this one in",
+        elif other.shard_id in session.lake_state.kept:
+            text = (
+                f"batch {shard.batch_id} holds requests that {other.provider} refused, or made a batch of all the same"
             )
+            raise AttentionError(text, hint="`batchpond sync` looks whether it did, and then takes this one in")
 
 
 def _waiting_with_the_same(session: Session, shard_id: str) -> list[Sharded]:
@@ -326,7 +332,7 @@ def _check_same_map(store: Store, lake_state: LakeState, batch: tuple[str, str],
     for other_id, other in adopted_shards(lake_state).items():
         if (other.batch_id, other.provider) != batch or other_id == shard_id:
             continue
-        if lake_state.latest_attempt(other_id) is not None or due.is_begun(store, lake_state, other):
+        if lake_state.latest_attempt(other_id) is not None or is_begun(store, lake_state, other):
             raise UsageError(
                 f"batch {other.batch_id} was adopted into study {other.study} by another map",
                 hint="what is recorded is never changed; nothing was recorded now",

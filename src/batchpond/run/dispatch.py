@@ -129,8 +129,8 @@ def finish_adoptions(session: Session) -> None:
     Comes before anything is sent: a waiting shard may hold requests that the batch has answered.
     """
     lake_state = session.open_state
-    adopted = (shard for shard in lake_state.shards.values() if isinstance(shard, AdoptedShard))
-    if any(due.is_begun(session.store, lake_state, shard) for shard in adopted):
+    adopted = (shard_id for shard_id, shard in lake_state.shards.items() if isinstance(shard, AdoptedShard))
+    if any(lake_state.latest_attempt(shard_id) is None for shard_id in adopted):
         from batchpond.run.adopt import finish_all
 
         finish_all(session)
@@ -166,7 +166,7 @@ def send_due(session: Session, *, only_study: str | None = None, is_explicit: bo
             if approval is not None and is_new:
                 due.form_shards(session, study, approval)
             if approval is not None:
-                session.n_waiting += len(due.void_shards(session.open_state, study, approval.study_version))
+                session.n_waiting += len(session.open_state.kept & session.open_state.by_study.get(study, {}).keys())
                 _send_study(session, study, approval, trigger)
 
 

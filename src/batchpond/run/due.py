@@ -5,17 +5,17 @@ They are cut into shards; set-based throughout.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from batchpond import ids
-from batchpond.errors import AttentionError, LakeError
+from batchpond.errors import LakeError
 from batchpond.lake import failpoints, manifest, tables
 from batchpond.lake.attempts import Attempt, LakeState, Phase
 from batchpond.lake.jsonl import shard_file_name
-from batchpond.lake.records import AdoptedShard, Approval, Sharded, Voided
+from batchpond.lake.records import Approval, Sharded, Voided
 from batchpond.lake.schemas import RAW, SHARD_REQUESTS
 from batchpond.lake.store import CONFIG, Store
 from batchpond.model import BatchState, ErrorClass, Mode, PricedModel, ShardKind
@@ -173,13 +173,7 @@ class NewShard:
 
 
 def new_shards(
-    store: Store,
-    lake_state: LakeState,
-    study: str,
-    version: str,
-    sample: int | None,
-    again: Again | None = None,
-    kept: Collection[str] = (),
+    store: Store, lake_state: LakeState, study: str, version: str, sample: int | None, again: Again | None = None
 ) -> Iterator[NewShard]:
     """Yield the shards that the study's due requests make, one at a time; reads only.
 
@@ -187,7 +181,6 @@ def new_shards(
     that is still on its way.
 
     `sample` keeps to so many of what is asked from the start, as `versions.sampled` says, and what follows from it.
-    The requests of earlier plans that were never sent are due, but for those in shards that are `kept`.
     """
     from batchpond.study.spec import ShardsSpec  # an idle pass cuts nothing
 
@@ -204,7 +197,7 @@ def new_shards(
             {
                 "study": study,
                 "version": version,
-                "void": [*lake_state.voided, *set(void_shards(lake_state, study, version)).difference(kept)],
+                "void": [*lake_state.voided, *void_shards(lake_state, study, version)],
                 "live": pending_shards(lake_state),
                 "again": again is not None,
                 **values,
@@ -256,6 +249,8 @@ def is_under_way(lake_state: LakeState, study: str) -> bool:
 def is_voidable(lake_state: LakeState, shard_id: str) -> bool:
     """Whether no batch of a shard exists or is on its way; an adopted batch is one from the start."""
     latest = lake_state.latest_attempt(shard_id)
+    if shard_id in lake_state.kept:
+        return False
     is_free = latest is None or latest.phase in {Phase.ABSENT, Phase.INTENT, Phase.UPLOADED, Phase.REJECTED}
     return is_free and lake_state.shards[shard_id].shard_kind is not ShardKind.ADOPTED
 
@@ -340,30 +335,18 @@ def form_shards(session: Session, study: str, approval: Approval, again: Again |
     would otherwise be in two shards that may both be sent. While it is not known whether one was, they wait in it.
     """
     version = approval.study_version
-    _check_settled(session, study)
+    check_settled(session, study)
     for shard_id in void_shards(session.open_state, study, version):
         if was_never_made(session, shard_id):
             session.record(Voided(study=study, shard_id=shard_id))
-    kept = void_shards(session.open_state, study, version)
     if again is None and asks_all_itself(session, approval):
         return
     if again is not None:
         require_read(session.store, session.lake_state)
-    for new in new_shards(session.store, session.lake_state, study, version, approval.n_limit, again, kept):
+    for new in new_shards(session.store, session.lake_state, study, version, approval.n_limit, again):
         session.record(new.event)
         publish_shard(session.store, new)
     failpoints.reach("S1")
-
-
-def _check_settled(session: Session, study: str) -> None:
-    """Raise AttentionError while what was begun or bought of a study may hold what would be asked next."""
-    check_settled(session, study)
-    for shard in session.open_state.shards_of(study):
-        if isinstance(shard, AdoptedShard) and is_begun(session.store, session.open_state, shard):
-            raise AttentionError(
-                f"batch {shard.batch_id} is being taken into study {study}, and that is not finished",
-                hint="`batchpond sync` finishes it before it sends anything of the study",
-            )
 
 
 def asks_all_itself(session: Session, approval: Approval) -> bool:
@@ -388,11 +371,6 @@ def is_real(store: Store, lake_state: LakeState, shard: Sharded) -> bool:
     if lake_state.latest_attempt(shard.shard_id) is not None:
         return True
     return store.has(SHARD_REQUESTS, shard_file_name(shard.provider, shard.shard_id))
-
-
-def is_begun(store: Store, lake_state: LakeState, shard: AdoptedShard) -> bool:
-    """Whether the file of an adopted shard stands, and its attempt is not on record yet."""
-    return lake_state.latest_attempt(shard.shard_id) is None and is_real(store, lake_state, shard)
 
 
 def publish_shard(store: Store, new: NewShard) -> None:

@@ -180,17 +180,13 @@ def _is_past(batches: list[RemoteBatch], n_last: int, since: datetime) -> bool:
 
 def check_host(attempt: Attempt, provider: BatchProvider | LiveClient) -> None:
     """Raise AccessError when the base URL is not the one that the attempt was sent to."""
+    found = provider.descriptor
     if provider.host != attempt.intent.host:
         raise AccessError(
             f"batches of this lake live at {attempt.intent.host}, but {attempt.provider} now points at {provider.host}",
-            hint=f"unset or restore {_whereabouts(provider)}",
+            hint=f"unset or restore {' and '.join((found.base_url_env, *(name for _, name in found.settings)))}"
+            + f"; `batchpond resolve {attempt.attempt_id} --absent` gives up what is there" * (not attempt.batch_id),
         )
-
-
-def _whereabouts(provider: BatchProvider | LiveClient) -> str:
-    """Return the variables that say where a provider's batches are."""
-    found = provider.descriptor
-    return " and ".join((found.base_url_env, *(variable for _, variable in found.settings)))
 
 
 def resolve_unknowns(session: Session, only: Iterable[str] | None = None) -> None:
@@ -234,8 +230,10 @@ def _resolve(session: Session, provider: BatchProvider, attempts: list[Attempt])
     if not attempts:
         return
     elapsed_s = {attempt.attempt_id: _elapsed_s(session, attempt) for attempt in attempts}
-    oldest = min(_since(session, provider, attempt) for attempt in attempts)
-    listing = list_since(provider, day_before(oldest))
+    # Only the provider's own clock dates its batches; all are listed without a date, or where an earlier one is proof.
+    gone = any(is_file_gone(session, provider, attempt) for attempt in attempts)
+    oldest = min(attempt.uploaded_at or attempt.intent.newest_batch_at or EPOCH for attempt in attempts)
+    listing = list_since(provider, EPOCH if gone else day_before(oldest))
     failpoints.reach("Y1")
     for attempt in attempts:
         found = matches(session, provider, attempt, listing.batches)
@@ -249,29 +247,12 @@ def _resolve(session: Session, provider: BatchProvider, attempts: list[Attempt])
             _not_seen(session, provider, attempt, listing, elapsed_s[attempt.attempt_id], n_undecided)
 
 
-def _since(session: Session, provider: BatchProvider, attempt: Attempt) -> datetime:
-    """Return when a listing begins that can prove something: only the provider's own clock dates its batches.
-
-    Without a date of its own, all are listed.
-    """
-    earlier = _sent_before(session, attempt) if _is_file_gone(session, provider, attempt) else None
-    dated = earlier.created_at if earlier is not None else attempt.uploaded_at or attempt.intent.newest_batch_at
-    return dated or EPOCH
-
-
-def _is_file_gone(session: Session, provider: BatchProvider, attempt: Attempt) -> bool:
+def is_file_gone(session: Session, provider: BatchProvider, attempt: Attempt, margin_s: float = 0.0) -> bool:
     """Whether the provider has deleted the attempt's input file by now, as it does with all."""
     kept_s = provider.descriptor.input_retention_s
     if kept_s is None or attempt.uploaded is None:
         return False
-    return (session.store.clock.now() - attempt.uploaded.occurred_at).total_seconds() > kept_s
-
-
-def _sent_before(session: Session, attempt: Attempt) -> Attempt | None:
-    """Return the attempt with a batch that was sent to the same account last before this one."""
-    sent = [a for a in session.lake_state.attempts.values() if a.client_name == attempt.client_name and a.batch_id]
-    earlier = [(a.sent.ord, a) for a in sent if a.sent and attempt.sent and a.sent.ord < attempt.sent.ord]
-    return max(earlier, key=lambda pair: pair[0], default=(0, None))[1]
+    return (session.store.clock.now() - attempt.uploaded.occurred_at).total_seconds() > kept_s - margin_s
 
 
 def _is_found_by_token(session: Session, provider: BatchProvider, attempt: Attempt) -> bool:
@@ -375,7 +356,8 @@ def tell_duplicates(session: Session) -> None:
         if not attempt.is_duplicate or attempt.is_known:
             continue
         first = session.attempt(attempt.sender_id)
-        running = [one for one in (first, attempt) if one.batch_id is not None and not _has_ended(one)]
+        known_ones = [one for one in (first, attempt) if one.batch_id is not None]
+        running = [one for one in known_ones if one.state is None or not one.state.is_terminal]
         known = f"`batchpond resolve {attempt.batch_id} --known` settles it"
         if running:
             later = max(running, key=lambda one: (one.created_at or EPOCH, one.known_batch_id))
@@ -438,10 +420,6 @@ def check_settled(session: Session, study: str) -> None:
             )
 
 
-def _has_ended(attempt: Attempt) -> bool:
-    return attempt.state is not None and attempt.state.is_terminal
-
-
 def _not_seen(
     session: Session,
     provider: BatchProvider,
@@ -502,17 +480,15 @@ def _control(session: Session, provider: BatchProvider, attempt: Attempt, listin
     uploads = provider.find_uploads(f"{attempt.intent.token}.jsonl", since)
     if any(file.file_id == attempt.file_id for file in uploads):
         return True
-    text = f"this key does not see the file that attempt {attempt.attempt_id} was sent with; it may belong to"
-    text, hint = f"{text} another project, so a missing batch proves nothing", "use the key it was sent with"
-    if _is_file_gone(session, provider, attempt):
-        earlier = _sent_before(session, attempt)
-        if earlier is not None and any(batch.batch_id == earlier.batch_id for batch in listing.batches):
+    file, hint = f"the file that attempt {attempt.attempt_id} was sent with", "use the key it was sent with"
+    text = f"this key does not see {file}; it may belong to another project, so a missing batch proves nothing"
+    if is_file_gone(session, provider, attempt):
+        mine = [a for a in session.lake_state.attempts.values() if a.client_name == attempt.client_name and a.batch_id]
+        earlier = [(a.sent.ord, a.batch_id) for a in mine if a.sent and attempt.sent and a.sent.ord < attempt.sent.ord]
+        if earlier and any(batch.batch_id == max(earlier)[1] for batch in listing.batches):
             return True
-        text = (
-            f"{attempt.provider} has deleted the file that attempt {attempt.attempt_id} was sent with, as it does with"
-        )
-        text += " with all, and lists no batch that was sent from here before: a missing batch proves nothing"
-        hint = f"look in its console for a batch named {attempt.token}"
+        text = f"{attempt.provider} has deleted {file}, as it does with all, and lists no batch that was sent from here"
+        text, hint = f"{text} before: a missing batch proves nothing", f"look in its console for {attempt.token}"
     hint = f"{hint}, or decide with `batchpond resolve {attempt.attempt_id}`"
     session.note(Severity.WARNING, text, hint=hint, exit_code=ExitCode.ATTENTION)
     return False

@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from batchpond import answers
-from batchpond.lake import tables
+from batchpond.lake import disk, tables
 from batchpond.lake.attempts import READ_PHASES, Attempt, LakeState
 from batchpond.lake.jsonl import shard_file_name
 from batchpond.lake.records import Asked
@@ -155,14 +155,6 @@ class Rules:
         paths = (path for table in (RAW, RESPONSES, JUDGMENTS) for path in self._store.published(table.name))
         return relative(self._store, list(paths))
 
-    def _as_it_stands(self, name: str) -> str:
-        """Return a file's name with its size and when it was changed: a derived one that is damaged is made again."""
-        try:
-            seen = os.stat(f"{self._store.path}/{name}")
-        except FileNotFoundError:
-            return name
-        return f"{name} {seen.st_size} {seen.st_mtime_ns}"
-
     def keep(self, attempts: Sequence[Attempt], *, is_all_read: bool) -> None:
         """Keep what was found for the next pass."""
         last_ord = max((one.downloads[-1].ord for one in attempts), default=0)
@@ -183,6 +175,7 @@ class Rules:
 
             stems = {file.stem for one in left_out.values() for file in source_of(one).files}
             names = [name for name in names if name.rpartition("/")[2].rpartition("-")[0] not in stems]
-        names = [name if name.startswith(f"{RAW.name}/") else self._as_it_stands(name) for name in names]
+        # How they stand, too: a derived file that was damaged is made again.
+        names = [f"{name} {disk.stands(f'{self._store.path}/{name}')}" for name in names]
         taken = [f"{one.attempt_id} {one.take}" for one in attempts if one.take and one.attempt_id not in left_out]
         return hashlib.sha256("\n".join([str(answers.READER_VERSION), *taken, *names]).encode()).hexdigest()

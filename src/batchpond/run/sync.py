@@ -133,7 +133,7 @@ def _tell_conflicts(session: Session, known: set[str]) -> None:
 
 def bring_in(session: Session, seen: Mapping[str, RemoteBatch]) -> None:
     """Collect what ended and read what is unread; without either, nothing of what reads answers is loaded."""
-    if _count(session.open_state, frozenset({Phase.ENDED})):
+    if any(attempt.phase is Phase.ENDED for attempt in session.open_state.attempts.values()):
         from batchpond.run.collect import collect_ended
 
         collect_ended(session, seen)
@@ -169,10 +169,6 @@ def _just_sent(lake_state: LakeState) -> list[str]:
 def _is_stuck(session: Session) -> bool:
     names = {one.client_name for one in _remote(session.open_state, PENDING_PHASES)}
     return bool(names) and not session.n_waiting and all(map(session.providers.is_refused, names))
-
-
-def _count(lake_state: LakeState, phases: frozenset[Phase]) -> int:
-    return sum(attempt.phase in phases for attempt in lake_state.attempts.values())
 
 
 def _remote(lake_state: LakeState, phases: frozenset[Phase]) -> list[Attempt]:

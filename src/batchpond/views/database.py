@@ -208,16 +208,8 @@ def _changed(lake_path: Path, known: Mapping[str, Sound]) -> list[str]:
 
     None where all of them do: then the lake was copied.
     """
-    found = [name for name, sound in known.items() if _stands(lake_path, name) != sound[:2]]
+    found = [name for name, sound in known.items() if disk.stands(f"{lake_path}/{name}") != sound[:2]]
     return found if len(found) < len(known) else []
-
-
-def _stands(lake_path: Path, name: str) -> tuple[int, int] | None:
-    try:
-        seen = os.stat(f"{lake_path}/{name}")
-    except OSError:
-        return None
-    return seen.st_size, seen.st_mtime_ns
 
 
 def build(lake_path: Path, files: Files) -> list[BadFile]:
@@ -235,30 +227,19 @@ def build(lake_path: Path, files: Files) -> list[BadFile]:
             f"the views of {lake_path} could not be written: {first_line(error)}",
             hint="check free space; the Parquet files are intact and `batchpond doctor --fix` writes the views again",
         ) from error
-    _drop_derived(bad)
+    for file in bad:
+        if TABLES[file.table].is_derived:
+            disk.drop(file.path)
     return bad
 
 
 def drop_damaged(lake_path: Path) -> list[BadFile]:
-    """Drop the files of derived tables that are not as they were made, for a pass to make them again.
-
-    The lake's lock is held. One that stands as it did when it was found sound is not read again.
-    """
+    """Drop the derived files that are not as they were made, for a pass to make them again; the lake's lock is held."""
     derived = {name: paths for name, paths in listed(lake_path).items() if TABLES[name].is_derived}
-    return _drop_derived(sorted_out(lake_path, derived, _known_sound(lake_path))[1])
-
-
-def _drop_derived(bad: Sequence[BadFile]) -> list[BadFile]:
-    derived = [file for file in bad if TABLES[file.table].is_derived]
-    for file in derived:
+    bad = [file for file in sorted_out(lake_path, derived, _known_sound(lake_path))[1] if file.table in derived]
+    for file in bad:
         disk.drop(file.path)
-    return derived
-
-
-def bad_files(lake_path: Path) -> list[BadFile]:
-    """Return the files that the lens on disk leaves out."""
-    with _opened(lake_path, MEMORY_LIMIT) as connection:
-        return _left_out(connection, lake_path)
+    return bad
 
 
 def _left_out(connection: duckdb.DuckDBPyConnection, lake_path: Path) -> list[BadFile]:
@@ -292,12 +273,8 @@ def _opened(lake_path: Path, memory_limit: str) -> duckdb.DuckDBPyConnection:
     connection = duckdb.connect(":memory:", config=_config(lake_path, memory_limit))
     try:
         connection.execute(_set_lake(lake_path))
-        is_attached, known = _attach(connection, lake_path), dict[str, Sound]()
-        if is_attached:
-            known = _sound_of(connection.execute("SELECT content FROM lens_sound").fetchall())
-        if not is_attached or _changed(lake_path, known):
-            connection.execute(f"USE memory; DETACH DATABASE IF EXISTS {CATALOG}")
-            _attach_own(connection, lake_path, known)
+        if not _attach(connection, lake_path):
+            _attach_own(connection, lake_path)
     except duckdb.Error as error:
         connection.close()
         raise LakeError(
@@ -341,16 +318,18 @@ def _attach(connection: duckdb.DuckDBPyConnection, lake_path: Path) -> bool:
     try:
         connection.execute(f"ATTACH {literal(os.fspath(path))} AS {CATALOG} (READ_ONLY)")
         found = connection.execute(f"SELECT views_digest FROM {CATALOG}.lens_info").fetchall()
+        sound = _sound_of(connection.execute(f"SELECT content FROM {CATALOG}.lens_sound").fetchall())
     except duckdb.Error:
         found = []
-    if found == [(views_digest(),)]:
+    if found == [(views_digest(),)] and not _changed(lake_path, sound):
         connection.execute(f"USE {CATALOG}")
         return True
+    connection.execute(f"DETACH DATABASE IF EXISTS {CATALOG}")
     return False
 
 
-def _attach_own(connection: duckdb.DuckDBPyConnection, lake_path: Path, known: Mapping[str, Sound]) -> None:
-    files = listed(lake_path)
+def _attach_own(connection: duckdb.DuckDBPyConnection, lake_path: Path) -> None:
+    files, known = listed(lake_path), _known_sound(lake_path)
     good, bad = sorted_out(lake_path, files, known)
     for name in known:  # no list has derived files, but what showed them
         if TABLES[name.partition("/")[0]].is_derived and not os.path.exists(f"{lake_path}/{name}"):

@@ -260,28 +260,21 @@ def check_file(table: str, path: Path) -> str | None:
 
 
 def _examined(table: str, path: Path, known: Sound | None) -> Sound | str:
-    """Return how a file stands, or what is wrong with it; one that stands as it did when it was read is not again.
-
-    One that stands otherwise is read to the last byte where its table is one that figures are made of.
-    """
+    """Return how a file stands, or what is wrong with it; one that stands as it did when it was read is not again."""
     try:
         seen = os.stat(path)
         if known is not None and (known.size_bytes, known.changed_ns) == (seen.st_size, seen.st_mtime_ns):
             return known
-        if known is not None and table not in _LARGE:
+        if known is not None and table not in _LARGE:  # what was published never changes, but what is derived
             disk.read_through(path)
+        schema = disk.columns_of(path)
     except OSError as error:
-        return _unreadable(error)
+        return f"it cannot be read: {error.strerror}"
     except LakeError as error:
         return error.message.partition(": ")[2]
     import pyarrow as pa  # takes longer than all else that a reader does who finds its lens in place
-    import pyarrow.parquet as pq
 
-    try:
-        schema = pq.read_schema(path)
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        return _unreadable(error)
-    wanted, written = TABLES[table], schema.remove_metadata()
+    wanted, written = TABLES[table], schema
     kept = [field for field in wanted.schema if field.name in written.names or field.name not in wanted.later]
     if not written.equals(pa.schema(kept)):
         return f"its columns are not those of table {table}"
@@ -289,10 +282,6 @@ def _examined(table: str, path: Path, known: Sound | None) -> Sound | str:
 
 
 _LARGE: Final = frozenset({RAW.name, REQUESTS.name})  # with all texts, of which no figure is made
-
-
-def _unreadable(error: Exception) -> str:
-    return f"not a readable Parquet file: {first_line(error)}"
 
 
 def sorted_out(
