@@ -19,7 +19,7 @@ import duckdb
 from batchpond.errors import BatchpondError, BusyError, ExitCode, LakeError, LakeWarning
 from batchpond.lake import manifest
 from batchpond.lake.attempts import Attempt, fold
-from batchpond.lake.disk import read_through
+from batchpond.lake.disk import drop, read_through
 from batchpond.lake.events import read
 from batchpond.lake.schemas import TABLES
 from batchpond.lake.store import LENS, SECRET, SPOOL, TMP, Store
@@ -120,8 +120,8 @@ def _content(path: Path) -> tuple[int, str | None]:
     """Return how many rows a file gives, and what is wrong with its bytes."""
     try:
         return read_through(path), None
-    except (OSError, ValueError) as error:
-        return 0, f"its bytes are not those that were written: {str(error).splitlines()[0]}"
+    except LakeError as error:
+        return 0, error.message.partition(": ")[2]
 
 
 _SHOWN = "SELECT table_name FROM information_schema.tables"
@@ -150,8 +150,12 @@ def _lens(store: Store) -> Iterator[Finding]:
 
 
 def rebuild_lens(store: Store) -> None:
-    """Write the views anew; raises BusyError while another process writes to the lake."""
+    """Drop damaged files of derived tables, every byte of which is read, and write the views anew; raises BusyError."""
     with store.lock("doctor"):
+        derived = (path for name, table in TABLES.items() if table.is_derived for path in store.files(name))
+        for path in derived:
+            if _content(path)[1] is not None:
+                drop(path)
         (store.path / LENS).unlink(missing_ok=True)
         database.build(store.path, store.all_files())
 

@@ -62,6 +62,55 @@ def wall(rig: Rig) -> SetClock:
     return wall
 
 
+@pytest.mark.parametrize("has_earlier", [True, False], ids=["not the first", "the first batch of the lake"])
+def test_a_create_in_doubt_is_looked_at_after_its_file_was_deleted(tmp_path: Path, has_earlier: bool) -> None:
+    """Wires D9: Gemini deletes files after 48 hours; a Friday's 503 is sent again on Wednesday, or says why not."""
+    rig = Rig(tmp_path, max_requests=5, models=("gemini-2.5-flash-lite",), with_lens=False)
+    rig.plan()
+    if has_earlier:
+        rig.submit(limit=5)
+        finish(rig, 2)
+    rig.world.add_fault(f"batches.create@{1 + has_earlier}:status=503")
+    rig.submit(limit=None if has_earlier else 5)
+    rig.clock.advance(121 * 3600.0)
+    for _ in range(3):
+        rig.sync()
+        rig.clock.advance(2 * 3600.0)
+    doubtful = [attempt.phase for attempt in rig.attempts() if attempt.phase in {Phase.UNKNOWN, Phase.ABSENT}]
+    said = " ".join(rig.notes)
+    if has_earlier:
+        assert doubtful == [Phase.ABSENT]
+        assert "project" not in said
+        rig.settle()
+        assert rig.violations() == []
+    else:
+        assert doubtful == [Phase.UNKNOWN]
+        assert "has deleted the file that attempt" in said
+        assert "another project" not in said
+
+
+def test_a_provider_that_asks_for_a_long_wait_holds_up_no_other(tmp_path: Path) -> None:
+    """Defect 4.5: the pass goes on with the rest; it comes back to the one that put it off when that time is over."""
+    rig = Rig(tmp_path, max_requests=50, models=("gpt-4.1-mini", "gemini-2.5-flash-lite"), with_lens=False)
+    rig.plan()
+    rig.submit()
+    rig.clock.advance(1_000)
+    rig.world.add_fault("batches.list@1:retry_after=2099")
+    begun_s = rig.clock.monotonic_s()
+    report = rig.sync()
+    assert rig.clock.monotonic_s() - begun_s < 60, "nobody sleeps on it with the lock held"
+    assert {attempt.provider: attempt.phase for attempt in rig.attempts()} == {
+        "gemini": Phase.OPEN, "openai": Phase.VERIFIED,
+    }  # fmt: skip
+    assert report.n_pending == 1
+    n_calls = rig.wire.calls.total()
+    rig.clock.advance(1_000)
+    rig.sync()
+    assert rig.wire.calls.total() == n_calls, "nothing is asked of it before"
+    finish(rig, 2)
+    assert {attempt.phase for attempt in rig.attempts()} == {Phase.VERIFIED}
+
+
 # -- clocks ----------------------------------------------------------------------------------------
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from batchpond.api import Lake
@@ -70,7 +72,7 @@ def test_no_command_decides_by_what_is_left(
 def test_what_is_derived_is_made_again_before_anything_is_asked_again(
     damage: str, account: FakeOpenAI, settled: Path, tmp_path: Path
 ) -> None:
-    """Defect 2.4: an unreadable file of what is derived is told by all that read it, and its numbers come back.
+    """Defect 2.4: the next `sync` makes derived files again by itself, and the numbers are those of before.
 
     A retry without the readings of answers that are here bought every request again.
     """
@@ -78,28 +80,86 @@ def test_what_is_derived_is_made_again_before_anything_is_asked_again(
     all_say(program, READERS, "responses")
     retried = program.run("retry", STUDY, "--yes")
     assert (retried.returncode, len(account.batches)) == (ExitCode.LAKE, n_batches), retried.stderr
-    if damage == "cut":
-        assert "responses" in program.run("doctor").stdout
-        program.run("doctor", "--fix")
-    assert program.sync().returncode == 0
-    whole = program.run("results", "--format", "csv")
-    assert (whole.returncode, whole.stdout) == (
-        0,
-        Program(settled, account.url).run("results", "--format", "csv").stdout,
-    )
+    done = program.sync()
+    assert (done.returncode, "read again" in done.stderr) == (0, True), done.stderr
+    assert results_of(program) == results_of(Program(settled, account.url))
     assert program.run("retry", STUDY, "--yes").returncode == 0
     assert len(account.batches) == n_batches
 
 
+@pytest.mark.parametrize("table", ["responses", "judgments", "plan"])
+def test_a_bit_that_flips_changes_no_number_in_silence(
+    table: str, account: FakeOpenAI, settled: Path, tmp_path: Path
+) -> None:
+    """Defect 2.5: with one bit of a page flipped, readers say so; a derived file is made again by the next sync."""
+    program = copied(settled, tmp_path, account)
+    flip(program, table)
+    all_say(program, (*READERS, ("status",), ("audit",)), table)
+    if table == "plan":
+        return
+    done = program.sync()
+    assert (done.returncode, "made again" in done.stderr) == (0, True), done.stderr
+    assert results_of(program) == results_of(Program(settled, account.url))
+    assert program.run("doctor", "--deep").returncode == 0
+
+
+def test_what_rots_unseen_is_found_by_a_deep_doctor_and_mended_as_it_says(
+    account: FakeOpenAI, settled: Path, tmp_path: Path
+) -> None:
+    """Defect 2.5: a bit that flips without a trace on the disk: `doctor --deep` names it, with `--fix` it is healed."""
+    program = copied(settled, tmp_path, account)
+    flip(program, "responses", is_seen=False)
+    found = program.run("doctor", "--deep")
+    assert (found.returncode, "`batchpond doctor --fix` drops it" in found.stdout) == (ExitCode.LAKE, True)
+    program.run("doctor", "--fix")
+    assert program.sync().returncode == 0
+    assert program.run("doctor", "--deep").returncode == 0
+    assert results_of(program) == results_of(Program(settled, account.url))
+
+
+def test_no_reader_is_silent_about_an_event_file_that_is_cut(
+    account: FakeOpenAI, settled: Path, tmp_path: Path
+) -> None:
+    """Defect 2.5: `audit` does not say that all adds up while an event cannot be read."""
+    program = damaged(settled, tmp_path, "events", "cut", account)
+    all_say(program, (("audit",), ("status",), ("results",)), "events")
+
+
+def copied(settled: Path, tmp_path: Path, account: FakeOpenAI) -> Program:
+    """Return a copy of the settled study."""
+    shutil.copytree(settled, tmp_path / "study")
+    return Program(tmp_path / "study", account.url)
+
+
+def results_of(program: Program) -> str:
+    """Return the results as CSV, which takes a whole lake."""
+    done = program.run("results", "--format", "csv")
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def flip(program: Program, table: str, *, is_seen: bool = True) -> None:
+    """Flip one bit in a data page of the first of a table's files; `is_seen` where the disk says that it changed."""
+    path = min((program.folder / "lake" / table).rglob("*.parquet"))
+    stood = path.stat()
+    content = bytearray(path.read_bytes())
+    with pq.ParquetFile(path) as file:
+        last = file.metadata.row_group(0).column(file.schema_arrow.names.index("request_id"))
+    content[last.data_page_offset + last.total_compressed_size - 3] ^= 1
+    path.write_bytes(bytes(content))
+    if not is_seen:
+        os.utime(path, ns=(stood.st_atime_ns, stood.st_mtime_ns))
+
+
 def damaged(settled: Path, tmp_path: Path, table: str, damage: str, account: FakeOpenAI) -> Program:
     """Return a copy of the settled study, with every file of a table damaged."""
-    shutil.copytree(settled, tmp_path / "study")
+    program = copied(settled, tmp_path, account)
     for path in (tmp_path / "study" / "lake" / table).rglob("*.parquet"):
         if damage == "deleted":
             path.unlink()
         else:
             path.write_bytes(path.read_bytes()[:-200])
-    return Program(tmp_path / "study", account.url)
+    return program
 
 
 def all_say(program: Program, commands: Sequence[tuple[str, ...]], table: str) -> None:

@@ -51,6 +51,45 @@ def test_what_was_limited_and_made_all_the_same_is_found(account: FakeOpenAI, pr
     assert program.outcomes() == {"decided": N}
 
 
+@pytest.mark.parametrize("is_held", [False, True], ids=["ended", "under way"])
+@pytest.mark.parametrize(
+    "refusal", [page(413), error(400, "invalid_request"), error(429, "rate_limit_exceeded")], ids=["413", "400", "429"]
+)
+def test_what_was_refused_and_made_is_found_before_a_changed_study_gives_it_up(
+    account: FakeOpenAI, program: Program, refusal: Answer, is_held: bool
+) -> None:
+    """Defect 3.2, planned anew: the batch that was made counts, and only what the change adds is asked."""
+    account.is_held = is_held
+    account.create_answers = [refusal]
+    program.submit()
+    program.prepare(n_items=5)
+    assert program.submit().returncode == 0
+    assert [batch["request_counts"]["total"] for batch in account.batches] == [N, 8]
+    for batch in account.batches:
+        account.finish(batch)
+    assert program.sync().returncode == 0
+    assert program.outcomes() == {"decided": N + 8}
+    assert [row["n_requests"] for row in program.rows("select n_requests from batches order by 1")] == [8, N]
+
+
+def test_nothing_refused_is_given_up_before_it_was_looked_for(account: FakeOpenAI, tmp_path: Path) -> None:
+    """Defect 3.2, planned anew: until the settle time is over, or where no listing is to be had, all of it waits."""
+    program = Program(tmp_path, account.url, settle_s="600")
+    program.prepare()
+    account.create_answers = [error(429, "rate_limit_exceeded")]
+    program.submit()
+    program.prepare(max_requests=6)
+    assert "asked for again after" in program.submit().stderr
+    assert "1 batch pending" in program.sync().stderr
+    program.settle_s, account.list_answers = "0", [error(500)] * 20
+    program.sync()
+    assert len(account.batches) == 1
+    account.list_answers = []
+    program.sync()
+    assert program.sync().returncode == 0
+    assert (len(account.batches), program.outcomes()) == (1, {"decided": N})
+
+
 def test_what_was_refused_and_made_is_no_second_batch_when_a_listing_shows_it_first(
     account: FakeOpenAI, tmp_path: Path
 ) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from batchpond.errors import ExitCode
 from tests.rigs.fake_openai import FakeOpenAI, error, fake_openai
 from tests.rigs.program import STUDY, N, Program
 
@@ -56,6 +57,28 @@ def test_an_address_that_no_connection_comes_about_to_is_asked_once_a_pass(progr
     assert done.returncode == 1
     assert done.stderr.count("could not connect") == 1
     assert "12 requests of study small (4 batches) wait for openai to be reached" in done.stderr
+
+
+def test_a_watch_ends_where_no_waiting_helps(account: FakeOpenAI, program: Program) -> None:
+    """Mission defect D12: `sync --watch` at another address than that of the batches ends at once, and says which."""
+    account.is_held = True
+    program.submit()
+    with fake_openai() as other:
+        program.base_url = other.url
+        done = program.run("sync", "--watch", "--interval", "1", "--timeout", "60")
+    assert done.returncode == ExitCode.ACCESS
+    assert done.stderr.count("batches of this lake live at") == 1
+    assert "1 batch pending" in done.stderr
+
+
+def test_an_idle_pass_leaves_no_trace_on_the_disk(account: FakeOpenAI, program: Program) -> None:
+    """Defect 4.9: with nothing new, no file of the lake changes, neither in its bytes nor in when it was changed."""
+    program.submit()
+    program.sync()
+    program.sync()
+    stood = {path: path.stat().st_mtime_ns for path in (program.folder / "lake").rglob("*") if path.is_file()}
+    assert program.sync().returncode == 0
+    assert {path: path.stat().st_mtime_ns for path in (program.folder / "lake").rglob("*") if path.is_file()} == stood
 
 
 def test_requests_that_are_not_sent_are_pending(account: FakeOpenAI, program: Program) -> None:

@@ -15,13 +15,15 @@ import httpx
 
 from batchpond.errors import BatchpondError
 from tests.rigs.foreign_tool import make_batch
+from tests.rigs.sim_inputs import N_ITEMS
 from tests.rigs.sim_providers import SIMULATED, one_model_each
 from tests.rigs.sim_study import Rig
 
 STEPS = 10
+ITEMS_MAX = N_ITEMS + 2
 TWIN_SHARE = LOST_SHARE = 0.15
 LAGS_END_S = 3_000  # by then every listing shows what was made, and no create is under way
-VERBS = ("submit", "sync", "advance", "fault", "plan", "limited", "retry", "cancel", "foreign")
+VERBS = ("submit", "sync", "advance", "fault", "plan", "limited", "retry", "cancel", "foreign", "change")
 MIXES = (*(provider.models for provider in SIMULATED.values()), one_model_each())
 CRASH_SHARE = 0.45
 
@@ -97,18 +99,18 @@ class Undisturbed:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._rigs: dict[tuple[str, ...], Rig] = {}
+        self._rigs: dict[tuple[tuple[str, ...], int], Rig] = {}
 
-    def of(self, models: tuple[str, ...]) -> Rig:
-        """Return the rig of these models."""
-        if models not in self._rigs:
-            rig = Rig(self._path / str(len(self._rigs)), models=models, with_lens=False)
+    def of(self, models: tuple[str, ...], n_items: int = N_ITEMS) -> Rig:
+        """Return the rig of these models and so many items."""
+        if (models, n_items) not in self._rigs:
+            rig = Rig(self._path / str(len(self._rigs)), models=models, n_items=n_items, with_lens=False)
             rig.plan()
             rig.submit()
             rig.settle()
             rig.world.close()
-            self._rigs[models] = rig
-        return self._rigs[models]
+            self._rigs[models, n_items] = rig
+        return self._rigs[models, n_items]
 
 
 def run(seed: int, path: Path, others: Undisturbed, mixes: Sequence[tuple[str, ...]] = MIXES) -> Outcome:
@@ -116,7 +118,6 @@ def run(seed: int, path: Path, others: Undisturbed, mixes: Sequence[tuple[str, .
     draw = random.Random(seed)
     is_lossy = draw.random() < 0.35
     models = mixes[seed % len(mixes)]
-    undisturbed = others.of(models)
     rig = Rig(path, models=models, with_lens=False, lake_seed=seed)
     history: list[str] = []
     n_crashes = 0
@@ -124,9 +125,11 @@ def run(seed: int, path: Path, others: Undisturbed, mixes: Sequence[tuple[str, .
     for step in range(STEPS):
         if step == at_step and misfortune is not None:
             n_crashes += misfortune(rig, draw, history)
-        name = draw.choices(VERBS, (3, 6, 4, 4, 1, 1, 1, 1, 1))[0]
-        if name == "limited" and misfortune is _twin:
+        name = draw.choices(VERBS, (3, 6, 4, 4, 1, 1, 1, 1, 1, 2))[0]
+        if name in {"limited", "change"} and misfortune is _twin:
             continue  # shards that are cut otherwise may hold the same requests: a person decides then
+        if name == "change" and rig.n_items == ITEMS_MAX:
+            continue
         if name == "advance":
             seconds = draw.choice((1, 30, 120, 400, 901, 3_000))
             rig.clock.advance(seconds)
@@ -143,6 +146,7 @@ def run(seed: int, path: Path, others: Undisturbed, mixes: Sequence[tuple[str, .
             died = _verb(rig, name, draw)
             n_crashes += died is not None
             history.append(name if died is None else f"{name}, killed at {died}")
+    undisturbed = others.of(models, rig.n_items)
     return _judged(seed, is_lossy, rig, undisturbed, [f"models {' '.join(models)}", *history], n_crashes)
 
 
@@ -215,10 +219,10 @@ _OF_THE_LOST = ("batch", "shard", "acknowledged")
 
 def _verb(rig: Rig, name: str, draw: random.Random) -> str | None:
     steps: dict[str, Callable[[], object]] = {
-        "submit": rig.submit, "sync": rig.sync, "plan": rig.plan, "limited": lambda: rig.submit(limit=10),
-        "retry": rig.retry, "cancel": lambda: rig.cancel_open(draw.randrange(4)),
+        "submit": rig.submit, "sync": rig.sync, "plan": rig.plan, "change": rig.change, "retry": rig.retry,
+        "limited": lambda: rig.submit(limit=10), "cancel": lambda: rig.cancel_open(draw.randrange(4)),
     }  # fmt: skip
-    if name != "plan" and not rig.lake_state().current_versions:
+    if name not in {"plan", "change"} and not rig.lake_state().current_versions:
         rig.survive(rig.plan)
     if draw.random() < CRASH_SHARE:
         rig.crash_in = draw.choice((draw.randrange(12), draw.randrange(80), draw.randrange(250)))

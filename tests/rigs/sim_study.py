@@ -42,7 +42,7 @@ from batchpond_sim.host.transport import SimulatorTransport
 from batchpond_sim.world.world import BatchEntry, Settings, World
 from tests.rigs.clock import ManualClock
 from tests.rigs.sim_cache import read_once
-from tests.rigs.sim_inputs import MODELS, STUDY, write_study
+from tests.rigs.sim_inputs import MODELS, N_ITEMS, STUDY, write_study
 from tests.rigs.sim_providers import SIMULATED, acknowledged_id, bare_id, environ
 
 START = datetime(2026, 11, 21, tzinfo=UTC)
@@ -108,6 +108,7 @@ class Rig:
     path: Path
     settings: Settings = field(default_factory=lambda: Settings(seed=1, latency_s=LATENCY_S))
     max_requests: int = 5
+    n_items: int = N_ITEMS
     models: Sequence[str] = MODELS
     key: str = "sk-test"
     base_urls: dict[str, str] = field(default_factory=dict)
@@ -117,7 +118,9 @@ class Rig:
 
     def __post_init__(self) -> None:
         self.world = World(self.path / "world", self.settings, self.clock)
-        self.study_path = write_study(self.path / "study", max_requests=self.max_requests, models=self.models)
+        self.study_path = write_study(
+            self.path / "study", max_requests=self.max_requests, n_items=self.n_items, models=self.models
+        )
         self.lake = self.path / "lake"
         self.n_drawn = 0
         self.crash_in: int | None = None
@@ -195,6 +198,13 @@ class Rig:
         loaded = study.load(self.study_path)
         with self._points():
             plan.plan_study(self.store(), loaded)
+
+    def change(self) -> None:
+        """Add an item to the study, cut its batches otherwise, and run `plan`."""
+        self.n_items += 1
+        self.max_requests = 3 + self.n_items % 4
+        write_study(self.path / "study", max_requests=self.max_requests, n_items=self.n_items, models=self.models)
+        self.plan()
 
     def submit(self, limit: int | None = None, study: str = STUDY) -> submit.SubmitReport:
         """Run `submit --yes`."""

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from batchpond import answers
 from batchpond.answers import live_lines
 from batchpond.errors import LakeError, StudyError
+from batchpond.lake.disk import intact
 from batchpond.lake.jsonl import RawFile, part_paths, shard_lines
 from batchpond.lake.schemas import JUDGMENTS, RAW, RESPONSES, Table
 from batchpond.lake.store import Store
@@ -405,7 +405,7 @@ def _judgments_name(parser_id: str, stem: str) -> str:
 
 
 def _raw_lines(part: Path) -> Iterable[tuple[list[bytes], int]]:
-    with pq.ParquetFile(part) as file, Work("reading answers", "lines", file.metadata.num_rows) as work:
+    with intact(part) as file, Work("reading answers", "lines", file.metadata.num_rows) as work:
         for batch in file.iter_batches(_ROWS_PER_BATCH, columns=["line_number", "line", "line_bytes"]):
             yield _lines(batch.column(1), batch.column(2)), batch.column(0)[0].as_py()
             work.add(batch.num_rows)

@@ -23,7 +23,7 @@ ENGINES = ("duckdb", "polars", "pyarrow", "httpx")
 
 @pond_command("doctor", "batchpond doctor", "batchpond doctor --deep", "batchpond doctor --fix --json")
 @click.option("--deep", "is_deep", is_flag=True, help="Read every byte of the tables against its checksum.")
-@click.option("--fix", "is_fix", is_flag=True, help="Write the views anew; facts are never touched.")
+@click.option("--fix", "is_fix", is_flag=True, help="Write the views anew, drop damaged derived files; facts stay.")
 @click.option("--lost", "lost", multiple=True, metavar="FILE", help="This file of raw lines is gone for good.")
 @format_option
 def command(invocation: Invocation, is_deep: bool, is_fix: bool, lost: tuple[str, ...], form: Format) -> ExitCode:

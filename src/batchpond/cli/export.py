@@ -57,6 +57,9 @@ def command(
         _layout(invocation, destination, layout, study, force=force, is_json=is_json)
         return
     if study is not None:
+        from batchpond.views.read import rows
+
+        rows(invocation.store().path, "studies_current", order=("study",), study=study)  # an unknown one is said first
         raise UsageError("--study is for --layout", hint="`batchpond query ... --format csv` writes part of a view")
     from batchpond.results.export import ExportFormat, export
 

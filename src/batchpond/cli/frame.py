@@ -346,7 +346,8 @@ def run(arguments: Sequence[str] | None) -> int:
                 return ExitCode.LAKE
             return int(result) if isinstance(result, int) else ExitCode.DONE
         except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - no traceback unless asked for
-            return _end(invocation.diagnostics, error, was_interrupted=interrupts.was_asked)
+            code = _end(invocation.diagnostics, error, was_interrupted=interrupts.was_asked)
+            return ExitCode.LAKE if warned and code is ExitCode.USAGE else code  # what is asked for may be in that file
 
 
 @contextmanager

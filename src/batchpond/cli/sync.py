@@ -43,8 +43,8 @@ WHAT = {
     "n_absent": "proven never created",
     "n_rejected": "refused",
     "n_unknown": "unclear",
-    "n_status_changes": "status changes",
-    "n_lines": "lines downloaded",
+    "n_status_changes": "status change(s)",
+    "n_lines": "line(s) downloaded",
     "n_verified": "verified",
     "n_read_again": "read again",
     "n_mismatched": "mismatched",
@@ -83,7 +83,7 @@ class Watch:
     "batchpond sync --watch --interval 300 --on-done 'echo $BATCHPOND_N_LINES answers | mail -s done me'",
     "batchpond sync --json --exit-code",
 )
-@click.option("--watch", "is_watch", is_flag=True, help="Go on until no batch is pending.")
+@click.option("--watch", "is_watch", is_flag=True, help="Go on until nothing is pending that waiting brings forward.")
 @interval_option("With --watch: wait")
 @timeout_option("With --watch: stop")
 @click.option(
@@ -131,7 +131,7 @@ def passes(invocation: Invocation, watch: Watch) -> tuple[Counts, SyncReport]:
         report = _one_pass(diagnostics, watch, deadline_s, store)
         total = added(total, report.counts)
         left_s = deadline_s - time.monotonic()
-        if not (watch.is_on and report.n_pending and left_s > 0):
+        if not (watch.is_on and report.n_pending and left_s > 0) or report.is_stuck:
             diagnostics.end_progress()
             return total, report
         pending = f"{plural(report.n_pending, 'batch')} pending{_standing(store)}"
@@ -200,8 +200,8 @@ def exit_code(report: SyncReport, *, is_exit_code: bool) -> ExitCode:
 
 def conclude(diagnostics: Diagnostics, total: Counts, report: SyncReport) -> None:
     """Say what passes did and what is left."""
-    values = dataclasses.asdict(total)
-    done = ", ".join(f"{values[name]:,} {words}" for name, words in WHAT.items() if values[name])
+    counted = [(n, WHAT[name]) for name, n in dataclasses.asdict(total).items() if n and name in WHAT]
+    done = ", ".join(f"{n:,} {words.replace('(s)', 's' * (n != 1))}" for n, words in counted)
     parts = (
         (report.n_pending, "batch", "pending"),
         (report.n_unsent, "approved request", "not sent yet"),

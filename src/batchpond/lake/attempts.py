@@ -367,7 +367,7 @@ def seen_as(attempt: Attempt, batch: RemoteBatch) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class LakeState:
-    """Everything the controller decides from: the fold of all events."""
+    """Everything the controller decides from: the fold of all events, and which refused shards a pass has to keep."""
 
     attempts: dict[str, Attempt] = field(default_factory=dict)
     shards: dict[str, records.Sharded] = field(default_factory=dict)
@@ -382,6 +382,7 @@ class LakeState:
     by_study: dict[str, dict[str, records.Sharded]] = field(default_factory=dict)
     settled: dict[str, int] = field(default_factory=dict)
     forgetting: dict[str, records.Forget] = field(default_factory=dict)
+    kept: set[str] = field(default_factory=set)
 
     def shards_of(self, study: str) -> Collection[records.Sharded]:
         """Return a study's shards, of all its versions."""

@@ -169,6 +169,7 @@ def exclusive(path: Path, purpose: str, clock: Clock) -> Iterator[None]:
     or a reused process id never blocks anyone.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, FILE_MODE)
+    stood = os.fstat(descriptor)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -184,8 +185,9 @@ def exclusive(path: Path, purpose: str, clock: Clock) -> Iterator[None]:
         try:
             yield
         finally:
-            # An idle lake holds no trace of who wrote last, so that a pass without news changes no byte.
+            # An idle lake holds no trace of who wrote last, so that a pass without news changes no byte and no time.
             os.ftruncate(descriptor, 0)
+            os.utime(descriptor, ns=(stood.st_atime_ns, stood.st_mtime_ns))
     finally:
         os.close(descriptor)
 
@@ -257,28 +259,60 @@ class StagedTable:
         drop(self.path)
 
 
+@contextmanager
+def intact(path: Path) -> Iterator[pq.ParquetFile]:
+    """Open a Parquet file whose pages are held against their checksums as they are read.
+
+    Raises LakeError where its bytes are not those that were written.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            yield file
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise  # the system's word, of a file that is not there or may not be read
+        raise LakeError(
+            f"{path}: its bytes are not those that were written: {str(error).splitlines()[0]}",
+            hint="`batchpond doctor --deep` names each damaged file, and what to do about it",
+        ) from error
+
+
 def read_through(path: Path) -> int:
     """Read all of a Parquet file, its pages held against their checksums, and return how many rows it has.
 
-    Raises OSError (ArrowInvalid too is a ValueError) for a file whose bytes are not those that were written.
+    Raises LakeError for a file whose bytes are not those that were written.
     """
-    import pyarrow.parquet as pq
-
     n_rows = 0
-    with pq.ParquetFile(path, page_checksum_verification=True) as file:
+    with intact(path) as file:
         for number in range(file.num_row_groups):
             n_rows += file.read_row_group(number).num_rows
     return n_rows
 
 
+def stands(path: str) -> tuple[int, int] | None:
+    """Return a file's size and when it was changed; None where it is not there."""
+    try:
+        seen = os.stat(path)
+    except OSError:
+        return None
+    return seen.st_size, seen.st_mtime_ns
+
+
+def columns_of(path: Path) -> pa.Schema:
+    """Return a file's columns, without what else it says; raises LakeError as `intact` does."""
+    with intact(path) as file:
+        return file.schema_arrow.remove_metadata()
+
+
 def read_rows(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
-    """Return a published file's rows, or some columns of them.
+    """Return a published file's rows, or some columns of them; raises LakeError as `intact` does.
 
     Not by way of pyarrow's datasets, whose import takes longer than an idle pass may.
     """
-    import pyarrow.parquet as pq
-
-    with pq.ParquetFile(path) as file:
+    with intact(path) as file:
         return file.read(columns=columns, use_threads=False)
 
 

@@ -15,7 +15,6 @@ from typing import Any, Final
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from batchpond.lake import disk, manifest
 from batchpond.lake.schemas import RAW, Table
@@ -79,7 +78,7 @@ def _without(key: str, value: Any) -> Any:
 def _rewrite(store: Store, table: Table, path: Path, change: Callable[[pa.Table], pa.Table]) -> None:
     """Put a file of what is left in a file's place, where anything changes; nothing in the place of an empty one."""
     is_same = True
-    with pq.ParquetFile(path) as file:
+    with disk.intact(path) as file:
         written = file.schema_arrow.metadata or {}
         metadata = {name.decode(): value.decode() for name, value in written.items() if name != b"ARROW:schema"}
         with store.staging(table, metadata) as staged:

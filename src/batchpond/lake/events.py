@@ -409,9 +409,9 @@ def _rows_of(paths: Iterable[Path], *tables: pa.Table) -> pa.Table:
     for path in paths:
         try:
             found.append(_aligned(read_rows(path)))
-        except (pa.ArrowException, OSError) as error:
+        except (LakeError, OSError) as error:
             raise LakeError(
-                f"{path} cannot be read: {error}",
+                f"{path} cannot be read: {str(error).removeprefix(f'{path}: ')}",
                 hint="restore the file from a backup; until then nothing is sent or downloaded",
             ) from None
     rows = pa.concat_tables(found)

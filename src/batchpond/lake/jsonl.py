@@ -148,10 +148,8 @@ def bodies(lines: ShardLines) -> Iterator[tuple[str, bytes]]:
 
 def _scan(files: list[Path], wanted: set[str]) -> Iterator[tuple[str, bytes]]:
     """Yield each wanted request and its body, reading bodies only of row groups that hold one, until all are found."""
-    import pyarrow.parquet as pq
-
     for path in files:
-        with pq.ParquetFile(path) as file:
+        with disk.intact(path) as file:
             for group in range(file.num_row_groups):
                 if not wanted:
                     return

@@ -100,11 +100,10 @@ def connect(store: Store, tables: Sequence[str]) -> Iterator[duckdb.DuckDBPyConn
 
     Raises LakeError where a file that was published is gone or damaged: what follows decides what is bought.
     """
-    with _ENGINES.connection(store) as connection:
+    with _ENGINES.connection(store) as connection, reading(f"what is asked of {', '.join(tables) or 'the lake'}"):
         manifest.require(store, manifest.GUARDED.intersection(tables))
         for name in tables:
-            with reading(f"table {name}"):
-                connection.execute(f"CREATE TEMP VIEW {name} AS {_select(store, name)}")
+            connection.execute(f"CREATE TEMP VIEW {name} AS {_select(store, name)}")
         yield connection
 
 

@@ -132,7 +132,7 @@ def make_model_configs(
 def _refusal(source: str, unsupported: Unsupported, dropped: Sequence[Dropped]) -> StudyError:
     lines = "".join(f"\n  {d.provider}/{d.model} with thinking {d.thinking!r}: {d.reason}" for d in dropped)
     return StudyError(
-        f"{source}: {len(dropped)} combinations are not accepted by their models:{lines}",
+        f"{source}: not accepted by their models ({len(dropped)}):{lines}",
         hint='change them, or write unsupported = "drop" under [grid] to leave them out'
         if unsupported is Unsupported.REFUSE
         else "nothing would be left to ask",

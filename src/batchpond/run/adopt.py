@@ -32,7 +32,7 @@ from batchpond.run import due
 from batchpond.run.batch_map import COLUMNS, TABLES, BatchMap, MapReader, Target
 from batchpond.run.find import Proof, check_host, first_custom_ids, prove
 from batchpond.run.resolve import resolve
-from batchpond.run.send import origin_of
+from batchpond.run.send import origin_of, was_never_made
 from batchpond.run.session import Providers, Session, Severity
 from batchpond.run.unknown import Ownership, ownership_of
 from batchpond.study.prices import Prices
@@ -120,7 +120,13 @@ def shard_of(
 def _give_up_waiting(session: Session, shard: AdoptedShard) -> None:
     """Void the shards without a batch that hold any of the same requests; the rest of them is due anew."""
     for other in _waiting_with_the_same(session, shard.shard_id):
-        session.record(Voided(study=other.study, shard_id=other.shard_id))
+        if was_never_made(session, other.shard_id):
+            session.record(Voided(study=other.study, shard_id=other.shard_id))
+        elif other.shard_id in session.lake_state.kept:
+            text = (
+                f"batch {shard.batch_id} holds requests that {other.provider} refused, or made a batch of all the same"
+            )
+            raise AttentionError(text, hint="`batchpond sync` looks whether it did, and then takes this one in")
 
 
 def _waiting_with_the_same(session: Session, shard_id: str) -> list[Sharded]:

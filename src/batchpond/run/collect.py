@@ -18,6 +18,7 @@ from batchpond.providers.base import BatchProvider
 from batchpond.run.find import check_host
 from batchpond.run.session import LARGE, TAKE_HINT, Session, Severity, answered
 from batchpond.study import prices
+from batchpond.views import database
 
 DOWNLOADS_MAX = 3
 FILE_WAIT_MAX_S = 86_400
@@ -313,6 +314,9 @@ def read_what_is_unread(session: Session, attempts: Sequence[Attempt]) -> None:
     rules = session.rules
     unread = rules.unread(attempts)
     if unread is None:
+        for bad in database.drop_damaged(session.store.path):
+            text = f"{bad.damage(session.store.path).name}: {bad.problem}; it is made again of the lines that came"
+            session.note(Severity.WARNING, text)
         unread = attempts = answered(session.lake_state)
     used = rules.of(attempt.intent for attempt in unread)
     published = {*rules.published()}

@@ -166,6 +166,7 @@ def send_due(session: Session, *, only_study: str | None = None, is_explicit: bo
             if approval is not None and is_new:
                 due.form_shards(session, study, approval)
             if approval is not None:
+                session.n_waiting += len(session.open_state.kept & session.open_state.by_study.get(study, {}).keys())
                 _send_study(session, study, approval, trigger)
 
 

@@ -23,6 +23,8 @@ from batchpond.plan import versions
 from batchpond.plan.versions import Again
 from batchpond.providers import registry
 from batchpond.providers.http.errors import ApiError, classify
+from batchpond.run.find import check_settled
+from batchpond.run.send import was_never_made
 from batchpond.run.session import Rules, Session, answered
 from batchpond.study.prices import NOTHING, Estimate, Prices, load_config
 
@@ -104,7 +106,7 @@ def require_read(store: Store, lake_state: LakeState) -> None:
     unread = [one for one in answered(lake_state) if derive.lacking(published, source_of(one), ()).is_unread]
     if unread:
         raise LakeError(
-            f"answers of {len(unread):,} batches, of {unread[0].batch_id} first, are here and not read;"
+            f"there are answers that are not read, of batch {unread[0].batch_id} first (batches: {len(unread):,});"
             " nothing is asked again for want of them",
             hint="`batchpond sync` reads them again",
         )
@@ -245,6 +247,8 @@ def is_under_way(lake_state: LakeState, study: str) -> bool:
 def is_voidable(lake_state: LakeState, shard_id: str) -> bool:
     """Whether no batch of a shard exists or is on its way; an adopted batch is one from the start."""
     latest = lake_state.latest_attempt(shard_id)
+    if shard_id in lake_state.kept:
+        return False
     is_free = latest is None or latest.phase in {Phase.ABSENT, Phase.INTENT, Phase.UPLOADED, Phase.REJECTED}
     return is_free and lake_state.shards[shard_id].shard_kind is not ShardKind.ADOPTED
 
@@ -325,14 +329,16 @@ def form_shards(session: Session, study: str, approval: Approval, again: Again |
     """S1: record the shards that an approval's due requests make; the lock is held.
 
     The fact comes before the file: a shard is real once its file stands, and a fact without a
-    file is harmless. A shard of an earlier plan that was never sent is voided first, for good:
-    its requests would otherwise be in two shards that may both be sent.
+    file is harmless. A shard of an earlier plan of which no batch was made is voided first, for good: its requests
+    would otherwise be in two shards that may both be sent. While it is not known whether one was, they wait in it.
     """
     version = approval.study_version
+    check_settled(session, study)
+    for shard_id in void_shards(session.open_state, study, version):
+        if was_never_made(session, shard_id):
+            session.record(Voided(study=study, shard_id=shard_id))
     if again is None and asks_all_itself(session, approval):
         return
-    for shard_id in void_shards(session.open_state, study, version):
-        session.record(Voided(study=study, shard_id=shard_id))
     if again is not None:
         require_read(session.store, session.lake_state)
     for group in _grouped(new_shards(session.store, session.lake_state, study, version, approval.n_limit, again)):

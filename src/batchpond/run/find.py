@@ -6,16 +6,16 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from batchpond import ids
-from batchpond.errors import AccessError, ExitCode
+from batchpond.errors import AccessError, AttentionError, ExitCode
 from batchpond.lake import failpoints
-from batchpond.lake.attempts import UNCLEAR_PHASES, Attempt, Phase, seen_as
+from batchpond.lake.attempts import UNCLEAR_PHASES, Attempt, LakeState, Phase, seen_as
 from batchpond.lake.records import (
     SETTLED,
     Absent,
@@ -180,17 +180,13 @@ def _is_past(batches: list[RemoteBatch], n_last: int, since: datetime) -> bool:
 
 def check_host(attempt: Attempt, provider: BatchProvider | LiveClient) -> None:
     """Raise AccessError when the base URL is not the one that the attempt was sent to."""
+    found = provider.descriptor
     if provider.host != attempt.intent.host:
         raise AccessError(
             f"batches of this lake live at {attempt.intent.host}, but {attempt.provider} now points at {provider.host}",
-            hint=f"unset or restore {_whereabouts(provider)}",
+            hint=f"unset or restore {' and '.join((found.base_url_env, *(name for _, name in found.settings)))}"
+            + f"; `batchpond resolve {attempt.attempt_id} --absent` gives up what is there" * (not attempt.batch_id),
         )
-
-
-def _whereabouts(provider: BatchProvider | LiveClient) -> str:
-    """Return the variables that say where a provider's batches are."""
-    found = provider.descriptor
-    return " and ".join((found.base_url_env, *(variable for _, variable in found.settings)))
 
 
 def resolve_unknowns(session: Session, only: Iterable[str] | None = None) -> None:
@@ -234,9 +230,10 @@ def _resolve(session: Session, provider: BatchProvider, attempts: list[Attempt])
     if not attempts:
         return
     elapsed_s = {attempt.attempt_id: _elapsed_s(session, attempt) for attempt in attempts}
-    # Only the provider's own clock dates its batches; without a date of its own, all are listed.
+    # Only the provider's own clock dates its batches; all are listed without a date, or where an earlier one is proof.
+    gone = any(is_file_gone(session, provider, attempt) for attempt in attempts)
     oldest = min(attempt.uploaded_at or attempt.intent.newest_batch_at or EPOCH for attempt in attempts)
-    listing = list_since(provider, day_before(oldest))
+    listing = list_since(provider, EPOCH if gone else day_before(oldest))
     failpoints.reach("Y1")
     for attempt in attempts:
         found = matches(session, provider, attempt, listing.batches)
@@ -248,6 +245,14 @@ def _resolve(session: Session, provider: BatchProvider, attempts: list[Attempt])
             adopt(session, attempt, found)
         else:
             _not_seen(session, provider, attempt, listing, elapsed_s[attempt.attempt_id], n_undecided)
+
+
+def is_file_gone(session: Session, provider: BatchProvider, attempt: Attempt, margin_s: float = 0.0) -> bool:
+    """Whether the provider has deleted the attempt's input file by now, as it does with all."""
+    kept_s = provider.descriptor.input_retention_s
+    if kept_s is None or attempt.uploaded is None:
+        return False
+    return (session.store.clock.now() - attempt.uploaded.occurred_at).total_seconds() > kept_s - margin_s
 
 
 def _is_found_by_token(session: Session, provider: BatchProvider, attempt: Attempt) -> bool:
@@ -351,7 +356,8 @@ def tell_duplicates(session: Session) -> None:
         if not attempt.is_duplicate or attempt.is_known:
             continue
         first = session.attempt(attempt.sender_id)
-        running = [one for one in (first, attempt) if one.batch_id is not None and not _has_ended(one)]
+        known_ones = [one for one in (first, attempt) if one.batch_id is not None]
+        running = [one for one in known_ones if one.state is None or not one.state.is_terminal]
         known = f"`batchpond resolve {attempt.batch_id} --known` settles it"
         if running:
             later = max(running, key=lambda one: (one.created_at or EPOCH, one.known_batch_id))
@@ -367,8 +373,51 @@ def tell_duplicates(session: Session) -> None:
         )
 
 
-def _has_ended(attempt: Attempt) -> bool:
-    return attempt.state is not None and attempt.state.is_terminal
+def owners(lake_state: LakeState, client_name: str) -> dict[str, str]:
+    """Return which attempts were sent under which token, and with which input file, from here or from a copy."""
+    mine = (a for a in lake_state.attempts.values() if a.client_name == client_name and not a.is_duplicate)
+    sent = [a for a in mine if a.n_sends or a.batch_id]
+    marks = ((mark, a.attempt_id) for a in sent for mark in (a.intent.token, a.sent.file_id if a.sent else a.file_id))
+    return {mark: attempt_id for mark, attempt_id in marks if mark}
+
+
+def place(session: Session, client_name: str, batch: RemoteBatch, known: Mapping[str, str]) -> bool:
+    """Give a listed batch to the one of the `known` attempts that it was made for; returns whether there is one.
+
+    Its token says so or, where batches carry none, the file that it was made of. It is the attempt's own where that
+    was called absent or refused and nothing was sent instead; else its requests were bought twice.
+    """
+    if batch.batch_id in session.open_state.batch_ids or batch.batch_id in session.archive.marks:
+        return True
+    mark = batch.token or batch.input_file_id
+    if mark in session.archive.marks:
+        known = owners(session.lake_state, client_name)
+    if mark is None or mark not in known:
+        return False
+    attempt = session.attempt(known[mark])
+    if attempt.phase.is_unclear or attempt.batch_id == batch.batch_id:
+        return True
+    if matches(session, session.providers.get(client_name), attempt, [batch]):
+        if session.lake_state.is_late(attempt):
+            adopt(session, attempt, [batch])
+        else:
+            note_duplicate(session, attempt, batch)
+    return True
+
+
+def check_settled(session: Session, study: str) -> None:
+    """Raise AttentionError while a batch came of a shard of the study that was given up, and nobody has seen to it.
+
+    What is sent next may hold the same requests.
+    """
+    for attempt in session.open_state.attempts.values():
+        is_of_given_up = attempt.intent.study == study and attempt.shard_id in session.open_state.voided
+        if is_of_given_up and attempt.is_duplicate and not attempt.is_known:
+            raise AttentionError(
+                f"{attempt.provider} batch {attempt.batch_id} was made of requests of study {study} that were given up"
+                " as never asked; nothing of the study is sent, it might be bought twice",
+                hint=f"`batchpond resolve {attempt.batch_id} --known` goes on all the same, once you have seen to it",
+            )
 
 
 def _not_seen(
@@ -420,7 +469,8 @@ def _control(session: Session, provider: BatchProvider, attempt: Attempt, listin
     """Return whether this credential provably sees objects of the account that was sent to.
 
     The attempt's own input file is the proof: no other account could have made a batch of it.
-    Other batches of this lake may be of another project, and count only where no file was uploaded.
+    Other batches of this lake may be of another project, and count only where no file was uploaded, or where it is
+    gone: then the one that was sent last before shows that the key sees the account, and as far back as it must.
     """
     if attempt.file_id is None:
         if attempt.intent.scope and "-" not in attempt.intent.scope.split("/"):
@@ -430,13 +480,17 @@ def _control(session: Session, provider: BatchProvider, attempt: Attempt, listin
     uploads = provider.find_uploads(f"{attempt.intent.token}.jsonl", since)
     if any(file.file_id == attempt.file_id for file in uploads):
         return True
-    session.note(
-        Severity.WARNING,
-        f"this key does not see the file that attempt {attempt.attempt_id} was sent with;"
-        " it may belong to another project, so a missing batch proves nothing",
-        hint=f"use the key it was sent with, or decide with `batchpond resolve {attempt.attempt_id}`",
-        exit_code=ExitCode.ATTENTION,
-    )
+    file, hint = f"the file that attempt {attempt.attempt_id} was sent with", "use the key it was sent with"
+    text = f"this key does not see {file}; it may belong to another project, so a missing batch proves nothing"
+    if is_file_gone(session, provider, attempt):
+        mine = [a for a in session.lake_state.attempts.values() if a.client_name == attempt.client_name and a.batch_id]
+        earlier = [(a.sent.ord, a.batch_id) for a in mine if a.sent and attempt.sent and a.sent.ord < attempt.sent.ord]
+        if earlier and any(batch.batch_id == max(earlier)[1] for batch in listing.batches):
+            return True
+        text = f"{attempt.provider} has deleted {file}, as it does with all, and lists no batch that was sent from here"
+        text, hint = f"{text} before: a missing batch proves nothing", f"look in its console for {attempt.token}"
+    hint = f"{hint}, or decide with `batchpond resolve {attempt.attempt_id}`"
+    session.note(Severity.WARNING, text, hint=hint, exit_code=ExitCode.ATTENTION)
     return False
 
 

@@ -55,7 +55,7 @@ _BY_A_PERSON = "a person's word"
 
 _ALLOWED = {
     Resolution.ADOPT: UNCLEAR_PHASES,
-    Resolution.ABSENT: UNCLEAR_PHASES,
+    Resolution.ABSENT: UNCLEAR_PHASES | {Phase.REJECTED},
     Resolution.LOST: LOSABLE_PHASES,
     Resolution.REFETCH: frozenset({Phase.MISMATCH}),
     Resolution.KNOWN: frozenset(Phase),
@@ -128,7 +128,7 @@ def _events(session: Session, attempt: Attempt, resolution: Resolution, batch_id
         case Resolution.ABSENT:
             doubt = Unknown(attempt_id=attempt_id, ordinal=attempt.n_sends, reason=_BY_A_PERSON)
             absent = Absent(attempt_id=attempt_id, evidence=_BY_A_PERSON)
-            return [resolved, doubt, absent] if attempt.phase is Phase.SENT else [resolved, absent]
+            return [resolved, doubt, absent] if attempt.phase is not Phase.UNKNOWN else [resolved, absent]
         case Resolution.LOST:
             return [resolved, Lost(attempt_id=attempt_id, reason=_BY_A_PERSON)]
         case _:

@@ -22,7 +22,7 @@ from typing import Final
 from batchpond import fields, ids, model
 from batchpond.errors import AccessError, AttentionError, ExitCode, LakeError, ProviderError, UnreachableError
 from batchpond.lake import failpoints, jsonl
-from batchpond.lake.attempts import BEFORE_SENT_PHASES, Attempt, seen_as
+from batchpond.lake.attempts import BEFORE_SENT_PHASES, Attempt, Phase, seen_as
 from batchpond.lake.records import Approval, Created, Intent, Planned, Rejected, Sent, Sharded, Uploaded
 from batchpond.model import CreateSpec, ErrorClass, Mode, Origin, RemoteBatch, RemoteFile, Unclear
 from batchpond.providers import registry
@@ -125,6 +125,24 @@ def _look_again(session: Session, provider: BatchProvider, attempt: Attempt) -> 
     return _found_after_all(session, attempt, found)
 
 
+def was_never_made(session: Session, shard_id: str) -> bool:
+    """Whether no batch was made of a shard that is to be given up: one that was refused is looked for first.
+
+    One that is found is its attempt's from then on. Where it is not known yet, the shard is kept for this pass.
+    """
+    attempt = session.open_state.latest_attempt(shard_id)
+    if attempt is None or attempt.phase is not Phase.REJECTED or attempt.mode is not Mode.BATCH:
+        return True
+    found: Sending | None = Sending.WAITING
+    with session.isolated(attempt.client_name, f"looking for a batch that {attempt.provider} refused"):
+        provider = session.providers.get(attempt.client_name)
+        check_host(attempt, provider)
+        found = _look_again(session, provider, attempt)
+    if found is Sending.WAITING:
+        session.open_state.kept.add(shard_id)
+    return found is None
+
+
 def _found_after_all(session: Session, attempt: Attempt, found: list[RemoteBatch]) -> Sending:
     adopt(session, attempt, found)
     session.note(
@@ -178,11 +196,8 @@ def _is_there_by_now(session: Session, provider: BatchProvider, attempt: Attempt
 
 def _usable_file(session: Session, attempt: Attempt, provider: BatchProvider) -> str | None:
     """Return the attempt's uploaded file, unless the batch may have been refused because of it, or it is gone."""
-    kept_s = provider.descriptor.input_retention_s
-    if kept_s is not None and attempt.uploaded is not None:
-        age_s = (session.store.clock.now() - attempt.uploaded.occurred_at).total_seconds()
-        if age_s > kept_s - FILE_MARGIN_S:
-            return None
+    if find.is_file_gone(session, provider, attempt, FILE_MARGIN_S):
+        return None
     refused = attempt.rejection is not None and attempt.rejection.error_class is ErrorClass.PERMANENT
     return None if refused else attempt.file_id
 
@@ -421,11 +436,16 @@ def take_in(session: Session, provider: BatchProvider, attempt: Attempt) -> bool
     """
     if attempt.n_sends:
         return False
-    unknown = [
-        batch for batch in _listed(session, provider, attempt) if batch.batch_id not in session.lake_state.batch_ids
-    ]
-    found = _made(session, provider, attempt, unknown)
+    study = attempt.intent.study
+    shown = listed(session, provider, (attempt.client_name, study), planned_since(session, study))
+    unknown = [batch for batch in shown if batch.batch_id not in session.lake_state.batch_ids]
+    find_made = _by_results if provider.descriptor.is_opaque else matches
+    found = find_made(session, provider, attempt, unknown)
     if not found:
+        known = find.owners(session.lake_state, attempt.client_name)
+        for batch in unknown:
+            find.place(session, attempt.client_name, batch, known)
+        find.check_settled(session, study)
         _check_explained(session, attempt, unknown)
         return False
     adopt(session, attempt, found)
@@ -438,18 +458,6 @@ def take_in(session: Session, provider: BatchProvider, attempt: Attempt) -> bool
         exit_code=ExitCode.ATTENTION,
     )
     return True
-
-
-def _made(session: Session, provider: BatchProvider, attempt: Attempt, unknown: list[RemoteBatch]) -> list[RemoteBatch]:
-    if provider.descriptor.is_opaque:
-        return _by_results(session, provider, attempt, unknown)
-    return matches(session, provider, attempt, unknown)
-
-
-def _listed(session: Session, provider: BatchProvider, attempt: Attempt) -> tuple[RemoteBatch, ...]:
-    """Return the account's batches since the study was planned."""
-    study = attempt.intent.study
-    return listed(session, provider, (attempt.client_name, study), planned_since(session, study))
 
 
 def listed(

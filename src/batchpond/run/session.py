@@ -28,7 +28,7 @@ from batchpond.errors import (
     PutOffError,
     UnreachableError,
 )
-from batchpond.lake import tables
+from batchpond.lake import disk, tables
 from batchpond.lake.attempts import READ_PHASES, Archive, Attempt, LakeState, fold
 from batchpond.lake.events import EventLog
 from batchpond.lake.jsonl import shard_file_name
@@ -161,6 +161,10 @@ class Providers:
         """Return until when the provider asked not to be called, None for one that did not."""
         error = self._out.get(name)
         return error.message if isinstance(error, PutOffError) else None
+
+    def is_refused(self, name: str) -> bool:
+        """Whether the provider is out for want of a key that it takes or an address that is right."""
+        return isinstance(self._out.get(name), AccessError)
 
     def is_unreachable(self, name: str) -> bool:
         """Whether the provider is out because no connection to it came about."""
@@ -475,6 +479,8 @@ class Rules:
 
             stems = {file.stem for one in left_out.values() for file in source_of(one).files}
             names = [name for name in names if name.rpartition("/")[2].rpartition("-")[0] not in stems]
+        # How they stand, too: a derived file that was damaged is made again.
+        names = [f"{name} {disk.stands(f'{self._store.path}/{name}')}" for name in names]
         taken = [f"{one.attempt_id} {one.take}" for one in attempts if one.take and one.attempt_id not in left_out]
         return hashlib.sha256("\n".join([str(answers.READER_VERSION), *taken, *names]).encode()).hexdigest()
 

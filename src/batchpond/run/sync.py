@@ -32,10 +32,9 @@ from batchpond.providers.base import BatchProvider
 from batchpond.run.dispatch import count_unsent, finish_adoptions, send_due
 from batchpond.run.find import (
     PAGES_MAX,
-    adopt,
     check_host,
-    matches,
-    note_duplicate,
+    owners,
+    place,
     resolve_unknowns,
     take_in_duplicates,
     tell_duplicates,
@@ -51,7 +50,8 @@ PENDING_PHASES = frozenset({Phase.SENT, Phase.UNKNOWN, Phase.OPEN, Phase.ENDED, 
 class SyncReport(Report):
     """What a pass did and what is left; `n_pending` counts batches that will still change or be sent.
 
-    `n_live` requests wait for `batchpond live`, and `n_unsent` that are approved are in no batch yet.
+    `n_live` requests wait for `batchpond live`, and `n_unsent` that are approved are in no batch yet. It `is_stuck`
+    where everything pending waits for another key or address, which no waiting brings.
     """
 
     counts: Counts
@@ -59,6 +59,7 @@ class SyncReport(Report):
     n_attention: int
     n_live: int
     n_unsent: int
+    is_stuck: bool
     notes: tuple[Note, ...]
 
 
@@ -101,10 +102,11 @@ def sync_once(
         refresh(store)
     return SyncReport(
         counts=session.counts,
-        n_pending=_count_remote(session.open_state, PENDING_PHASES) + session.n_waiting,
+        n_pending=len(_remote(session.open_state, PENDING_PHASES)) + session.n_waiting,
         n_attention=sum(attempt.needs_attention for attempt in session.open_state.attempts.values()),
         n_live=session.n_live,
         n_unsent=n_unsent,
+        is_stuck=_is_stuck(session),
         notes=tuple(session.notes),
     )
 
@@ -128,7 +130,7 @@ def _tell_conflicts(session: Session, known: set[str]) -> None:
 
 def bring_in(session: Session, seen: Mapping[str, RemoteBatch]) -> None:
     """Collect what ended and read what is unread; without either, nothing of what reads answers is loaded."""
-    if _count(session.open_state, frozenset({Phase.ENDED})):
+    if any(attempt.phase is Phase.ENDED for attempt in session.open_state.attempts.values()):
         from batchpond.run.collect import collect_ended
 
         collect_ended(session, seen)
@@ -161,13 +163,14 @@ def _just_sent(lake_state: LakeState) -> list[str]:
     return [a.attempt_id for a in lake_state.attempts.values() if a.phase is Phase.UNKNOWN and a.first_listed is None]
 
 
-def _count(lake_state: LakeState, phases: frozenset[Phase]) -> int:
-    return sum(attempt.phase in phases for attempt in lake_state.attempts.values())
+def _is_stuck(session: Session) -> bool:
+    names = {one.client_name for one in _remote(session.open_state, PENDING_PHASES)}
+    return bool(names) and not session.n_waiting and all(map(session.providers.is_refused, names))
 
 
-def _count_remote(lake_state: LakeState, phases: frozenset[Phase]) -> int:
-    """Count without live attempts: waiting does not bring them forward."""
-    return sum(attempt.phase in phases and attempt.mode is not Mode.LIVE for attempt in lake_state.attempts.values())
+def _remote(lake_state: LakeState, phases: frozenset[Phase]) -> list[Attempt]:
+    """Return attempts without the live ones: waiting does not bring them forward."""
+    return [a for a in lake_state.attempts.values() if a.phase in phases and a.mode is not Mode.LIVE]
 
 
 COUNTS_EVERY = timedelta(hours=1)
@@ -228,13 +231,13 @@ def _poll_listed(
 ) -> None:
     """Observe what the listing shows of the batches that are waited for, and take those out."""
     missing = _missing(session, client_name)
-    owners = _owners(session.open_state, client_name)
+    known = owners(session.open_state, client_name)
     with session.isolated(client_name, f"listing the batches at {client_name}"):
         for batches in _listed(provider, waiting):
             found = [(waiting.pop(one.batch_id, None) or missing.get(one.batch_id), one) for one in batches]
             _observe(session, [(attempt, batch) for attempt, batch in found if attempt], seen)
             for batch in (batch for attempt, batch in found if attempt is None):
-                _check_unknown(session, client_name, batch, owners)
+                _check_unknown(session, client_name, batch, known)
 
 
 def _ask(session: Session, provider: BatchProvider, attempt: Attempt, seen: dict[str, RemoteBatch]) -> None:
@@ -289,40 +292,14 @@ def _is_news(session: Session, attempt: Attempt, batch: RemoteBatch) -> bool:
     return session.store.clock.now() - last.occurred_at >= COUNTS_EVERY
 
 
-def _owners(lake_state: LakeState, client_name: str) -> dict[str, str]:
-    """Return which attempts were sent under which token, and with which input file, from here or from a copy."""
-    mine = (a for a in lake_state.attempts.values() if a.client_name == client_name and not a.is_duplicate)
-    sent = [a for a in mine if a.n_sends or a.batch_id]
-    marks = ((mark, a.attempt_id) for a in sent for mark in (a.intent.token, a.sent.file_id if a.sent else a.file_id))
-    return {mark: attempt_id for mark, attempt_id in marks if mark}
+def _check_unknown(session: Session, client_name: str, batch: RemoteBatch, known: Mapping[str, str]) -> None:
+    """Place a listed batch, and tell of one with a token of this lake for an attempt that it does not know.
 
-
-def _check_unknown(session: Session, client_name: str, batch: RemoteBatch, owners: dict[str, str]) -> None:
-    """A listed batch that was made for an attempt of ours, but that no attempt knows, was bought twice.
-
-    Its token says so or, where batches carry none, the file that it was made of.
+    A copy of it sends too, or this is an old backup.
     """
-    if batch.batch_id in session.open_state.batch_ids or batch.batch_id in session.archive.marks:
+    is_own = batch.token is not None and batch.token.startswith(f"{ids.TOKEN_PREFIX}-{session.store.lake_id}-")
+    if place(session, client_name, batch, known) or not is_own:
         return
-    mark = batch.token or batch.input_file_id
-    if mark in session.archive.marks:
-        owners = _owners(session.lake_state, client_name)
-    if mark is not None and mark in owners:
-        attempt = session.attempt(owners[mark])
-        if attempt.phase.is_unclear or attempt.batch_id == batch.batch_id:
-            return
-        if not matches(session, session.providers.get(client_name), attempt, [batch]):
-            return
-        if session.lake_state.is_late(attempt):
-            adopt(session, attempt, [batch])
-            return
-        note_duplicate(session, attempt, batch)
-    elif batch.token is not None and batch.token.startswith(f"{ids.TOKEN_PREFIX}-{session.store.lake_id}-"):
-        _note_forgotten(session, batch)
-
-
-def _note_forgotten(session: Session, batch: RemoteBatch) -> None:
-    """A token of this lake for an attempt that it does not know: a copy sends too, or this is an old backup."""
     session.note(
         Severity.ERROR,
         f"batch {batch.batch_id} was made by this lake, which does not know of it: a copy of the lake sends too,"

@@ -239,7 +239,7 @@ def tell_waiting(session: Session) -> None:
     mine = [a for a in _attempts(session.open_state.attempts.values()) if a.phase is Phase.OPEN]
     n_recent = sum(a.status is not None and a.status.provider_status == RECENT for a in mine)
     if n_recent:
-        text = f"the results of {n_recent:,} batches were written to just now and may still grow"
+        text = f"results were written to just now and may still grow (batches: {n_recent:,})"
         session.note(Severity.INFO, text, hint="`batchpond sync` takes them once they have come to rest")
     if not session.counts.n_created:
         return
@@ -270,7 +270,7 @@ def absent(attempts: Iterable[Attempt], store: Store) -> Iterator[str]:
     waiting = [attempt for attempt in _attempts(attempts) if attempt.phase in _READING_PHASES]
     for folder, mine in _by_folder(waiting, store):
         if not os.path.isdir(folder.outbox):
-            yield f"{folder.path} is not there, and {len(mine):,} batches wait to be answered in it"
+            yield f"{folder.path} is not there; batches that wait to be answered in it: {len(mine):,}"
 
 
 def _read_files(attempt: Attempt) -> frozenset[str] | None:

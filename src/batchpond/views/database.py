@@ -26,6 +26,7 @@ from batchpond.clock import random_hex
 from batchpond.errors import LakeError
 from batchpond.lake import disk
 from batchpond.lake.disk import held
+from batchpond.lake.manifest import GONE
 from batchpond.lake.schemas import TABLES
 from batchpond.lake.store import LENS, TMP
 from batchpond.lake.tables import literal, quoted
@@ -196,9 +197,19 @@ class _Info:
 
 
 def is_current(lake_path: Path, files: Files) -> bool:
-    """Whether the lens on disk shows exactly these files through the present views."""
+    """Whether the lens on disk shows exactly these files, as they stand, through the present views."""
     info = _recorded(lake_path / LENS)
-    return info is not None and info.fingerprint == fingerprint(lake_path, files)
+    is_of_these = info is not None and info.fingerprint == fingerprint(lake_path, files)
+    return is_of_these and not _changed(lake_path, _known_sound(lake_path))
+
+
+def _changed(lake_path: Path, known: Mapping[str, Sound]) -> list[str]:
+    """Return the files, by their paths in the lake, that stand otherwise than when they were found sound.
+
+    None where all of them do: then the lake was copied.
+    """
+    found = [name for name, sound in known.items() if disk.stands(f"{lake_path}/{name}") != sound[:2]]
+    return found if len(found) < len(known) else []
 
 
 def build(lake_path: Path, files: Files) -> list[BadFile]:
@@ -222,10 +233,13 @@ def build(lake_path: Path, files: Files) -> list[BadFile]:
     return bad
 
 
-def bad_files(lake_path: Path) -> list[BadFile]:
-    """Return the files that the lens on disk leaves out."""
-    with _opened(lake_path, MEMORY_LIMIT) as connection:
-        return _left_out(connection, lake_path)
+def drop_damaged(lake_path: Path) -> list[BadFile]:
+    """Drop the derived files that are not as they were made, for a pass to make them again; the lake's lock is held."""
+    derived = {name: paths for name, paths in listed(lake_path).items() if TABLES[name].is_derived}
+    bad = [file for file in sorted_out(lake_path, derived, _known_sound(lake_path))[1] if file.table in derived]
+    for file in bad:
+        disk.drop(file.path)
+    return bad
 
 
 def _left_out(connection: duckdb.DuckDBPyConnection, lake_path: Path) -> list[BadFile]:
@@ -304,9 +318,10 @@ def _attach(connection: duckdb.DuckDBPyConnection, lake_path: Path) -> bool:
     try:
         connection.execute(f"ATTACH {literal(os.fspath(path))} AS {CATALOG} (READ_ONLY)")
         found = connection.execute(f"SELECT views_digest FROM {CATALOG}.lens_info").fetchall()
+        sound = _sound_of(connection.execute(f"SELECT content FROM {CATALOG}.lens_sound").fetchall())
     except duckdb.Error:
         found = []
-    if found == [(views_digest(),)]:
+    if found == [(views_digest(),)] and not _changed(lake_path, sound):
         connection.execute(f"USE {CATALOG}")
         return True
     connection.execute(f"DETACH DATABASE IF EXISTS {CATALOG}")
@@ -314,8 +329,11 @@ def _attach(connection: duckdb.DuckDBPyConnection, lake_path: Path) -> bool:
 
 
 def _attach_own(connection: duckdb.DuckDBPyConnection, lake_path: Path) -> None:
-    files = listed(lake_path)
-    good, bad = sorted_out(lake_path, files, {})
+    files, known = listed(lake_path), _known_sound(lake_path)
+    good, bad = sorted_out(lake_path, files, known)
+    for name in known:  # no list has derived files, but what showed them
+        if TABLES[name.partition("/")[0]].is_derived and not os.path.exists(f"{lake_path}/{name}"):
+            bad.append(BadFile(name.partition("/")[0], lake_path / name, GONE))
     content = _remade_of(_unfilled(), lake_path, _info(lake_path, files, good, bad), good, bad)
     with _scratch() as path:
         path.write_bytes(content)
@@ -339,8 +357,13 @@ def _known_sound(lake_path: Path) -> dict[str, Sound]:
     if info is None or info.views_digest != views_digest():
         return {}
     seen = (lake_path / LENS).stat()
-    ((content,),) = _read_lens(os.fspath(lake_path / LENS), (seen.st_ino, seen.st_size, seen.st_mtime_ns), "lens_sound")
-    return {name: Sound(*stood) for name, stood in orjson.loads(content).items()}
+    return _sound_of(
+        _read_lens(os.fspath(lake_path / LENS), (seen.st_ino, seen.st_size, seen.st_mtime_ns), "lens_sound")
+    )
+
+
+def _sound_of(rows: Sequence[tuple[Any, ...]]) -> dict[str, Sound]:
+    return {name: Sound(*stood) for (content,) in rows for name, stood in orjson.loads(content).items()}
 
 
 @functools.lru_cache(maxsize=8)

@@ -444,12 +444,15 @@ def _translated(lake_path: Path) -> Iterator[None]:
         raise _translation(message, more, lake_path) from None
 
 
+_BROKEN: Final = frozenset({"IO Error", "FATAL Error"})
+
+
 def _translation(message: str, more: str, lake_path: Path) -> BatchpondError:
     kind = message.split(":", 1)[0]
     is_of_lake = f"{os.path.abspath(lake_path)}/" in message  # one that is gone is looked for, which is not allowed
     if kind == "Permission Error" and not is_of_lake:
         return UsageError(f"this query is not allowed: {message}", hint=_HINT_SELECT)
-    if kind == "IO Error" or is_of_lake:
+    if is_of_lake or kind in _BROKEN or not kind.endswith(" Error"):  # what its Parquet reader says has no kind
         return LakeError(
             f"a file of the lake cannot be read: {message}", hint="`batchpond doctor` names what is damaged"
         )

@@ -76,8 +76,11 @@ def test_status_of_an_empty_lake_is_empty_lists(store: Store) -> None:
         ("results", "--study", "dema"), ("status", "dema"), ("audit", "dema"), ("rank", "dema"), ("live", "dema"),
         ("export", "to", "--layout", "pairwisellm", "--study", "dema"), ("report", "dema"), ("submit", "dema"),
         ("retry", "dema"), ("cancel", "batch_aaaaaaaaaaaaaaab"), ("resolve", "batch_aaaaaaaaaaaaaaab", "--lost"),
+        ("export", "to.csv", "--study", "dema"), ("forget", "--study", "dema"), ("reread", "dema"), ("tidy", "dema"),
+        ("adopt", "--all", "--study", "dema"), ("label", "dema"),
+        ("adopt", "batch_bbbbbbbbbbbbbbbb", "--provider", "openai", "--study", "dema"),
     ],
-    ids=lambda arguments: arguments[0],
+    ids=lambda arguments: " ".join(arguments[:2]),
 )  # fmt: skip
 def test_what_does_not_exist_is_an_error_that_names_the_nearest(store: Store, arguments: tuple[str, ...]) -> None:
     """Defect 10 of people: in every command, and before any question."""
@@ -86,7 +89,7 @@ def test_what_does_not_exist_is_an_error_that_names_the_nearest(store: Store, ar
     flying(store, "aaaaaaaaaaaaaaaa", fact(Planned, study="demo", study_version="v1"), approval, created)
     with pytest.raises(UsageError) as raised:
         call(store.path, *arguments)
-    nearest = "batch_aaaaaaaaaaaaaaaa" if "batch" in arguments[1] else "demo"
+    nearest = "demo" if "dema" in arguments else "batch_aaaaaaaaaaaaaaaa"
     assert f"did you mean {nearest!r}?" in (raised.value.hint or "")
 
 
@@ -184,7 +187,7 @@ def shown() -> dict[str, set[str]]:
     """Return the fields that each command's document has."""
     preview = SubmitPreview("s", "v", (), ())
     submitted = SubmitReport(preview, is_approved=False, counts=None, n_live=0, notes=())
-    synced = SyncReport(Counts(), 0, 0, 0, 0, ())
+    synced = SyncReport(Counts(), 0, 0, 0, 0, False, ())
     return {
         "plan": {field.name for field in dataclasses.fields(PlanReport)},
         "submit": set(submit.document(submitted)),

@@ -120,7 +120,7 @@ def test_unsupported_combinations_are_refused_together() -> None:
     found = study('["high", "low"]', extra)
     with pytest.raises(StudyError) as caught:
         Made(found, plain(found), modules)
-    assert "2 combinations are not accepted" in caught.value.message
+    assert "not accepted by their models (2)" in caught.value.message
     assert "toy/toy-1 with thinking 'high': toy-1 does not think that high" in caught.value.message
     assert "toy/toy-2 with thinking 'high'" in caught.value.message
     assert 'unsupported = "drop"' in (caught.value.hint or "")
@@ -133,7 +133,7 @@ def test_unsupported_combinations_are_dropped_and_listed_where_the_study_says_so
     assert [(d.model, d.thinking) for d in grid.dropped] == [("toy-1", "high")]
     assert {cell.config.thinking for cell in grid.cells} == {"low"}
     found = study('["high"]', 'grid = { unsupported = "drop" }')
-    with pytest.raises(StudyError, match="combinations are not accepted"):
+    with pytest.raises(StudyError, match="not accepted by their models"):
         Made(found, plain(found), modules)
 
 

@@ -19,14 +19,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import pyarrow.parquet as pq
-
 from batchpond import fields, ids
 from batchpond.answers import derive
 from batchpond.errors import BusyError, LakeError
 from batchpond.lake import disk, failpoints, jsonl
 from batchpond.lake.attempts import Attempt, LakeState, Phase
-from batchpond.lake.disk import read_rows
+from batchpond.lake.disk import intact, read_rows
 from batchpond.lake.jsonl import bodies, shard_lines
 from batchpond.lake.records import Approval, CancelAsked, Created, Intent, Sharded, Status
 from batchpond.lake.schemas import DOUBTS
@@ -207,7 +205,7 @@ def left_of(store: Store, attempt: Attempt) -> Left:
 def _answered(store: Store, attempt: Attempt) -> Iterator[str]:
     for event in attempt.downloads:
         for part in jsonl.part_paths(store, collect.raw_file(attempt, event)):
-            with pq.ParquetFile(part) as lines:
+            with intact(part) as lines:
                 for batch in lines.iter_batches(columns=["line"]):
                     texts = batch.column(0).to_pylist()
                     yield from (line[_ID_STARTS : line.index('"', _ID_STARTS)] for line in texts)
