@@ -104,7 +104,7 @@ class Anthropic(Dialect):
     """What is asked of Anthropic's models, and what they answer."""
 
     answer_members = ("content",)
-    shapes = f"{__package__}.straight"
+    shapes = "anthropic.straight"
     DESCRIPTOR = known.descriptor(
         "anthropic",
         endpoints=tuple(VERSIONS),

@@ -124,7 +124,7 @@ class Gemini(Dialect):
     """What is asked of Gemini's models, and what they answer."""
 
     id_name = "key"
-    shapes = f"{__package__}.straight"
+    shapes = "gemini.straight"
     answer_members = ("candidates", "promptFeedback", "usageMetadata")
     DESCRIPTOR = known.descriptor("gemini", endpoints=(GENERATE,), nearest=FAMILIES.nearest, base_of=_base_of)
 

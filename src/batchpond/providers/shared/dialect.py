@@ -159,7 +159,7 @@ class Dialect(ABC):
     def straight(self) -> Callable[[bytes], Response | None] | None:
         """What reads a well-formed success as `read_any_line` does, only sooner; None for other lines, or for all."""
         # Loaded with the first line: a pass that only looks reads none.
-        return None if self.shapes is None else import_module(self.shapes).LINE
+        return None if self.shapes is None else import_module(f"batchpond.providers.{self.shapes}").LINE
 
     def read_line(self, line: bytes) -> Response:
         """Return a result line made uniform; total: any bytes give a Response."""

@@ -63,7 +63,7 @@ class Vertex(Gemini):
     """What is asked of Gemini's models on Vertex AI, and what they answer."""
 
     id_name = "custom_id"
-    shapes = f"{__package__}.straight"
+    shapes = "vertex.straight"
     DESCRIPTOR = known.descriptor(
         "vertex",
         endpoints=(GENERATE,),
