@@ -178,7 +178,9 @@ class LiveRig:
         wire = SimulatorTransport(self.simulator.world, SystemClock())
         return Providers(lambda name: registry.connect(name, transport=wire, environ=self.environ, lake_path=self.lake))
 
-    def live(self, settings: LiveSettings | None = None, on_progress: Any = None, **forced: Any) -> run.LiveReport:
+    def live(
+        self, settings: LiveSettings | None = None, on_progress: Any = lambda _: None, **forced: Any
+    ) -> run.LiveReport:
         """Run `live`; `forced` settings hold for every model."""
         store = self.store()
         self.notes = []
