@@ -60,7 +60,7 @@ from batchpond.study.prices import Prices, total
 from batchpond.study.spec import CONVERSATION, INPUTS, OWN_OUTPUT_TASKS, PAIR_TASKS, ItemsFrom, StageSpec, Study
 from batchpond.tasks import inputs
 from batchpond.tasks.base import READER
-from batchpond.views.refresh import refresh
+from batchpond.views import refresh
 
 CELLS_MAX: Final = 10_000
 _SAMPLE_ASKS: Final = 200
@@ -187,7 +187,7 @@ def check_later(store: Store, draft: Draft) -> None:
     """Raise StudyError for what would fail only once earlier stages are paid for: SQL, and lacking placeholders."""
     study = draft.study
     for stage in (one for one in study.stages if one.waits):
-        refresh(store)
+        refresh.refresh(store)
         check(store, stage)
         source = _source(study, stage)
         if stage.task != CONVERSATION and source is not None and source.task in OWN_OUTPUT_TASKS | {INPUTS}:
@@ -309,7 +309,7 @@ def plan_study(
             store.publish(STUDIES, study_row, [_study_row(draft, foreseen, counted.n_requests)])
         log = EventLog(store)
         is_new_version = _make_newest(store, log, draft)
-        refresh(store)
+        refresh.refresh(store)
         if _open_rounds(store, log, draft):
             counted = _counted(store, draft)
         n_new = _n_requests(store) - n_before
@@ -320,7 +320,7 @@ def sql_on_lake(store: Store) -> SqlRows:
     """Return what runs a study's SELECT over the lake, its views brought up to date before."""
 
     def run(sql: str) -> Iterable[Mapping[str, Any]]:
-        refresh(store)
+        refresh.refresh(store)
         yield from query(store, sql)
 
     return run
@@ -402,7 +402,7 @@ def _open_rounds(store: Store, log: EventLog, draft: Draft) -> bool:
         return False
     is_due = not last.is_complete or bool(lake_state.settled_since(last.ord))
     opened = is_due and open_rounds(store, log.append, draft.study, last, sample=sample)
-    refresh(store)
+    refresh.refresh(store)
     return bool(opened)
 
 
