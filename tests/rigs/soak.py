@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from batchpond.lake.attempts import Phase
 from batchpond.lake.events import COMPACT_ABOVE_FILES, EventLog
 from batchpond.lake.schemas import TABLES
 from tests.rigs.schedules import HARMLESS
@@ -23,6 +24,7 @@ from tests.rigs.sim_study import STUDY, Rig
 PROVIDERS = ("openai", "anthropic", "gemini")
 N_A_DAY = 2 * len(PROVIDERS)
 PASSES_A_DAY = 4
+PASSES_TO_SETTLE = 20
 HOURS_6_S = 6 * 3_600.0
 FAULTY_SHARE, OUTAGE_SHARE = 0.4, 0.02
 OUTAGE = "*@*:status=503"
@@ -129,12 +131,17 @@ def _pass(rig: Rig, year: Year) -> None:
 def _look(rig: Rig, year: Year, n_days: int) -> None:
     """Let a person settle what waits for one, and write down what the lake has come to."""
     rig.world.clear_faults()
-    for _ in range(10):
+    for n in range(PASSES_TO_SETTLE):
         rig.clock.advance(2_000)
         report = rig.sync()
+        if n == PASSES_TO_SETTLE // 2:
+            rig.decide_what_stays_open()
+            for study in {a.intent.study for a in rig.attempts() if a.phase is Phase.REJECTED}:
+                rig.submit(study=study)
         if not report.n_pending and not report.n_unsent:
-            break
-        rig.decide_what_stays_open()
+            if all(attempt.phase is not Phase.MISMATCH for attempt in rig.attempts()):
+                break
+            rig.refetch_mismatched()
     tree, calls, began_s = rig.tree(), sum(rig.wire.calls.values()), time.process_time()
     rig.sync()
     idle_cpu_s = time.process_time() - began_s
@@ -142,10 +149,11 @@ def _look(rig: Rig, year: Year, n_days: int) -> None:
         year.problems.append(f"after {n_days} days: a pass with nothing new wrote something")
     store = rig.store()
     log = EventLog(store)
+    n_recent = len(log.recent)  # before all of them are asked for
     year.weeks.append(
         Week(
             n_days, dict(Counter({name: len(store.published(name)) for name in TABLES})), len(log.events),
-            len(log.recent), len(rig.world.ledger.batches), sum(rig.wire.calls.values()) - calls, idle_cpu_s,
+            n_recent, len(rig.world.ledger.batches), sum(rig.wire.calls.values()) - calls, idle_cpu_s,
         )
     )  # fmt: skip
 

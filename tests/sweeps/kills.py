@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 
 from tests.process.test_kill_sweep import EVERYTHING
@@ -26,25 +27,26 @@ LIVE = Scale(n_requests=400, n_kills=12, concurrency=8)
 
 
 def at_any_moment(n_moments: int, seed: int) -> int:
-    """Kill so often, at moments that nobody chose, and print what came of it."""
+    """Kill so often, at moments that nobody chose, or until Ctrl-C, and print what came of it."""
     draw, began_s = random.Random(seed), time.monotonic()
     deaths: Counter[str] = Counter()
     n_lakes = n_doubts = n_broken = 0
     with tempfile.TemporaryDirectory() as scratch, mortal.nursery() as born:
         folder = Path(scratch)
         lakes = mortal.planned_lakes(folder)
-        while deaths.total() < n_moments:
-            for name in SIMULATED:
-                own = folder / f"lake-{n_lakes}"
-                own.mkdir()
-                found, problems = mortal.go_through(own, lakes[name], name, born, draw)
-                deaths.update({f"{name} {verb}": n for verb, n in found.items()})
-                n_lakes += 1
-                n_broken += bool(problems)
-                sys.stdout.write("".join(f"lake {n_lakes} of {name}: {problem}\n" for problem in problems))
-            n_doubts += kill_at_random(folder / f"live-{n_lakes}", LIVE, draw)
-            deaths["live"] += LIVE.n_kills
-            sys.stdout.flush()
+        with suppress(KeyboardInterrupt):  # what came of it so far is worth as much
+            while deaths.total() < n_moments:
+                for name in SIMULATED:
+                    own = folder / f"lake-{n_lakes}"
+                    own.mkdir()
+                    found, problems = mortal.go_through(own, lakes[name], name, born, draw)
+                    deaths.update({f"{name} {verb}": n for verb, n in found.items()})
+                    n_lakes += 1
+                    n_broken += bool(problems)
+                    sys.stdout.write("".join(f"lake {n_lakes} of {name}: {problem}\n" for problem in problems))
+                n_doubts += kill_at_random(folder / f"live-{n_lakes}", LIVE, draw)
+                deaths["live"] += LIVE.n_kills
+                sys.stdout.flush()
     by = ", ".join(f"{n} {name}" for name, n in sorted(deaths.items()))
     sys.stdout.write(
         f"{deaths.total()} kills ({by}) in {n_lakes} lakes of batches, {n_doubts} live calls in doubt, all listed;"
