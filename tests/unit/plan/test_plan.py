@@ -195,7 +195,8 @@ def test_cost_is_rough_and_unknown_stays_unknown(store: Store, tmp_path: Path) -
     assert report.estimated_input_tokens == sum(cell.estimated_input_tokens for cell in report.cells) > 0
     more = STUDY + '[[models]]\nprovider = "openai"\nmodel = "not-a-model"\n'
     report = plan_study(store, written(tmp_path, text=more), modules=modules)
-    assert report.cost == UNKNOWN
+    assert (report.cost.low_usd, report.cost.expected_usd, report.cost.worst_usd) == (None, None, None)
+    assert report.cost.known_expected_usd == pytest.approx(report.models[0].cost.expected_usd)  # what is known of it
     assert [model.cost == UNKNOWN for model in report.models] == [False, True]
     assert any("no batch price is known for openai/not-a-model" in note for note in report.notes)
     (store.path / "config.toml").write_text('[prices."openai/not-a-model"]\ninput = 1\noutput = 1\n')
