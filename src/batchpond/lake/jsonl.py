@@ -28,7 +28,6 @@ from batchpond.progress import each
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
 _BATCH_ROWS = 4_096
 _BUFFER_BYTES = 1 << 20
@@ -155,21 +154,14 @@ def _scan(files: list[Path], position: dict[str, int]) -> Iterator[tuple[str, by
         with pq.ParquetFile(path) as file:
             for number in range(file.num_row_groups):
                 found = file.read_row_group(number, columns=["request_id"]).column(0).to_pylist()
-                places = [at for at, request_id in enumerate(found) if request_id in position]
-                for at, body in _bodies_at(file, number, places):
-                    yield found[at], body
-
-
-def _bodies_at(file: pq.ParquetFile, number: int, places: list[int]) -> Iterator[tuple[int, bytes]]:
-    """Yield the bodies that stand at these places of a row group, in order, and nothing is read after the last."""
-    start = 0
-    for batch in file.iter_batches(_BATCH_ROWS, [number], ["body"]) if places else ():
-        here = [at for at in places if start <= at < start + batch.num_rows]
-        texts = batch.column(0).take([at - start for at in here]).to_pylist()
-        yield from ((at, text.encode("utf-8")) for at, text in zip(here, texts, strict=True))
-        start += batch.num_rows
-        if start > places[-1]:
-            break
+                start, places = 0, [at for at, request_id in enumerate(found) if request_id in position]
+                for batch in file.iter_batches(_BATCH_ROWS, [number], ["body"]) if places else ():
+                    here = [at for at in places if start <= at < start + batch.num_rows]
+                    texts = batch.column(0).take([at - start for at in here]).to_pylist()
+                    yield from ((found[at], text.encode("utf-8")) for at, text in zip(here, texts, strict=True))
+                    start += batch.num_rows
+                    if start > places[-1]:
+                        break
 
 
 LINES_PER_FILE = 50_000
