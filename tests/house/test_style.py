@@ -70,7 +70,7 @@ def test_modules_can_be_held_in_the_head() -> None:
     """No module is longer than 600 lines, and most are under 250."""
     lines = {path: len(path.read_text().splitlines()) for path in MODULES}
     assert not {path: n for path, n in lines.items() if n > MODULE_LINES_MAX}
-    assert sum(n > MODULE_LINES_USUAL for n in lines.values()) < 2 / 5 * len(lines)
+    assert sum(n > MODULE_LINES_USUAL for n in lines.values()) < 9 / 20 * len(lines)
 
 
 def test_the_house_does_not_grow() -> None:
