@@ -74,9 +74,6 @@ class Sheet:
     standings: dict[str, int]
 
 
-# -- drawing -----------------------------------------------------------------------------------------
-
-
 def draw(lake_path: Path, study: str, n: int, *, by: By = By.STRATA, seed: int = 0) -> Sheet:
     """Draw `n` units of a study to be labelled; the same seed draws the same of the same units.
 
@@ -167,9 +164,6 @@ def _of(choices: Mapping[str, tuple[str, ...]], task: str, study: str) -> tuple[
     return words
 
 
-# -- sheets ------------------------------------------------------------------------------------------
-
-
 def write(sheet: Sheet, path: Path, *, force: bool = False) -> None:
     """Write a sheet as CSV or, by the path's ending, as one page for a browser; raises UsageError where one stands."""
     content = _page(sheet) if path.suffix.lower() in {".html", ".htm"} else _table(sheet)
@@ -202,9 +196,6 @@ def _page(sheet: Sheet) -> str:
     data = json.dumps({"study": sheet.study, "questions": asked}, ensure_ascii=False)
     inert = data.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
     return page.replace("SCRIPT_DIGEST", digest).replace("SHEET_DATA", inert)
-
-
-# -- reading back ------------------------------------------------------------------------------------
 
 
 def reader(lake_path: Path, rater: str | None = None) -> Reader:
@@ -279,8 +270,6 @@ def _judgment(
         unit["turn_no"],
     )  # fmt: skip
 
-
-# -- the lens ----------------------------------------------------------------------------------------
 
 _VOTES: Final = _query("votes")
 _UNITS: Final = _query("units", votes=_VOTES)

@@ -187,9 +187,6 @@ class Attempt:
         return None
 
 
-# -- what a fact changes about its attempt; a fact without a function here changes nothing ---------
-
-
 @singledispatch
 def _step(event: Event, attempt: Attempt) -> None:
     pass

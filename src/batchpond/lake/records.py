@@ -80,9 +80,6 @@ def _said(event: Event) -> list[tuple[str, Any]]:
     return [(field.name, getattr(event, field.name)) for field in fields(event)]
 
 
-# -- studies and their shards ---------------------------------------------------------------------
-
-
 @_record
 class Planned(Event):
     """A version of a study became its newest, or is read by another reader from now on; without one it is the first."""
@@ -220,9 +217,6 @@ class Fresh(Event):
 
     kind = "fresh"
     study: str
-
-
-# -- an attempt until its batch is known ----------------------------------------------------------
 
 
 @_record
@@ -374,9 +368,6 @@ class Absent(OfAttempt):
 
     kind = "absent"
     evidence: str
-
-
-# -- an attempt's batch ---------------------------------------------------------------------------
 
 
 @_record

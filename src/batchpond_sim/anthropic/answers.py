@@ -365,9 +365,6 @@ def _error(kind: str, message: str, *, is_checked: bool = True) -> RowAnswer:
     return RowAnswer(400, {"type": kind, "message": message}, is_checked=is_checked)
 
 
-# -- reading parameters ------------------------------------------------------------------------
-
-
 def _blocks(params: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield the blocks of a prompt in the order in which they are cached."""
     parts = [params.get("system"), *(message["content"] for message in params["messages"])]
@@ -394,9 +391,6 @@ def _cached_prefix(params: dict[str, Any]) -> tuple[str, str]:
     if isinstance(mark, dict):
         prefix, ttl = "\n\n".join(texts), mark.get("ttl", "5m")
     return prefix, ttl
-
-
-# -- saying something --------------------------------------------------------------------------
 
 
 def _thinking_tokens(params: dict[str, Any], family: Family, u: float) -> int:

@@ -66,8 +66,6 @@ class AnthropicSimulator(Api):
             ("POST", r"/v1/messages", Op.LIVE, self._live),
         )
 
-    # -- the door -----------------------------------------------------------------------------
-
     def _key(self, request: Request) -> str:
         return request.headers.get("x-api-key", "").strip() or request.bearer
 
@@ -139,8 +137,6 @@ class AnthropicSimulator(Api):
         if isinstance(reply.body, bytes) and reply.body.startswith(_HEAD):
             return replace(reply, body=reply.body[:-1] + b',"request_id":"req_%b"}' % request_id.encode("ascii"))
         return reply
-
-    # -- batches ------------------------------------------------------------------------------
 
     def _create(self, request: Request, call: Call, project: str, _argument: str) -> Answer:
         body, lines = (self.account.blob(f"upload-{call.n}{end}.part") for end in ("", "-requests"))
@@ -248,8 +244,6 @@ class AnthropicSimulator(Api):
                 return error_reply("invalid_request_error", text)
             self.account.drop(batch)
             return json_reply(200, {"id": argument, "type": "message_batch_deleted"})
-
-    # -- models and live calls ----------------------------------------------------------------
 
     def _models(self, request: Request, call: Call, _project: str, argument: str) -> Answer:
         if argument:

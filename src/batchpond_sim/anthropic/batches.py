@@ -192,8 +192,6 @@ def _counts(batch: MessageBatch, now_s: float, is_ended: bool, faults: Mapping[s
     return {name: str(n) for name, n in counts.items()} if "counts_text" in faults else counts
 
 
-# --- requests in a create call --------------------------------------------------------------------
-
 _STRING = rb'"(?:[^"\\]++|\\.)*+"'
 _BLANK = re.compile(rb"[ \t\r\n]*+")
 _QUOTED = re.compile(_STRING, re.DOTALL)

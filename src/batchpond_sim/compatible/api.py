@@ -66,8 +66,6 @@ class CompatibleSimulator(Api):
             ("POST", r"/chat/completions", Op.LIVE, self._chat),
         )
 
-    # -- the door -----------------------------------------------------------------------------
-
     def _refusal(self, _request: Request, _key: str, project: str | None) -> Reply | None:
         return self._fault_reply(401, "status") if project is None and self._world.settings.keys else None
 
@@ -91,8 +89,6 @@ class CompatibleSimulator(Api):
 
     def _limited_reply(self, quota: Quota) -> Reply:
         return _error(429, openai_message(quota, "local"))
-
-    # -- models and live calls ----------------------------------------------------------------
 
     def _models(self, _request: Request, _call: Call, _project: str, _argument: str) -> Answer:
         rows = [{"id": name, "object": "model", "created": 1_770_000_000, "owned_by": "local"} for name in MODELS]

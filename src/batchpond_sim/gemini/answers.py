@@ -153,9 +153,6 @@ def known_family(model: str) -> Family:
     return family
 
 
-# -- malformed ---------------------------------------------------------------------------------
-
-
 def malformed(request: Any) -> str | None:
     """Return why a request is not a `GenerateContentRequest`, None when it is one."""
     if not isinstance(request, dict):
@@ -230,9 +227,6 @@ def _is_number(value: Any) -> bool:
 
 def _is_whole(value: Any) -> bool:
     return _is_number(value) and (isinstance(value, int) or value.is_integer())
-
-
-# -- refused -----------------------------------------------------------------------------------
 
 
 def refused(request: Mapping[str, Any], family: Family) -> str | None:
@@ -371,9 +365,6 @@ def _forced_error(force: str) -> RowAnswer | None:
             return None
 
 
-# -- what is said ------------------------------------------------------------------------------
-
-
 def prompt_tokens(request: Mapping[str, Any], family: Family) -> int:
     """Return what a well-formed request counts for in the queue of its model."""
     return count_tokens(asked(request, family).prompt) + 4
@@ -420,9 +411,6 @@ def _thought_tokens(wanted: Asked, u: float) -> int:
         return int(LEVEL_TOKENS[wanted.thinking] * (0.5 + u))
     dynamic = int(DYNAMIC_TOKENS * (0.5 + u))
     return dynamic if wanted.thinking == -1 else min(dynamic, wanted.thinking)
-
-
-# -- how it looks ------------------------------------------------------------------------------
 
 
 def _response(model: str, family: Family, wanted: Asked, said: _Completion) -> dict[str, Any]:

@@ -79,8 +79,6 @@ class GeminiSimulator(Api):
             ("POST", rf"{_V}{model}:generateContent", Op.LIVE, self._live),
         )
 
-    # -- the door -----------------------------------------------------------------------------
-
     def _key(self, request: Request) -> str:
         return request.headers.get("x-goog-api-key") or request.query.get("key", "")
 
@@ -119,8 +117,6 @@ class GeminiSimulator(Api):
         if route is not None and "upload_id" in request.query:
             return replace(route, op=Op.FILES_UPLOAD), argument  # the same path, told apart by its query
         return route, argument
-
-    # -- files --------------------------------------------------------------------------------
 
     def _upload(self, request: Request, call: Call, project: str, _argument: str) -> Answer:
         return self._uploads.handle(request, call, project, _origin(request))
@@ -174,8 +170,6 @@ class GeminiSimulator(Api):
             if file.source != GENERATED:
                 return error_reply(400, "Only generated files can be downloaded.", "FAILED_PRECONDITION")
             return delivered(files.blob(file.id), call, SHAPE.row_id)
-
-    # -- batches ------------------------------------------------------------------------------
 
     def _create_batch(self, request: Request, call: Call, project: str, argument: str) -> Answer:
         made = self._created(request, call, project, argument)
@@ -288,8 +282,6 @@ class GeminiSimulator(Api):
             self.account.delete(batch)
             return reply(200, {})
 
-    # -- models and live calls ----------------------------------------------------------------
-
     def _models(self, request: Request, call: Call, _project: str, argument: str) -> Answer:
         if argument:
             return reply(200, _model_view(argument)) if argument in MODELS else no_model(argument, "getModel")
@@ -358,9 +350,6 @@ _ENDS: Mapping[str, tuple[int, str]] = {
 }
 
 
-# -- errors ------------------------------------------------------------------------------------
-
-
 def bad_key() -> Reply:
     """Return the answer to a key that is none: HTTP 400."""
     text = "API key not valid. Please pass a valid API key."
@@ -394,9 +383,6 @@ def no_model(model: str, method: str) -> Reply:
         "Call ListModels to see the list of available models and their supported methods."
     )
     return error_reply(404, text)
-
-
-# -- objects -----------------------------------------------------------------------------------
 
 
 def operation_view(

@@ -53,8 +53,6 @@ class UploadHandler:
         finally:
             self._busy.discard(upload.id)
 
-    # -- start --------------------------------------------------------------------------------
-
     def _start(self, request: Request, call: Call, project: str, url: str) -> Reply:
         header = request.headers.get
         protocol, command = (header(f"x-goog-upload-{name}", "").lower() for name in ("protocol", "command"))
@@ -106,8 +104,6 @@ class UploadHandler:
         if size is not None and (not size.isdigit() or int(size) > FILE_MAX_BYTES):
             return error_reply(400, f"The file must have at most {FILE_MAX_BYTES} bytes.")
         return None
-
-    # -- commands -----------------------------------------------------------------------------
 
     def _command(self, upload: Upload, request: Request, call: Call, base_url: str) -> Answer:
         words = {word.strip() for word in request.headers.get("x-goog-upload-command", "").lower().split(",")}

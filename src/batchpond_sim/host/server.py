@@ -160,8 +160,6 @@ def _judge_spec(body: dict[str, Any]) -> str:
     return spec
 
 
-# --- the port -------------------------------------------------------------------------------------
-
 HOST = "127.0.0.1"
 IDLE_TIMEOUT_S = 120.0
 _TICK_S = 0.5

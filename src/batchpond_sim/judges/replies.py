@@ -100,9 +100,6 @@ def _last(pattern: re.Pattern[str], prompt: str) -> re.Match[str] | None:
     return found
 
 
-# -- rankings ---------------------------------------------------------------------------------------
-
-
 def _ranking_prefix(prompt: str) -> str | None:
     for match in _RANKED.finditer(prompt):
         if f"{match['prefix']} B" in prompt:
@@ -120,9 +117,6 @@ def _ranked(
         return f"{prefix} {words[kind]}"
     is_first = draws.own("choice") < p_first(judge, prompt, 0.0)
     return f"{_REASON}\n{prefix} {'A' if is_first else 'B'}"
-
-
-# -- JSON, ratings, labels ----------------------------------------------------------------------------
 
 
 def _object(judge: Judge, prompt: str, kind: str, draws: Draws, form: str) -> str:
@@ -190,9 +184,6 @@ def _listed(prompt: str, draws: Draws) -> str:
     counts = [int(count) for count in _COUNT.findall(prompt)]
     n = min(counts[-1], 50) if counts else 3
     return orjson.dumps([f"Simulated example {draws.raw.hex()[:6]}-{number}" for number in range(1, n + 1)]).decode()
-
-
-# -- answers to questions -------------------------------------------------------------------------------
 
 
 def _answer(judge: Judge, prompt: str, draws: Draws) -> str:

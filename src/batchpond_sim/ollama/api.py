@@ -64,8 +64,6 @@ class OllamaSimulator(Api):
         for name in [name for name, loaded in self._loaded.items() if loaded.until_s <= now]:
             del self._loaded[name]
 
-    # -- the door -----------------------------------------------------------------------------
-
     def _refusal(self, _request: Request, _key: str, _project: str | None) -> Reply | None:
         return None
 
@@ -87,8 +85,6 @@ class OllamaSimulator(Api):
     def _limited_reply(self, _quota: Quota) -> Reply:
         return _error(503, _BUSY)
 
-    # -- models -------------------------------------------------------------------------------
-
     def _running(self, _request: Request, _call: Call, _project: str, _argument: str) -> Answer:
         return Reply(200, (("content-type", "text/plain; charset=utf-8"),), b"Ollama is running")
 
@@ -108,8 +104,6 @@ class OllamaSimulator(Api):
         name = str((body.get("model") or body.get("name")) if isinstance(body, dict) else "")
         model = found(name)
         return _no_model(name) if model is None else json_reply(200, model.shown())
-
-    # -- live calls ---------------------------------------------------------------------------
 
     def _live(self, request: Request, call: Call, _project: str, argument: str) -> Answer:
         body = request.read_json()

@@ -100,8 +100,6 @@ def _forced_error(force: str) -> RowAnswer | None:
             return None
 
 
-# -- refusing bodies ---------------------------------------------------------------------------
-
 _ROLES = {
     "messages": ("system", "assistant", "user", "function", "tool", "developer"),
     "input": ("assistant", "system", "developer", "user"),
@@ -219,9 +217,6 @@ def _effort(endpoint: str, body: dict[str, Any]) -> str | None:
     return None if value is None else str(value)
 
 
-# -- reading bodies ----------------------------------------------------------------------------
-
-
 def _default_effort(model: str) -> str:
     return "medium" if _REASONING_MODEL.match(model) and not _NONE_BY_DEFAULT.match(model) else "none"
 
@@ -250,9 +245,6 @@ def _asked_responses(body: dict[str, Any]) -> Asked:
     limit = body.get("max_output_tokens")
     effort = _effort(RESPONSES, body) or _default_effort(model)
     return Asked(model, prompt, effort, wants, limit if isinstance(limit, int) else None)
-
-
-# -- writing bodies ----------------------------------------------------------------------------
 
 
 def _snapshot(model: str) -> str:

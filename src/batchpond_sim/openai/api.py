@@ -57,8 +57,6 @@ class OpenAISimulator(Api):
             ("POST", r"/(chat/completions|responses)", Op.LIVE, self._live),
         )
 
-    # -- the door -----------------------------------------------------------------------------
-
     def _refusal(self, _request: Request, key: str, project: str | None) -> Reply | None:
         if not key:
             text = "You didn't provide an API key. Provide it in an Authorization header using Bearer auth."
@@ -103,8 +101,6 @@ class OpenAISimulator(Api):
     def _limited_reply(self, quota: Quota) -> Reply:
         kind = Scarce.TOKENS if quota.scarce is Scarce.TOKENS else Scarce.REQUESTS
         return json_reply(429, openai_error(openai_message(quota, ORGANIZATION), kind, None, "rate_limit_exceeded"))
-
-    # -- files --------------------------------------------------------------------------------
 
     def _create_file(self, request: Request, call: Call, project: str, _argument: str) -> Answer:
         part = self.account.blob(f"upload-{call.n}.part")
@@ -165,8 +161,6 @@ class OpenAISimulator(Api):
             path = self.account.content(argument, project)
             return _no_file(argument) if path is None else delivered(path, call, SHAPE.row_id)
 
-    # -- batches ------------------------------------------------------------------------------
-
     def _create_batch(self, request: Request, call: Call, project: str, _argument: str) -> Answer:
         body = request.read_json()
         refused = refused_batch(body)
@@ -217,8 +211,6 @@ class OpenAISimulator(Api):
             if changed is None:
                 return error_reply(409, "The batch is being completed and cannot be cancelled.")
             return json_reply(200, batch_view(changed, now, view_faults(changed, call)))
-
-    # -- models and live calls ----------------------------------------------------------------
 
     def _models(self, _request: Request, _call: Call, _project: str, argument: str) -> Answer:
         data = [{"id": name, "object": "model", "created": 1_770_000_000, "owned_by": "openai"} for name in MODELS]

@@ -173,8 +173,6 @@ class Api(ABC):
         self._tick = tick
         self._routes: Iterable[Route] = self.routes()
 
-    # -- what a provider adds -------------------------------------------------------------------
-
     @abstractmethod
     def routes(self) -> tuple[Route, ...]:
         """Return what there is below the base path."""
@@ -222,8 +220,6 @@ class Api(ABC):
     def _limited_reply(self, quota: Quota) -> Reply:  # noqa: ARG002
         """Return the refusal of a live call that is beyond a limit, without the headers of `_limit_headers`."""
         return self._fault_reply(429, "status")
-
-    # -- one request ------------------------------------------------------------------------------
 
     def tick(self) -> None:
         """Make every change that is due by now."""
@@ -286,8 +282,6 @@ class Api(ABC):
         own = self._headers(request_id, project)
         account = () if call.op is Op.LIVE else self._account_headers()
         return self._stamped(replace(answer, headers=(*answer.headers, date, MARK, *own, *account)), request_id)
-
-    # -- live calls -------------------------------------------------------------------------------
 
     def _heard(self, request: Request, call: Call, argument: str) -> Request:
         """Read a live call's body, note what it asks, and return the request with the body unread again.

@@ -164,8 +164,6 @@ class Account(ABC, Generic[B]):
             if batch.is_ended:
                 self._bill(batch)
 
-    # -- what a provider adds -------------------------------------------------------------------
-
     @abstractmethod
     def write(self, batch: B, plan: RowPlan) -> RowCount:
         """Write the rows of a batch into `part(batch, role)` for every role; raises RowsError."""
@@ -177,8 +175,6 @@ class Account(ABC, Generic[B]):
     def begin(self, batch: B) -> None:
         """Start to run a batch whose `valid_s` has come."""
         self.put(replace(counted(batch, self.write(batch, self.plan(batch))), is_validated=True))
-
-    # -- storing ----------------------------------------------------------------------------------
 
     def blob(self, name: str) -> Path:
         """Return where a file's bytes are."""
@@ -261,8 +257,6 @@ class Account(ABC, Generic[B]):
         self.put(failed)
         self.clear(failed)
 
-    # -- looking ----------------------------------------------------------------------------------
-
     def find(self, batch_id: str, project: str, now_s: float) -> B | None:
         """Return a batch that exists by now in a project, None otherwise."""
         batch = self.batches.get(batch_id)
@@ -312,8 +306,6 @@ class Account(ABC, Generic[B]):
         waiting = (self.batches[batch_id] for batch_id in self._open)
         queued = sum(batch.queued_tokens for batch in waiting if batch.model == model and batch.project == project)
         return limit if limit is not None and queued + tokens > limit else None
-
-    # -- time -------------------------------------------------------------------------------------
 
     def tick(self) -> float:
         """Make every change that is due by now, the earliest first, and return the time."""
@@ -424,8 +416,6 @@ class FilesAccount(Account[F]):
     def result_file(self, batch: F, role: str) -> FileRecord:
         """Return the file object of a result file, without its id, place and size."""
 
-    # -- files ------------------------------------------------------------------------------------
-
     def file(self, file_id: str, project: str) -> FileRecord | None:
         """Return a file that is there now."""
         record = self.files.get(file_id)
@@ -468,8 +458,6 @@ class FilesAccount(Account[F]):
         """Delete a file object and its bytes."""
         self.files.drop(file_id)
         self.blob(file_id).unlink(missing_ok=True)
-
-    # -- results ----------------------------------------------------------------------------------
 
     def publish(self, batch: F) -> F:
         """Turn what has been written into file objects."""

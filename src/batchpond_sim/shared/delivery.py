@@ -110,9 +110,6 @@ def spoiled(call: Call, reply: Reply) -> Reply:
     return _delivered(reply, ways) if ways else reply
 
 
-# -- what is said ------------------------------------------------------------------------------
-
-
 def _respoken(data: bytes, faults: tuple[Fault, ...]) -> bytes:
     for fault in faults:
         change = _BODY_KINDS.get(fault.kind)
@@ -183,9 +180,6 @@ _BODY_KINDS: dict[str, Callable[[dict[str, Any], Value], None]] = {
     "finish": _finish,
 }
 _BYTE_KINDS = frozenset({"malformed", "u2028", "lone_surrogate", "nan"})
-
-
-# -- how it arrives ----------------------------------------------------------------------------
 
 
 def _delivered(reply: Reply, faults: tuple[Fault, ...]) -> Reply:

@@ -60,9 +60,6 @@ def forced_answers(mutations: Mutations) -> list[str]:
     return words
 
 
-# -- one row -----------------------------------------------------------------------------------
-
-
 def _replaced_id(row: bytes, shape: Shape, custom_id: str | None) -> bytes:
     data = orjson.loads(row)
     data[shape.id_field] = custom_id
@@ -94,9 +91,6 @@ ROW_KINDS: dict[str, Callable[[bytes, Shape], bytes]] = {
     "nan": lambda row, _: b'{"score":NaN,' + row[1:],
     "no_usage": _without_usage,
 }
-
-
-# -- more or fewer rows ------------------------------------------------------------------------
 
 
 def _differing(row: bytes, shape: Shape) -> bytes:

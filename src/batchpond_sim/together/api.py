@@ -68,8 +68,6 @@ class TogetherSimulator(Api):
             ("POST", r"/v1/chat/completions", Op.LIVE, self._live),
         )
 
-    # -- the door -----------------------------------------------------------------------------
-
     def _refusal(self, request: Request, key: str, project: str | None) -> Reply | None:
         if request.method == "PUT":
             return text_error(400, "the storage takes no key beside a signed address") if key else None
@@ -107,8 +105,6 @@ class TogetherSimulator(Api):
     def _limited_reply(self, _quota: Quota) -> Reply:
         body = openai_error("You have reached the rate limit of this model.", "rate_limit")
         return json_reply(429, body | {"error_type": "dynamic_request_limited"})
-
-    # -- files --------------------------------------------------------------------------------
 
     def _upload(self, request: Request, call: Call, project: str, _argument: str) -> Answer:
         """Take a file in one form."""
@@ -215,8 +211,6 @@ class TogetherSimulator(Api):
             path = self.account.content(argument, project)
             return no_file(argument) if path is None else delivered(path, call, SHAPE.row_id)
 
-    # -- batches ------------------------------------------------------------------------------
-
     def _create_batch(self, request: Request, call: Call, project: str, _argument: str) -> Answer:
         body = request.read_json()
         refused = refused_batch(body)
@@ -271,8 +265,6 @@ class TogetherSimulator(Api):
             if changed is None:
                 return text_error(409, "Cannot cancel job - it is being completed")
             return json_reply(200, batch_view(changed, now, view_faults(changed, call)))
-
-    # -- models and live calls ----------------------------------------------------------------
 
     def _models(self, _request: Request, _call: Call, _project: str, _argument: str) -> Answer:
         return json_reply(200, [{"id": name, "object": "model", "created": 0, "type": "chat"} for name in MODELS])

@@ -74,8 +74,6 @@ class VertexSimulator(Api):
             *self._storage.routes(),
         )
 
-    # -- the door -----------------------------------------------------------------------------
-
     def _refusal(self, request: Request, key: str, project: str | None) -> Reply | None:
         if "upload_id" in request.query or request.path == f"{BASE_PATH}/token":
             return None
@@ -102,8 +100,6 @@ class VertexSimulator(Api):
         if route is None:
             return None, ""
         return replace(route, op=self._storage.operation(request, route.op)), argument
-
-    # -- jobs ---------------------------------------------------------------------------------
 
     def _create(self, request: Request, call: Call, project: str, argument: str) -> Answer:
         body = request.read_json()

@@ -242,8 +242,6 @@ class RemoteStore:
         return HTTPConnection(self._host, self._port, timeout=_TIMEOUT_S)
 
 
-# --- the JSON API ---------------------------------------------------------------------------------
-
 BASE_PATH = "/vertex"
 CALLER = "caller@simulated-project.iam.gserviceaccount.com"
 ROW_ID = b'"responseId":"'
@@ -482,9 +480,6 @@ def _parted(request: Request) -> tuple[dict[str, Any], bytes]:
         raise orjson.JSONDecodeError("a multipart upload has two parts", "", 0)
     (_, _, head), (_, _, content) = (part.partition(b"\r\n\r\n") for part in parts[1:3])
     return orjson.loads(head), content.removesuffix(b"\r\n")
-
-
-# --- answers --------------------------------------------------------------------------------------
 
 
 _REASONS = {

@@ -221,9 +221,6 @@ def _opened(limit: Limit, now_s: float) -> _Account:
     return _Account(limit, requests, tokens)
 
 
-# -- how providers tell it ---------------------------------------------------------------------
-
-
 def duration(seconds: float) -> str:
     """Return a duration as OpenAI and Groq write it: `120ms`, `1s`, `6m0s`, `1h0m2.5s`."""
     if seconds < 1:

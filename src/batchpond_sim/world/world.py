@@ -350,8 +350,6 @@ class World:
         """Close the ledger."""
         self.ledger.close()
 
-    # -- time -------------------------------------------------------------------------------
-
     def _real_s(self) -> float:
         return (datetime.now(UTC) if self._clock is None else self._clock.now()).timestamp()
 
@@ -377,8 +375,6 @@ class World:
             self._anchor_s += seconds
             self._save()
             return self.now_s()
-
-    # -- faults, judges and limits --------------------------------------------------------------------
 
     def add_fault(self, spec: str) -> None:
         """Add a fault that counts calls (for `lines`: batches) from now on."""
@@ -435,8 +431,6 @@ class World:
             return sum(self.ledger.calls.values())
         return sum(n for name, n in self.ledger.calls.items() if name.split(".", 1)[1] == op)
 
-    # -- requests -----------------------------------------------------------------------------
-
     def arrive(self, request: Request, key: str, provider: str, op: Op) -> Call:
         """Record a request made with `key` and return it with its faults."""
         with self.lock:
@@ -473,8 +467,6 @@ class World:
     def digest(self, *parts: str | int) -> bytes:
         """Return 32 bytes that depend on the seed and the parts only."""
         return hashlib.blake2b(repr((self.seed, *parts)).encode("utf-8"), digest_size=32).digest()
-
-    # -- the folder ---------------------------------------------------------------------------
 
     def folder(self, provider: str, name: str) -> Path:
         """Return (and make) a folder for a provider's objects."""

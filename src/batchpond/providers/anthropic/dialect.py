@@ -202,8 +202,6 @@ class Anthropic(Dialect):
 
 DIALECT: Final = Anthropic()
 
-# --- bodies ---------------------------------------------------------------------------------------
-
 
 def version_of(endpoint: str, model: str) -> str:
     """Return the API version that an endpoint stands for; raises UsageError for one that is none."""
@@ -300,8 +298,6 @@ def _set_effort(body: dict[str, Any], effort: str | None, settings: ModelSetting
     if effort is not None:
         body["output_config"] = {**given, "effort": effort}
 
-
-# --- answers --------------------------------------------------------------------------------------
 
 FINISH: Final = base.by_word("anthropic", "finish", Finish)
 _NOT_RUN: Final = {

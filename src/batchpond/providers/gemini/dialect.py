@@ -205,8 +205,6 @@ class Gemini(Dialect):
 
 DIALECT: Final = Gemini()
 
-# --- bodies ---------------------------------------------------------------------------------------
-
 
 def _thinking(settings: ModelSettings, family: Family, dropped: list[str]) -> dict[str, Any]:
     config = _amount(settings, family)
@@ -283,8 +281,6 @@ def _contents(prompt: Prompt) -> list[dict[str, Any]]:
     names = {Role.USER: "user", Role.ASSISTANT: "model"}
     return [{"role": names[turn.role], "parts": [{"text": turn.text}]} for turn in prompt]
 
-
-# --- answers --------------------------------------------------------------------------------------
 
 _RPC: Final = {int(code): tuple(row) for code, row in base.table("gemini", "rpc").items()}
 _WORDS: Final = {int(status): word for status, word in base.table("gemini", "words").items()}

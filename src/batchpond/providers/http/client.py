@@ -354,8 +354,6 @@ class HttpClient:
 
         return self._content(path, self._limits.call_s, consume)
 
-    # --- one exchange ---------------------------------------------------------------------------
-
     def _request(self, method: str, path: str, headers: Mapping[str, str] | None = None, **parts: Any) -> httpx.Request:
         return self._client.build_request(
             method, self._address(path), headers=_revealed(self._auth) | dict(headers or {}), **parts
@@ -447,8 +445,6 @@ class HttpClient:
             case _:
                 return result
 
-    # --- several exchanges, and what they come to -----------------------------------------------
-
     def _repeated(
         self, call: Callable[[], T | Again | Fault], name: str, allow: frozenset[int] = frozenset()
     ) -> T | Again | Fault:
@@ -521,9 +517,6 @@ class HttpClient:
 
 def _revealed(auth: Auth) -> dict[str, str]:
     return {name: value.reveal() if isinstance(value, Secret) else value for name, value in auth.headers().items()}
-
-
-# --- of one provider ------------------------------------------------------------------------------
 
 
 class ProviderClient:

@@ -31,8 +31,6 @@ _KEEPALIVE_IDLE_S: Final = 60
 _KEEPALIVE_PROBES: Final = 5
 _WRITE_BYTES: Final = 16_384
 
-# --- the deadline ---------------------------------------------------------------------------------
-
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
@@ -132,9 +130,6 @@ class DeadlineBackend(httpcore.NetworkBackend):
         raise NotImplementedError(f"the network layer asked to sleep {seconds} s")
 
 
-# --- the key --------------------------------------------------------------------------------------
-
-
 class Auth:
     """What calls are let in by: headers that never change, such as an API key's, unless a kind of it says otherwise."""
 
@@ -177,9 +172,6 @@ class KeyGuard(httpx.BaseTransport):
     def close(self) -> None:
         """Close what is inside."""
         self._inner.close()
-
-
-# --- the network ----------------------------------------------------------------------------------
 
 
 class Connection(httpx.HTTPTransport):

@@ -303,8 +303,6 @@ def classify(status_code: int | None, error: ApiError) -> ErrorClass:
     return ErrorClass.PERMANENT
 
 
-# --- whole answers --------------------------------------------------------------------------------
-
 _EXCERPT_CHARS: Final = 200
 _WAIT_TEXT: Final = re.compile(r"(?i)\btry again in ((?:[\d.]{1,20}(?:ms|[smhd]))+)")
 _GONE: Final = frozenset({404, 410})
@@ -427,8 +425,6 @@ def _repeats_status(answer: Answer) -> bool:
     error = fields.mapping(fields.mapping(answer.json).get("error"))
     return fields.count(error.get("code")) == answer.status_code and isinstance(error.get("status"), str)
 
-
-# --- what a call comes to -------------------------------------------------------------------------
 
 Shape = type[dict[str, Any]] | type[list[Any]]
 """What a successful answer must be: a JSON object, or an array."""

@@ -124,8 +124,6 @@ def environment_proxy(origin: Origin) -> str | None:
     return address
 
 
-# --- keys -----------------------------------------------------------------------------------------
-
 _LOOPBACK_KEY: Final = "simulated-key"
 
 

@@ -29,8 +29,6 @@ from batchpond.progress import BYTES, Work
 from batchpond.providers.http.connections import Deadline
 from batchpond.providers.http.errors import Again, Answer, Fault, RetryReason
 
-# --- downloads ------------------------------------------------------------------------------------
-
 _INFLATE_BYTES: Final = 1 << 20
 _INFLATED_FREE_BYTES: Final = 64 << 20
 _RATIO_MAX: Final = 200
@@ -286,8 +284,6 @@ def _blocks(content: BinaryIO, offset: int, n_bytes: int) -> Iterator[bytes]:
         n_bytes -= len(block)
         yield block
 
-
-# --- dialects -------------------------------------------------------------------------------------
 
 _RESUME: Final = 308
 _RANGE: Final = re.compile(r"bytes=0-(\d{1,18})")

@@ -106,8 +106,6 @@ def _think(settings: ModelSettings) -> bool | str:
     return _SWITCH.get(word, word)
 
 
-# --- the dialect ----------------------------------------------------------------------------------
-
 _FINISH: Final = {"stop": Finish.STOP, "length": Finish.LENGTH}
 _NO_ANSWER: Final = base.table("ollama", "no_answer")
 

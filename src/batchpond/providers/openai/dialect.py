@@ -194,8 +194,6 @@ def _reasoning(settings: ModelSettings, effort: str | None, dropped: list[str]) 
     return reasoning
 
 
-# --- answers of /v1/responses ---------------------------------------------------------------------
-
 _INCOMPLETE: Final = {"max_output_tokens": Finish.LENGTH, "content_filter": Finish.BLOCKED}
 _NOT_ANSWERED: Final = {
     "failed": ApiError("the response failed without an error text"),

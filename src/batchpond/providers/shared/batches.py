@@ -110,8 +110,6 @@ class BatchClient(ProviderClient, BatchProvider):
         """
         return cls(HttpClient.connect(cls.descriptor, clock, environ, base_url, transport), clock)
 
-    # --- what differs -----------------------------------------------------------------------------
-
     @abstractmethod
     def order(self, spec: CreateSpec) -> Order:
         """Return what makes a batch; what it raises, it raises before anything is sent."""
@@ -160,8 +158,6 @@ class BatchClient(ProviderClient, BatchProvider):
     def is_of(self, batch: RemoteBatch, batch_id: str) -> bool:
         """Return whether an id means a batch."""
         return batch.batch_id.removeprefix(self.id_prefix) == batch_id.removeprefix(self.id_prefix)
-
-    # --- the calls --------------------------------------------------------------------------------
 
     @classmethod
     def file_of(cls, value: object) -> RemoteFile | None:
@@ -286,8 +282,6 @@ class FilesClient(BatchClient):
         BatchState.CANCELLED: "cancelled_at",
     }
 
-    # --- what differs -----------------------------------------------------------------------------
-
     def files_page(self, cursor: str | None) -> Page:
         """Return one page of the account's files for batches, newest first."""
         params: dict[str, str | int] = {"purpose": "batch", self.size_name: _FILES_PER_PAGE, "order": "desc"}
@@ -311,8 +305,6 @@ class FilesClient(BatchClient):
             for row in map(fields.mapping, fields.sequence(rows, _ERRORS_MAX))
             if row
         )
-
-    # --- the calls --------------------------------------------------------------------------------
 
     def upload(self, path: Path, filename: str) -> RemoteFile:
         """Upload a payload for batch use; safe to repeat, since files cost nothing."""
@@ -354,9 +346,6 @@ def _metadata(spec: CreateSpec) -> dict[str, str]:
 def own_token(*marks: object) -> str | None:
     """Return the first of the texts on a batch that is a token of ours."""
     return next((text for text in map(fields.text, marks) if text and text.startswith(f"{ids.TOKEN_PREFIX}-")), None)
-
-
-# --- answers and listings -------------------------------------------------------------------------
 
 
 def _is_before(file: RemoteFile, since: datetime) -> bool:

@@ -195,8 +195,6 @@ class Files(BatchProvider):
             os.stat(self._folder.inbox)
         return self.host
 
-    # --- the outbox -------------------------------------------------------------------------------
-
     def _hidden(self, token: str, kind: str) -> Path:
         return self._folder.outbox / f".{token}.{kind}"
 
@@ -235,8 +233,6 @@ class Files(BatchProvider):
         if requests.exists():
             folders.show(requests, self._folder.outbox / f"{token}.jsonl")
         folders.show(manifest, self._folder.outbox / f"{token}.manifest.json")
-
-    # --- batches ----------------------------------------------------------------------------------
 
     def _manifest(self, spec: CreateSpec) -> dict[str, Any]:
         named = dict(spec.metadata)

@@ -20,8 +20,6 @@ from batchpond.model import ErrorClass, Finish, Response, ResponseStatus
 from batchpond.providers import base
 from batchpond.providers.http.errors import MESSAGE_LIMIT, ApiError, classify, read_any, read_error
 
-# --- any bytes ------------------------------------------------------------------------------------
-
 PARTS_MAX: Final = 10_000
 # An enumeration is asked for a member more slowly than a module for a name, and these once a line.
 SUCCEEDED: Final = ResponseStatus.SUCCEEDED
@@ -186,8 +184,6 @@ def unreadable(custom_id: str | None, message: str, status_code: int | None = No
     )
 
 
-# --- rows around chat completions -----------------------------------------------------------------
-
 ReadBody = Callable[[Row, dict[str, Any]], Response]
 """Reads the body of a success."""
 
@@ -247,9 +243,6 @@ def _error_of(body: object) -> ApiError:
     return read_any(body) or ApiError("the provider gave no error text")
 
 
-# --- the body of a chat completion -----------------------------------------------------------------
-
-
 def read_chat(row: Row, body: dict[str, Any]) -> Response:
     """Return the body of a chat completion made uniform; thoughts are what the provider keeps apart as such."""
     choices = body.get("choices")
@@ -300,9 +293,6 @@ def content_of(content: object) -> tuple[str | None, str | None]:
     return "".join(texts), "".join(refusals) or None
 
 
-# --- usage ----------------------------------------------------------------------------------------
-
-
 def usage_of(usage: object) -> Tokens:
     """Return input, output, reasoning and cached tokens, in chat's or responses' spelling."""
     if not isinstance(usage, dict):
@@ -330,9 +320,6 @@ def _detail(usage: dict[str, Any], details: str, name: str) -> int | None:
     """Return a part of the tokens; Together has it flat, beside the sums."""
     found = fields.count(fields.mapping(usage.get(details)).get(name))
     return fields.count(usage.get(name)) if found is None else found
-
-
-# --- thoughts inside the text ---------------------------------------------------------------------
 
 
 def without_thoughts(response: Response) -> Response:

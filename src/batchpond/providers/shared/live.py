@@ -55,8 +55,6 @@ from batchpond.providers.http.errors import (
 from batchpond.providers.shared.lines import load_answer
 from batchpond.text import redact
 
-# --- what headers say of rate limits --------------------------------------------------------------
-
 _RESET_MAX_S: Final = 604_800.0
 _UNIX_FROM: Final = 1e9  # a number of seconds that large is a date
 _COUNT_MAX: Final = 2**53
@@ -143,8 +141,6 @@ def _reset_s(value: str, headers: Mapping[str, str], now: datetime) -> float | N
         seconds = max(0.0, (moment - (http_date(headers.get("date", "")) or now)).total_seconds())
     return min(_RESET_MAX_S, seconds) if seconds >= 0 else None
 
-
-# --- calls ----------------------------------------------------------------------------------------
 
 SIMULATOR_HEADER: Final = "x-batchpond-simulator"
 _WAIT_MAX_S: Final = 900.0

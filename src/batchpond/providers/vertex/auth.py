@@ -257,8 +257,6 @@ def _storage_url(environ: Mapping[str, str], beside: str | None) -> str:
     return beside or _STORAGE_URL
 
 
-# --- roles ----------------------------------------------------------------------------------------
-
 _PERMISSION: Final = re.compile(r"\b(?:aiplatform|storage|serviceusage)\.(?!googleapis\b)[A-Za-z]+\.[A-Za-z]+\b")
 _ROLES: Final = base.table("vertex", "roles")
 _SPEAKER: Final = re.compile(r"([\w.+-]+@[\w.-]+) does not have ")

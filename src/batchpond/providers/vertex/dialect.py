@@ -119,8 +119,6 @@ class Vertex(Gemini):
 
 DIALECT: Final = Vertex()
 
-# --- what can be loaded ---------------------------------------------------------------------------
-
 LEVELS_MAX: Final = 15
 HINT: Final = (
     "Vertex AI loads the input file as a table: a key holds one type over all lines, never null or {}, and its name"
@@ -202,8 +200,6 @@ def check_payload(path: Path) -> None:
                 message = f"line {number} of {path.name} would fail the whole batch: {error}; no batch exists"
                 raise ProviderError(message, hint=HINT) from None
 
-
-# --- answers --------------------------------------------------------------------------------------
 
 _PHRASES: Final = {status.phrase.lower(): status.value for status in HTTPStatus if status >= 400}
 _WORD: Final = re.compile(r"\b(?:[A-Z]{3,}_[A-Z_]{3,}|INTERNAL|UNAVAILABLE|CANCELLED|ABORTED)\b")

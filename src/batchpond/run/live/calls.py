@@ -182,8 +182,6 @@ class Calls:
             self.error = self.error or error
         self.stop()
 
-    # -- feeding ---------------------------------------------------------------------------------
-
     def _feed(self) -> None:
         while chunk := list(itertools.islice(self._items, self._n_claim)):
             with self._turn:
@@ -208,8 +206,6 @@ class Calls:
         with self._turn:
             self.counts.n_failed += 1
         return True
-
-    # -- calling ---------------------------------------------------------------------------------
 
     def _call_on(self) -> None:
         while (item := self._next()) is not None:

@@ -249,8 +249,6 @@ class LiveRun:
             self._stop_all()
         return self._report()
 
-    # -- lanes -----------------------------------------------------------------------------------
-
     def _planned(self, session: Session) -> list[Lane]:
         lanes: dict[PricedModel, Lane] = {}
         for study, approval in sorted(session.lake_state.approvals.items()):
@@ -363,8 +361,6 @@ class LiveRun:
         for lane in self._lanes:
             if lane.client is not None:  # a call that is still under way loses its connection when it ends
                 lane.client.close()
-
-    # -- the lake, and what is told ----------------------------------------------------------------
 
     @contextmanager
     def _writing(self, wait_s: float = LOCK_WAIT_S) -> Iterator[Session]:
