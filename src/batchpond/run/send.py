@@ -401,7 +401,7 @@ def _rejected(session: Session, attempt: Attempt, answer: model.Rejected) -> Sen
         case ErrorClass.BILLING:
             session.paused.add((attempt.client_name, ""))
             hint = f"no waiting helps: add credit there, then `batchpond submit {attempt.intent.study}`"
-            session.note(Severity.ERROR, message, hint=hint, exit_code=ExitCode.ATTENTION)
+            session.alert(message, hint=hint, severity=Severity.ERROR)
         case ErrorClass.TRANSIENT:
             session.note(Severity.WARNING, message, hint="`batchpond sync` asks again, once it has looked for it")
         case _:
@@ -449,13 +449,11 @@ def take_in(session: Session, provider: BatchProvider, attempt: Attempt) -> bool
         _check_explained(session, attempt, unknown)
         return False
     adopt(session, attempt, found)
-    session.note(
-        Severity.WARNING,
+    session.alert(
         f"{attempt.provider} has batch {found[0].batch_id} of these {attempt.intent.n_requests} requests already:"
         " a copy of this lake sent it, or this lake was restored from an older one;"
         " it was taken in and nothing was sent again",
         hint="`batchpond sync` collects it; send from one copy of a lake only",
-        exit_code=ExitCode.ATTENTION,
     )
     return True
 
