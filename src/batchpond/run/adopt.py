@@ -73,10 +73,8 @@ def _resume(session: Session, shard: AdoptedShard) -> None:
     if batch is not None:
         finish(session, shard, batch)
         return
-    session.alert(
-        f"{shard.provider} says 404 for batch {shard.batch_id}, which is being adopted",
-        hint="`batchpond sync` asks again; 404s come and go",
-    )
+    text = f"{shard.provider} says 404 for batch {shard.batch_id}, which is being adopted"
+    session.alert(text, hint="`batchpond sync` asks again; 404s come and go")
 
 
 def finish(session: Session, shard: AdoptedShard, batch: RemoteBatch) -> Attempt:
@@ -305,7 +303,6 @@ def _undecided(batch: RemoteBatch, attempt: Attempt) -> AttentionError:
 
 
 def _check_fit(batch: RemoteBatch, mapped: BatchMap, order: MapOrder) -> None:
-    """Raise UsageError where batch and mapped requests contradict each other."""
     models = sorted({line.request_model for line in mapped.lines})
     endpoints = sorted({line.endpoint for line in mapped.lines})
     if len(models) > 1 or len(endpoints) > 1:

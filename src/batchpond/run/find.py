@@ -198,12 +198,7 @@ def resolve_unknowns(session: Session, only: Iterable[str] | None = None) -> Non
         with session.isolated(name, f"looking for {len(attempts)} unacknowledged batches at {name}"):
             provider = session.providers.get(name)
             _resolve(session, provider, attempts)
-    for attempts in doubtful.values():
-        _tell(session, attempts)
-
-
-def _tell(session: Session, attempts: list[Attempt]) -> None:
-    for attempt in attempts:
+    for attempt in itertools.chain.from_iterable(doubtful.values()):
         if session.attempt(attempt.attempt_id).phase in UNCLEAR_PHASES:
             session.alert(
                 f"attempt {attempt.attempt_id} was sent to {attempt.provider} but never acknowledged;"

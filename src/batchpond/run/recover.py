@@ -245,7 +245,6 @@ class _Search:
         self.found.append(FoundBatch(one.client_name, one.batch, fate, n_requests, why))
 
     def _tell(self, one: UnknownBatch, fate: Fate, why: str) -> None:
-        """Say of a batch why it was not taken in."""
         text = why if why.startswith("batch ") else f"batch {one.batch.batch_id} {why}"
         self._note(one, fate, one.batch.n_total, text)
         if self._is_whole:

@@ -122,7 +122,14 @@ def _look_again(session: Session, provider: BatchProvider, attempt: Attempt) -> 
         found = [looked.found] if looked.found else []
     if not found:
         return None
-    return _found_after_all(session, attempt, found)
+    adopt(session, attempt, found)
+    session.note(
+        Severity.WARNING,
+        f"{attempt.provider} refused a batch of {attempt.intent.n_requests} requests and made it all the same:"
+        f" {found[0].batch_id}; it was taken in and nothing was sent again",
+        hint="`batchpond sync` collects it",
+    )
+    return Sending.TAKEN_IN
 
 
 def was_never_made(session: Session, shard_id: str) -> bool:
@@ -141,17 +148,6 @@ def was_never_made(session: Session, shard_id: str) -> bool:
     if found is Sending.WAITING:
         session.open_state.kept.add(shard_id)
     return found is None
-
-
-def _found_after_all(session: Session, attempt: Attempt, found: list[RemoteBatch]) -> Sending:
-    adopt(session, attempt, found)
-    session.note(
-        Severity.WARNING,
-        f"{attempt.provider} refused a batch of {attempt.intent.n_requests} requests and made it all the same:"
-        f" {found[0].batch_id}; it was taken in and nothing was sent again",
-        hint="`batchpond sync` collects it",
-    )
-    return Sending.TAKEN_IN
 
 
 def _listed_whole(session: Session, provider: BatchProvider, attempt: Attempt) -> Listing:
