@@ -245,7 +245,6 @@ def _attempts(attempts: Sequence[Attempt]) -> Iterator[Finding]:
 
 
 def _exchange(store: Store, attempts: Sequence[Attempt]) -> Iterator[Finding]:
-    """Look at the folders of mode `files`, where there are any: is one gone, does one hold what nobody reads?"""
     for text in told.absent(attempts, store):
         yield _warning("files", text, "mount or restore it: what it holds cannot be made again")
     for text in told.strays(attempts, store):

@@ -58,7 +58,6 @@ def judge_of(spec: Mapping[str, Any]) -> Judge:
 
 
 def _each_once(read: Callable[[Response], Judgment], responses: Sequence[Response]) -> list[Judgment]:
-    """Read what several responses say alike only once."""
     found: dict[tuple[Any, ...], Judgment] = {}
     judged = []
     for response in responses:
@@ -290,7 +289,6 @@ def derive(store: Store, source: Source, specs: Mapping[str, dict[str, Any]], pr
 
 
 def _union(store: Store, source: Source, expected: Mapping[str, str]) -> _Union:
-    """Read all that an attempt's files say, and decide what of it counts."""
     union = _Union(expected, source.files, source.take)
     for at, file in enumerate(source.files):
         read_line = line_reader(source.provider, file.role)
@@ -425,8 +423,6 @@ def _looked_at(value: pa.Scalar[Any]) -> bytes:
 
 
 class _Line(NamedTuple):
-    """A line as it was read and joined to a request."""
-
     line_number: int
     response: Response
     match: Match

@@ -76,23 +76,19 @@ def read_line(module: Dialect, line: bytes) -> Response:
     custom_id = fields.identifier(found.get("custom_id"))
     failure = fields.mapping(found.get("failure"))
     if failure:
-        return _failed(custom_id, failure)
+        return Response(
+            custom_id,
+            ResponseStatus.ERRORED,
+            error_class=ErrorClass.TRANSIENT,
+            error_code=fields.text(failure.get("reason")),
+            error_message=fields.text(failure.get("message")),
+        )
     body, status_code = _bytes_of(found), found.get("status_code")
     if custom_id is None or body is None or not isinstance(status_code, int):
         return unreadable(custom_id, "not a line of a live call")
     answer = module.read_answer(status_code, body)
     request_id = answer.provider_request_id or fields.text(found.get("request_id"))
     return answer._replace(custom_id=custom_id, provider_request_id=request_id)
-
-
-def _failed(custom_id: str | None, failure: dict[str, Any]) -> Response:
-    return Response(
-        custom_id,
-        ResponseStatus.ERRORED,
-        error_class=ErrorClass.TRANSIENT,
-        error_code=fields.text(failure.get("reason")),
-        error_message=fields.text(failure.get("message")),
-    )
 
 
 def _bytes_of(found: dict[str, Any]) -> bytes | None:

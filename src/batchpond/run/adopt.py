@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from batchpond import ids
-from batchpond.errors import AttentionError, ExitCode, UsageError
+from batchpond.errors import AttentionError, UsageError
 from batchpond.files import RowFile
 from batchpond.lake import tables
 from batchpond.lake.attempts import UNCLEAR_PHASES, Attempt, LakeState, Phase, fold, seen_as
@@ -33,7 +33,7 @@ from batchpond.run.batch_map import COLUMNS, TABLES, BatchMap, MapReader, Target
 from batchpond.run.find import Proof, check_host, first_custom_ids, prove
 from batchpond.run.resolve import resolve
 from batchpond.run.send import origin_of, was_never_made
-from batchpond.run.session import Providers, Session, Severity
+from batchpond.run.session import Providers, Session
 from batchpond.run.unknown import Ownership, ownership_of
 from batchpond.study.prices import Prices
 from batchpond.views.refresh import refresh
@@ -73,12 +73,8 @@ def _resume(session: Session, shard: AdoptedShard) -> None:
     if batch is not None:
         finish(session, shard, batch)
         return
-    session.note(
-        Severity.WARNING,
-        f"{shard.provider} says 404 for batch {shard.batch_id}, which is being adopted",
-        hint="`batchpond sync` asks again; 404s come and go",
-        exit_code=ExitCode.ATTENTION,
-    )
+    text = f"{shard.provider} says 404 for batch {shard.batch_id}, which is being adopted"
+    session.alert(text, hint="`batchpond sync` asks again; 404s come and go")
 
 
 def finish(session: Session, shard: AdoptedShard, batch: RemoteBatch) -> Attempt:
@@ -307,7 +303,6 @@ def _undecided(batch: RemoteBatch, attempt: Attempt) -> AttentionError:
 
 
 def _check_fit(batch: RemoteBatch, mapped: BatchMap, order: MapOrder) -> None:
-    """Raise UsageError where batch and mapped requests contradict each other."""
     models = sorted({line.request_model for line in mapped.lines})
     endpoints = sorted({line.endpoint for line in mapped.lines})
     if len(models) > 1 or len(endpoints) > 1:

@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 from batchpond.answers import derive
-from batchpond.errors import ExitCode
 from batchpond.lake import failpoints, jsonl
 from batchpond.lake.attempts import Attempt, Phase
 from batchpond.lake.records import Downloaded, Mismatch, Verified
@@ -170,11 +169,9 @@ def _fetch(session: Session, provider: BatchProvider, attempt: Attempt, role: Fi
 
 def _note_unavailable(session: Session, provider: BatchProvider, attempt: Attempt, what: str) -> None:
     days = provider.descriptor.results_retention_days
-    session.note(
-        Severity.WARNING,
+    session.alert(
         f"{attempt.provider} says 404 for {what} of batch {attempt.batch_id}; results are kept about {days} days",
         hint="`batchpond sync` asks again; 404s come and go",
-        exit_code=ExitCode.ATTENTION,
     )
 
 
@@ -297,11 +294,10 @@ def _proof(session: Session, attempt: Attempt, tally: derive.Tally, n_files_abse
         session.counts.n_verified += 1
         return Verified(**counts)
     session.counts.n_mismatched += 1
-    session.note(
-        Severity.ERROR,
+    session.alert(
         f"batch {attempt.batch_id} does not add up: {'; '.join(faults)}",
         hint=TAKE_HINT if tally.n_conflict else "see `batchpond audit`; every line received is kept in the lake",
-        exit_code=ExitCode.ATTENTION,
+        severity=Severity.ERROR,
     )
     return Mismatch(**counts, reason="; ".join(faults), n_conflicts=tally.n_conflict or None)
 

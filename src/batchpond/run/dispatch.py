@@ -88,7 +88,6 @@ def ready_at(attempt: Attempt) -> datetime | None:
 
 
 def _doubled(first: timedelta, n: int, at_most: timedelta) -> timedelta:
-    """Return the n-th of waits that double."""
     return min(first * 2.0 ** min(n - 1, _DOUBLINGS_MAX), at_most)
 
 
@@ -228,7 +227,8 @@ def is_valid(session: Session, study: str, approval: Approval) -> bool:
     now = session.store.clock.now()
     current = session.open_state.current_versions.get(study)
     if approval.study_version != current:
-        if _has_unsent(session, study):
+        shards = session.open_state.shards_of(study)
+        if any(session.open_state.latest_attempt(shard.shard_id) is None for shard in shards):
             session.note(
                 Severity.WARNING,
                 f"study {study} was planned anew after it was approved; nothing more of it is sent",
@@ -243,13 +243,6 @@ def is_valid(session: Session, study: str, approval: Approval) -> bool:
         )
         return False
     return True
-
-
-def _has_unsent(session: Session, study: str) -> bool:
-    """Whether shards of an earlier plan of the study were never sent."""
-    return any(
-        session.open_state.latest_attempt(shard.shard_id) is None for shard in session.open_state.shards_of(study)
-    )
 
 
 def tier_of(shard: Sharded) -> int:
@@ -336,7 +329,8 @@ def _send_study(session: Session, study: str, approval: Approval, trigger: Trigg
                 precedence.hold(shard, obstacle.holds)
             waiting.setdefault((obstacle.reason, obstacle.exit_code), []).append(shard)
             session.n_waiting += obstacle.passes_by_itself
-    _tell_waiting(session, study, waiting)
+    for (reason, exit_code), held in waiting.items():
+        session.note(Severity.INFO, wait_text(study, reason, held), exit_code=exit_code)
 
 
 def _send(session: Session, shard: Sharded, approval: Approval, budget: Budget) -> Obstacle | None:
@@ -353,11 +347,6 @@ def _send(session: Session, shard: Sharded, approval: Approval, budget: Budget) 
             case _:
                 budget.reserve(shard)
     return None
-
-
-def _tell_waiting(session: Session, study: str, waiting: dict[tuple[str, ExitCode], list[Sharded]]) -> None:
-    for (reason, exit_code), held in waiting.items():
-        session.note(Severity.INFO, wait_text(study, reason, held), exit_code=exit_code)
 
 
 def wait_text(study: str, reason: str, held: list[Sharded]) -> str:
@@ -451,7 +440,8 @@ def _refusal(session: Session, shard: Sharded) -> Obstacle | None:
     if (client_name, model) in session.paused:
         return Obstacle(f"{client_name} to take {model} batches again")
     is_opaque = shard.mode is not Mode.FILES and registry.module(provider).DESCRIPTOR.is_opaque
-    if is_opaque and _is_any_unclear(session, client_name):
+    mine = (a for a in session.open_state.attempts.values() if a.client_name == client_name)
+    if is_opaque and any(a.phase.is_unclear for a in mine):  # a second one could not be told from the first
         return Obstacle(f"an unacknowledged {provider} batch to be found or proven absent")
     return None
 
@@ -484,11 +474,6 @@ def _over(limits: Limits, name: str, shard: Sharded, waiting: list[Intent]) -> s
     if limits.enqueued_tokens is not None and waiting and tokens > limits.enqueued_tokens:
         return f"room in the queue of {limits.enqueued_tokens:,} {name} tokens"
     return None
-
-
-def _is_any_unclear(session: Session, client_name: str) -> bool:
-    """Whether a create is in doubt: at an opaque provider a second one could not be told from the first."""
-    return any(a.phase.is_unclear and a.client_name == client_name for a in session.open_state.attempts.values())
 
 
 @dataclass(slots=True)

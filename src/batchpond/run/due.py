@@ -81,7 +81,6 @@ def of_settled(attempts: Iterable[Attempt]) -> dict[str, Any]:
 
 
 def _class_without_row(attempt: Attempt) -> ErrorClass:
-    """Return how a request of the attempt failed that no result row answers."""
     if attempt.phase is Phase.LOST:
         return ErrorClass.LOST
     match attempt.state:
@@ -237,11 +236,8 @@ def void_shards(lake_state: LakeState, study: str, version: str) -> list[str]:
 
 def is_under_way(lake_state: LakeState, study: str) -> bool:
     """Whether anything asked of the study may still end by itself; what the provider refused does not."""
-    for shard in lake_state.shards_of(study):
-        latest = lake_state.latest_attempt(shard.shard_id)
-        if latest is None or (latest.phase is not Phase.REJECTED and not is_over(latest)):
-            return True
-    return False
+    latest = (lake_state.latest_attempt(shard.shard_id) for shard in lake_state.shards_of(study))
+    return any(one is None or (one.phase is not Phase.REJECTED and not is_over(one)) for one in latest)
 
 
 def is_voidable(lake_state: LakeState, shard_id: str) -> bool:

@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from batchpond import ids
-from batchpond.errors import AccessError, AttentionError, ExitCode
+from batchpond.errors import AccessError, AttentionError
 from batchpond.lake import failpoints
 from batchpond.lake.attempts import UNCLEAR_PHASES, Attempt, LakeState, Phase, seen_as
 from batchpond.lake.records import (
@@ -132,12 +132,10 @@ def _fact(record: type[Possible], attempt: Attempt, batch: RemoteBatch) -> Possi
 
 def _tell_of_a_candidate(session: Session, attempt: Attempt, batch: RemoteBatch) -> None:
     ended = "it ended and shows no results so far, and only they or you can tell"
-    session.note(
-        Severity.WARNING,
+    session.alert(
         f"{attempt.provider} batch {batch.batch_id} may be attempt {attempt.attempt_id}: as many requests, and made"
         f" since; {ended if batch.state.is_terminal else 'its first results will tell'}",
         hint=f"if you know, decide now: `batchpond resolve {attempt.attempt_id} --adopt {batch.batch_id}`",
-        exit_code=ExitCode.ATTENTION,
     )
 
 
@@ -200,19 +198,12 @@ def resolve_unknowns(session: Session, only: Iterable[str] | None = None) -> Non
         with session.isolated(name, f"looking for {len(attempts)} unacknowledged batches at {name}"):
             provider = session.providers.get(name)
             _resolve(session, provider, attempts)
-    for attempts in doubtful.values():
-        _tell(session, attempts)
-
-
-def _tell(session: Session, attempts: list[Attempt]) -> None:
-    for attempt in attempts:
+    for attempt in itertools.chain.from_iterable(doubtful.values()):
         if session.attempt(attempt.attempt_id).phase in UNCLEAR_PHASES:
-            session.note(
-                Severity.WARNING,
+            session.alert(
                 f"attempt {attempt.attempt_id} was sent to {attempt.provider} but never acknowledged;"
                 f" it may exist and cost {_worst_cost(attempt)}",
                 hint="`batchpond sync` goes on looking and will not send it again unless it is proven absent",
-                exit_code=ExitCode.ATTENTION,
             )
 
 
@@ -283,11 +274,9 @@ def matches(
     for batch in named.values():
         if batch not in fitting:
             text = f"{attempt.provider} batch {batch.batch_id} carries the token of attempt {attempt.attempt_id}"
-            session.note(
-                Severity.WARNING,
+            session.alert(
                 f"{text}, but was made of other requests: it is not taken for its batch",
                 hint="somebody made it from what this account shows; `batchpond adopt --list` shows it",
-                exit_code=ExitCode.ATTENTION,
             )
     return sorted(fitting, key=lambda batch: batch.age_key)
 
@@ -364,12 +353,11 @@ def tell_duplicates(session: Session) -> None:
             hint = f"`batchpond cancel {later.batch_id}` stops the later one that still runs; then {known}"
         else:
             hint = f"both have ended: nothing can be stopped; {known}"
-        session.note(
-            Severity.ERROR,
+        session.alert(
             f"{attempt.provider} batch {attempt.batch_id} is a second one for attempt {first.attempt_id},"
             f" and may cost {_worst_cost(attempt)} more; a late answer or a copy of this lake may have made it",
             hint=f"{hint}; keep one copy of a lake to send from",
-            exit_code=ExitCode.ATTENTION,
+            severity=Severity.ERROR,
         )
 
 
@@ -490,7 +478,7 @@ def _control(session: Session, provider: BatchProvider, attempt: Attempt, listin
         text = f"{attempt.provider} has deleted {file}, as it does with all, and lists no batch that was sent from here"
         text, hint = f"{text} before: a missing batch proves nothing", f"look in its console for {attempt.token}"
     hint = f"{hint}, or decide with `batchpond resolve {attempt.attempt_id}`"
-    session.note(Severity.WARNING, text, hint=hint, exit_code=ExitCode.ATTENTION)
+    session.alert(text, hint=hint)
     return False
 
 

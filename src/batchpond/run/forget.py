@@ -166,7 +166,8 @@ def forget(store: Store, target: Target | None, *, providers: Providers, is_loca
     n_lines = n_requests = n_deleted = 0
     with store.lock("forget"):
         session = Session.begin(store, providers)
-        if target is not None and target.study not in _unfinished(session):
+        unfinished = {event.study for event in session.lake_state.forgetting.values() if event.study is not None}
+        if target is not None and target.study not in unfinished:
             scope = look(store, session.lake_state, target)
             n_requests = len(scope.request_ids)
             n_deleted = 0 if is_local else _delete_remote(session, scope)
@@ -186,10 +187,6 @@ def _answers(custom_ids: set[str], read: Callable[[bytes], Response], line: byte
 
 def _one_of(column: str, values: pa.Array) -> Callable[[pa.Table], pa.ChunkedArray]:
     return lambda rows: pc.is_in(rows.column(column), value_set=values)
-
-
-def _unfinished(session: Session) -> set[str]:
-    return {event.study for event in session.lake_state.forgetting.values() if event.study is not None}
 
 
 def _event(scope: Scope) -> Forget:

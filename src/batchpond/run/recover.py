@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from batchpond.errors import ExitCode, UsageError
+from batchpond.errors import UsageError
 from batchpond.lake import tables
 from batchpond.lake.attempts import Attempt
 from batchpond.lake.store import Store
@@ -22,7 +22,7 @@ from batchpond.run import adopt, unknown
 from batchpond.run.batch_map import BatchMap
 from batchpond.run.dispatch import finish_adoptions
 from batchpond.run.find import list_since
-from batchpond.run.session import Note, Providers, Report, Session, Severity
+from batchpond.run.session import Note, Providers, Report, Session
 from batchpond.run.stages import open_due
 from batchpond.run.sync import bring_in
 from batchpond.run.unknown import Lines, UnknownBatch
@@ -201,7 +201,7 @@ class _Search:
                 listing = list_since(provider, EPOCH)
                 if not listing.is_complete:
                     text = f"{name} did not list its batches to the end: there may be more than were found"
-                    session.note(Severity.WARNING, text, hint="run it again", exit_code=ExitCode.ATTENTION)
+                    session.alert(text, hint="run it again")
                 self._listed[name] = unknown.of_listing(session.lake_state, name, listing.batches)
                 self._descriptors[name] = provider.descriptor
 
@@ -245,12 +245,11 @@ class _Search:
         self.found.append(FoundBatch(one.client_name, one.batch, fate, n_requests, why))
 
     def _tell(self, one: UnknownBatch, fate: Fate, why: str) -> None:
-        """Say of a batch why it was not taken in."""
         text = why if why.startswith("batch ") else f"batch {one.batch.batch_id} {why}"
         self._note(one, fate, one.batch.n_total, text)
         if self._is_whole:
             text = f"{one.client_name}: {text}"
-            self.session.note(Severity.WARNING, text, hint=_HINTS[fate], exit_code=ExitCode.ATTENTION)
+            self.session.alert(text, hint=_HINTS[fate])
 
 
 _HINTS: Final = {

@@ -223,7 +223,6 @@ def _cancel_live(session: Session, attempt: Attempt, asked: list[str]) -> None:
 
 
 def _target(session: Session, wanted: str) -> tuple[str, str]:
-    """Return the attempt that a name is about, and its batch."""
     attempt = find_attempt(session.lake_state, wanted)
     if attempt.batch_id is None:
         raise UsageError(

@@ -122,7 +122,14 @@ def _look_again(session: Session, provider: BatchProvider, attempt: Attempt) -> 
         found = [looked.found] if looked.found else []
     if not found:
         return None
-    return _found_after_all(session, attempt, found)
+    adopt(session, attempt, found)
+    session.note(
+        Severity.WARNING,
+        f"{attempt.provider} refused a batch of {attempt.intent.n_requests} requests and made it all the same:"
+        f" {found[0].batch_id}; it was taken in and nothing was sent again",
+        hint="`batchpond sync` collects it",
+    )
+    return Sending.TAKEN_IN
 
 
 def was_never_made(session: Session, shard_id: str) -> bool:
@@ -141,17 +148,6 @@ def was_never_made(session: Session, shard_id: str) -> bool:
     if found is Sending.WAITING:
         session.open_state.kept.add(shard_id)
     return found is None
-
-
-def _found_after_all(session: Session, attempt: Attempt, found: list[RemoteBatch]) -> Sending:
-    adopt(session, attempt, found)
-    session.note(
-        Severity.WARNING,
-        f"{attempt.provider} refused a batch of {attempt.intent.n_requests} requests and made it all the same:"
-        f" {found[0].batch_id}; it was taken in and nothing was sent again",
-        hint="`batchpond sync` collects it",
-    )
-    return Sending.TAKEN_IN
 
 
 def _listed_whole(session: Session, provider: BatchProvider, attempt: Attempt) -> Listing:
@@ -401,7 +397,7 @@ def _rejected(session: Session, attempt: Attempt, answer: model.Rejected) -> Sen
         case ErrorClass.BILLING:
             session.paused.add((attempt.client_name, ""))
             hint = f"no waiting helps: add credit there, then `batchpond submit {attempt.intent.study}`"
-            session.note(Severity.ERROR, message, hint=hint, exit_code=ExitCode.ATTENTION)
+            session.alert(message, hint=hint, severity=Severity.ERROR)
         case ErrorClass.TRANSIENT:
             session.note(Severity.WARNING, message, hint="`batchpond sync` asks again, once it has looked for it")
         case _:
@@ -449,13 +445,11 @@ def take_in(session: Session, provider: BatchProvider, attempt: Attempt) -> bool
         _check_explained(session, attempt, unknown)
         return False
     adopt(session, attempt, found)
-    session.note(
-        Severity.WARNING,
+    session.alert(
         f"{attempt.provider} has batch {found[0].batch_id} of these {attempt.intent.n_requests} requests already:"
         " a copy of this lake sent it, or this lake was restored from an older one;"
         " it was taken in and nothing was sent again",
         hint="`batchpond sync` collects it; send from one copy of a lake only",
-        exit_code=ExitCode.ATTENTION,
     )
     return True
 

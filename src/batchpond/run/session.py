@@ -283,6 +283,10 @@ class Session:
             self.notes.append(note)
             self.on_note(note)
 
+    def alert(self, message: str, *, hint: str | None, severity: Severity = Severity.WARNING) -> None:
+        """Say something that needs a person."""
+        self.note(severity, message, hint=hint, exit_code=ExitCode.ATTENTION)
+
     @contextmanager
     def isolated(self, provider: str, what: str) -> Iterator[None]:
         """Keep one batch's or provider's failure from stopping the others.

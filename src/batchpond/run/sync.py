@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from batchpond import ids
-from batchpond.errors import ExitCode
 from batchpond.lake import failpoints, jsonl
 from batchpond.lake.attempts import (
     NOT_FOUND_AGE_MIN_S,
@@ -120,11 +119,9 @@ def _tell_conflicts(session: Session, known: set[str]) -> None:
     """Say again, until somebody settles it, what an earlier pass found."""
     for attempt_id in sorted(known & _conflicts(session.open_state)):
         attempt = session.attempt(attempt_id)
-        session.note(
-            Severity.WARNING,
+        session.alert(
             f"{attempt.n_conflicts:,} lines of batch {attempt.batch_id} answer a request otherwise than an earlier one",
             hint=TAKE_HINT,
-            exit_code=ExitCode.ATTENTION,
         )
 
 
@@ -300,12 +297,11 @@ def _check_unknown(session: Session, client_name: str, batch: RemoteBatch, known
     is_own = batch.token is not None and batch.token.startswith(f"{ids.TOKEN_PREFIX}-{session.store.lake_id}-")
     if place(session, client_name, batch, known) or not is_own:
         return
-    session.note(
-        Severity.ERROR,
+    session.alert(
         f"batch {batch.batch_id} was made by this lake, which does not know of it: a copy of the lake sends too,"
         " or the lake was restored from an older one; its requests may be bought twice",
         hint="send from one copy only; `batchpond adopt --list` shows what else is in the account",
-        exit_code=ExitCode.ATTENTION,
+        severity=Severity.ERROR,
     )
 
 
@@ -320,9 +316,8 @@ def _not_found(session: Session, attempt: Attempt) -> None:
     if len(misses) < NOT_FOUND_POLLS_MIN or age_s < NOT_FOUND_AGE_MIN_S:
         return
     session.record(MissingRemote(attempt_id=attempt.attempt_id, batch_id=attempt.known_batch_id))
-    session.note(
-        Severity.ERROR,
+    session.alert(
         f"{attempt.provider} has not known batch {attempt.batch_id} for a day; it was probably deleted",
         hint=f"`batchpond resolve {attempt.attempt_id} --lost` gives its answers up; nothing is sent again by itself",
-        exit_code=ExitCode.ATTENTION,
+        severity=Severity.ERROR,
     )

@@ -14,7 +14,6 @@ from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Final
 
-from batchpond.errors import ExitCode
 from batchpond.lake import tables
 from batchpond.lake.attempts import UNCLEAR_PHASES, Attempt, LakeState, Phase, seconds_of
 from batchpond.lake.records import Approval, Counted, Sharded
@@ -112,10 +111,10 @@ class Concern:
 def tell_concerns(session: Session) -> None:
     """Say which batches are late and which results perish; each needs a person."""
     for concern in concerns(session.open_state, session.store.clock.now(), session.archive.took_s):
-        session.note(Severity.WARNING, concern.text, hint=concern.hint, exit_code=ExitCode.ATTENTION)
+        session.alert(concern.text, hint=concern.hint)
     for begun in session.open_state.forgetting.values():
         text = f"forgetting {begun.n_requests:,} requests was begun and did not end"
-        session.note(Severity.WARNING, text, hint="`batchpond forget` ends it", exit_code=ExitCode.ATTENTION)
+        session.alert(text, hint="`batchpond forget` ends it")
 
 
 def concerns(
