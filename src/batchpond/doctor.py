@@ -117,7 +117,6 @@ def _files(store: Store, *, is_deep: bool) -> Iterator[Finding]:
 
 
 def _content(path: Path) -> tuple[int, str | None]:
-    """Return how many rows a file gives, and what is wrong with its bytes."""
     try:
         return read_through(path), None
     except LakeError as error:

@@ -255,7 +255,6 @@ def _texts(batch: pa.RecordBatch, name: str, path: Path) -> pa.Array:
 
 
 def _check_columns(names: Sequence[str], file: RowFile) -> None:
-    """Raise UsageError for a header that this cannot be: unknown, repeated or missing columns."""
     path, columns = file.path, file.columns
     is_own = columns.own and {*columns.own} <= {*names}
     unknown = [name for name in names if name not in columns.names and not is_own]

@@ -165,7 +165,6 @@ def _list(invocation: Invocation, store: Store, provider: str | None, since: dat
 
 
 def _row(unknown: AccountBatch) -> tuple[object, ...]:
-    """Return a batch's values of `COLUMNS`."""
     batch = unknown.batch
     counts = batch.n_total, batch.n_completed, batch.n_failed
     whose = unknown.name, unknown.ownership, unknown.attempt_id

@@ -121,7 +121,6 @@ def keys(invocation: Invocation, provider: str | None, is_check: bool, form: For
 
 
 def _facts(provider: str) -> list[tuple[str, str]]:
-    """Return all that is known of a provider, whatever is asked of it; raises UsageError for one that is none."""
     from batchpond.providers import base, registry
 
     descriptor, data = registry.module(provider).DESCRIPTOR, base.known(provider)

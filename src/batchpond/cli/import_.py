@@ -253,7 +253,6 @@ def _tell(invocation: Invocation, report: ForeignReport) -> None:
 
 
 def _first(places: Sequence[str], n: int) -> str:
-    """Return the first of `n` places, a line each, and how many more there are."""
     more = f"\n  and {n - SHOWN_PLACES:,} more" if n > SHOWN_PLACES else ""
     return "".join(f"\n  {place}" for place in places[:SHOWN_PLACES]) + more
 

@@ -79,7 +79,6 @@ def _spool() -> IO[bytes]:
 
 @contextmanager
 def _given_up(spool: IO[bytes]) -> Iterator[None]:
-    """Close what cannot be completed."""
     try:
         yield
     except BaseException:

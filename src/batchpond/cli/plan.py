@@ -134,7 +134,6 @@ def _counts(report: PlanReport) -> Iterator[str]:
 
 
 def _asked(report: PlanReport) -> str:
-    """Return how many questions there are, and in how many batches or one by one."""
     batched = [model for model in report.models if model.mode is not Mode.LIVE]
     n_live = report.n_to_ask - sum(model.n_to_ask for model in batched)
     ways = [f"in {plural(sum(model.n_shards for model in batched), 'batch')}"] if batched else []

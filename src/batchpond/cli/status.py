@@ -126,7 +126,6 @@ def _stages(store: Store, lake_state: LakeState | None, study: str | None) -> li
 
 
 def _stage_rows(found: list[StageStatus]) -> tuple[list[str], list[tuple[Any, ...]]]:
-    """Return the columns and rows of `--stages`; names of several stages stand in one text."""
     names = [field.name for field in dataclasses.fields(found[0])] if found else ["stage"]
     values = [tuple(getattr(stage, name) for name in names) for stage in found]
     return names, [tuple(", ".join(v) if isinstance(v, tuple) else v for v in row) for row in values]
@@ -212,7 +211,6 @@ def _remark_concerns(invocation: Invocation, lake_state: LakeState, study: str |
 
 
 def _remark_waits(invocation: Invocation, lake_state: LakeState, models: list[dict[str, Any]]) -> None:
-    """Say what approved requests wait for that are in no batch."""
     studies = {m["study"] for m in models if m["n_unsent"]} & set(lake_state.approvals)
     if not studies:
         return
@@ -227,7 +225,6 @@ def _remark_waits(invocation: Invocation, lake_state: LakeState, models: list[di
 def _remark_failures(
     invocation: Invocation, store: Store, lake_state: LakeState, models: list[dict[str, Any]], n_failed: int
 ) -> None:
-    """Say what stays failed, and what to do about each kind of it."""
     from batchpond.run.told import failures
 
     invocation.diagnostics.note(

@@ -151,7 +151,6 @@ def _standing(store: Store) -> str:
 
 
 def _wait(diagnostics: Diagnostics, text: str, wait_s: float) -> None:
-    """Wait for the next look; a terminal counts the time down."""
     until_s = time.monotonic() + wait_s
     while (left_s := until_s - time.monotonic()) > 0:
         diagnostics.progress(f"{text}; next look in {age(left_s)}")

@@ -208,7 +208,6 @@ def scratch_rows(store: Store, schema: pa.Schema) -> Iterator[tuple[pq.ParquetWr
 
 @contextmanager
 def _staged(store: Store, records: Iterator[Record], findings: Findings, defaults: Defaults) -> Iterator[_Staged]:
-    """Write the records, as they come, to where SQL can read them."""
     with scratch_rows(store, _STAGED) as (judged, judgments), scratch_rows(store, _TEXTS) as (written, texts):
         rubrics, n_rubrics = _write(records, judged, written, findings, defaults)
         judged.close()
@@ -284,7 +283,6 @@ def _check_doubts(findings: Findings, where: str) -> None:
 
 
 def _refuse(where: str, what: str, lines: Sequence[str], n: int, hint: str) -> None:
-    """Raise UsageError where there are places to tell of, of which `lines` are the first."""
     if n:
         raise UsageError(f"{where}: {n:,} {'places' if n > 1 else 'place'} {what}:{listed(lines, n)}", hint=hint)
 
@@ -359,7 +357,6 @@ def _publish_items(store: Store, connection: duckdb.DuckDBPyConnection) -> Tally
 
 
 def _publish_new(store: Store, connection: duckdb.DuckDBPyConnection, table: Table, hash_column: str, new: str) -> int:
-    """Publish a query's rows as one file, named after what they are; return how many those are."""
     name = f"new_{table.name}"
     connection.execute(f"CREATE TEMP TABLE {name} AS {new}")
     query = f"SELECT count(*), sha256(string_agg({hash_column}, ',' ORDER BY {hash_column})) FROM {name}"
@@ -435,7 +432,6 @@ def import_judgments(store: Store, path: Path, *, study: str | None = None) -> I
 
 @contextmanager
 def _file_rows(store: Store, file: RowFile) -> Iterator[str]:
-    """Copy the file's rows, as text, to where SQL can read them; yields a table expression."""
     with scratch_rows(store, FILE_COLUMNS.schema) as (writer, given):
         for block in file.blocks():
             writer.write_table(block)

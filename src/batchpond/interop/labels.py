@@ -172,7 +172,6 @@ def write(sheet: Sheet, path: Path, *, force: bool = False) -> None:
 
 
 def _table(sheet: Sheet) -> str:
-    """Return CSV that a spreadsheet opens as UTF-8 and takes for no formula."""
     out = io.StringIO()
     rows = csv.writer(out)
     rows.writerow(COLUMNS)

@@ -204,7 +204,6 @@ def _count(text: str | None) -> int | None:
 def _is_known_pair(
     row: Mapping[str, str], first: str, second: str, place: str, job: Defaults, context: _Context
 ) -> bool:
-    """Whether it is certain which two samples a row compares."""
     findings = context.findings
     if row.get("ID1", first) != first or row.get("ID2", second) != second:
         findings.doubt(Doubt.IDS_DISAGREE, place, f"is about {first} and {second}, or {row['ID1']} and {row['ID2']}")
@@ -325,7 +324,6 @@ def _read_again(text: str, claim: Verdict | None, place: str, findings: Findings
 
 
 def _read_output(file: SourceFile, context: _Context) -> Iterator[Record]:
-    """Yield the answers of a provider's output file that no CSV was made of."""
     findings, job = context.findings, context.job(file)
     provider = job.provider or context.defaults.provider
     if provider is None:

@@ -275,7 +275,6 @@ def _read_rankings(file: SourceFile, found: Mapping[str, Any], rows: Any, findin
 
 
 def _judged(file: SourceFile, metadata: Mapping[str, Any], judge: Any) -> tuple[str, Defaults]:
-    """Return the statement of a result file, and how its rows were judged."""
     found = place(file)
     info = judge if isinstance(judge, dict) else {}
     name = word(info, "model_name") or (judge if isinstance(judge, str) and judge else found.judge)

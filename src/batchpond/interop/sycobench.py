@@ -273,7 +273,6 @@ def _label(entry: Mapping[str, Any], said: Defaults) -> Label:
 
 
 def _read_rows(file: SourceFile, about: Mapping[str, Any], rows: Any, context: _Context) -> Iterator[Record]:
-    """Yield the rows of the 50-pressure set or of cold starts."""
     findings = context.findings
     for place, entry in objects(rows, f"{file.shown}#/results" if not isinstance(rows, str) else "", findings):
         question = needed(entry, "question", place, findings)

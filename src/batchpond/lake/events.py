@@ -370,7 +370,6 @@ class EventLog:
 
 
 def _put_together(*parts: Iterable[Event]) -> list[Event]:
-    """Return events in order, each once."""
     found = [event for part in parts for event in part]
     return [found[at] for at in in_order([event.ord for event in found], [event.event_id for event in found])]
 
@@ -402,7 +401,6 @@ def _read(paths: Sequence[Path]) -> list[Event]:
 
 
 def _rows_of(paths: Iterable[Path], *tables: pa.Table) -> pa.Table:
-    """Return the rows of files, and of tables, in the order of their events, each once."""
     import pyarrow as pa
 
     found = list(tables)

@@ -201,7 +201,6 @@ class RawFile:
 
 
 def _safe(identifier: str) -> str:
-    """Return an id as part of a file name; a provider's odd one by its digest."""
     return identifier if _SAFE.fullmatch(identifier) else ids.digest("name", identifier)
 
 
@@ -262,7 +261,6 @@ def _rows(file: RawFile, first_line_number: int, lines: list[bytes]) -> pa.Table
 
 
 def _text_and_odd(lines: list[bytes]) -> tuple[pa.Array, pa.Array]:
-    """Return the lines as text, and apart from them those that are not UTF-8."""
     import pyarrow as pa
 
     try:

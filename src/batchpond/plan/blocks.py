@@ -156,7 +156,6 @@ _OF_CELL: Final[Mapping[str, Callable[[Cell], Any]]] = {
 
 
 def _table(schema: pa.Schema, columns: Mapping[str, Any], block: Block) -> pa.Table:
-    """Return rows with these columns, and with those that their cells say."""
     places = pa.array(block.cell_no)
 
     def of_cells(name: str) -> pa.Array:
@@ -349,7 +348,6 @@ class AskBlocks:
                 slot += len(part.bodies)
 
     def _add(self, part: _Part, number: int, ask: Ask) -> None:
-        """Add the requests of one ask, one model configuration after the other."""
         prompts = [self._prompts.of(template, ask) for template in self._stage.templates]
         repeats = self._stage.repeats
         for way_no, way in enumerate(self._ways):

@@ -131,7 +131,6 @@ def _lacking(kept: Kept, scenarios: _Flow, flows: Mapping[str, _Flow], *, is_wor
 
 
 def _first(one: Known, flow: _Flow) -> _Asked:
-    """Return what a stage's first round asks of each model."""
     stage = one.stage
     n_templates = len(stage.templates)
     if not stage.waits:
@@ -209,7 +208,6 @@ def _cost(one: Known, asked: _Asked, prices: Prices) -> Estimate:
 
 
 def _handed_on(one: Known, flow: _Flow, first: _Asked) -> _Flow:
-    """Return what later stages get: a stage's own outputs, or the rows that it judged."""
     stage = one.stage
     if isinstance(stage.rule, InputsRule):
         n_entries = first.n_per_way * len(one.configs) * stage.rule.count

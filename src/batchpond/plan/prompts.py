@@ -210,7 +210,6 @@ def forms_of(
 
 
 def _form_of(pieces: Sequence[str], values: Mapping[str, str], of_asks: Collection[str]) -> Form:
-    """Return the form of a text that is cut into text and name by turns."""
     texts, names = [pieces[0]], []
     for name, text in zip(pieces[1::2], pieces[2::2], strict=True):
         if name in values and name not in of_asks:

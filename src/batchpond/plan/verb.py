@@ -198,7 +198,6 @@ def check_later(store: Store, draft: Draft) -> None:
 
 
 def _source(study: Study, stage: StageSpec) -> StageSpec | None:
-    """Return the stage whose answers a stage asks about."""
     kept = stage.rows.kept
     name = kept.questions[0] if kept else stage.rows.stage
     return study.stage(name) if name else None
@@ -373,7 +372,6 @@ def _study_row(draft: Draft, foreseen: Sequence[Forecast], n_requests: int) -> d
 
 
 def _n_pairs(stages: Sequence[StageDraft]) -> tuple[int, int] | tuple[None, None]:
-    """Return how many pairs are compared from the start, and of how many, where any are."""
     found = [one.pairs for one in stages if one.pairs is not None]
     return (sum(map(len, found)), sum(pairs.n_possible for pairs in found)) if found else (None, None)
 
@@ -450,7 +448,6 @@ def _report(
 
 
 def _stage_reports(draft: Draft, cells: Sequence[CellReport], foreseen: Sequence[Forecast]) -> list[StageReport]:
-    """Return what is told of each stage: what is planned of it, and what is foreseen where it waits."""
     later = {found.stage.name: found for found in foreseen if found.stage.waits or found.stage.goes_on}
     reports = []
     for stage in draft.study.stages:

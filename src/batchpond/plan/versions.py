@@ -221,8 +221,6 @@ class Line(NamedTuple):
 
 
 class _Row(Protocol):
-    """Any row that says as much as a `Line`."""
-
     @property
     def request_id(self) -> str: ...
     @property

@@ -260,7 +260,6 @@ class _Forgetting:
         return [one for one in self._session.lake_state.attempts.values() if one.shard_id in shards]
 
     def _orphans(self) -> Iterator[tuple[Table, pa.Array]]:
-        """Yield, by table, the hashes that only rows name which are taken out."""
         with tables.connect(self._store, ["plan"]) as connection:
             connection.register("own", pa.table({"request_id": pa.array(sorted(self._requests), pa.string())}))
             goes = "coalesce(study = $study, request_id IN (SELECT request_id FROM own))"

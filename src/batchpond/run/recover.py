@@ -191,7 +191,6 @@ class _Search:
                     self._tell(one, Fate.GONE, f"is named after the study and {state}, and its results are gone")
 
     def _list(self) -> None:
-        """List the batches at every provider that the plan has come to by now."""
         session = self.session
         self._endpoints = unknown.endpoints_by_client(session.store, self.study, self.version)
         for name in sorted(self._endpoints.keys() - self._listed.keys()):

@@ -129,7 +129,6 @@ def _is_further(look: Look, stage: StageSpec) -> bool:
 
 
 def _lacks(look: Look, stage: StageSpec, kept: Kept) -> str:
-    """Return which statements have fewer questions than were wanted, with how many; empty where none has."""
     counts = n_low(rated(look.store, look.staged, kept), kept)
     short = [(counts.get(rubric.rubric_id, 0), rubric.rubric_id) for rubric in stage.rubrics]
     short = sorted(pair for pair in short if pair[0] < kept.per_statement)

@@ -122,7 +122,6 @@ def preview(
 
 
 def _notes(store: Store, version: str, asked: Collection[PricedModel]) -> tuple[str, ...]:
-    """Return what to know about the models that are asked, as the study sets them."""
     settings = versions.study_settings(store, version)
     specs = [
         spec

@@ -111,7 +111,6 @@ def sync_once(
 
 
 def _conflicts(lake_state: LakeState) -> set[str]:
-    """Return the attempts with answers that differ, of which nobody has said yet which counts."""
     return {a.attempt_id for a in lake_state.attempts.values() if a.phase is Phase.MISMATCH and a.n_conflicts}
 
 
@@ -156,7 +155,6 @@ def _settled(lake_state: LakeState) -> set[str]:
 
 
 def _just_sent(lake_state: LakeState) -> list[str]:
-    """Return the attempts that became unclear in this pass: none of them was listed yet."""
     return [a.attempt_id for a in lake_state.attempts.values() if a.phase is Phase.UNKNOWN and a.first_listed is None]
 
 
@@ -166,7 +164,6 @@ def _is_stuck(session: Session) -> bool:
 
 
 def _remote(lake_state: LakeState, phases: frozenset[Phase]) -> list[Attempt]:
-    """Return attempts without the live ones: waiting does not bring them forward."""
     return [a for a in lake_state.attempts.values() if a.phase in phases and a.mode is not Mode.LIVE]
 
 

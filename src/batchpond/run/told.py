@@ -180,7 +180,6 @@ def _perishing(attempt: Attempt, now: datetime) -> Concern | None:
 
 
 def _span(length: timedelta) -> str:
-    """Return a length of time in its largest unit."""
     seconds = int(length.total_seconds())
     for size, unit in ((86_400, "day"), (3_600, "hour"), (60, "minute")):
         if seconds >= size:

@@ -194,7 +194,6 @@ def _files(provider: BatchProvider, batch: RemoteBatch) -> Iterator[list[str]]:
 
 
 def _first_said(provider: BatchProvider, batch: RemoteBatch, read: Callable[[str], Iterable[str]]) -> list[str]:
-    """Return the custom_ids in the first files that say any."""
     for files in _files(provider, batch):
         try:
             found = dict.fromkeys(custom_id for file_id in files for custom_id in read(file_id))
@@ -270,7 +269,6 @@ def _candidates(session: Session, study: str, name: str, endpoints: Collection[s
 
 
 def _listed_of_study(session: Session, study: str, name: str, provider: BatchProvider) -> tuple[RemoteBatch, ...]:
-    """Return what a provider lists of the time that it keeps results for."""
     folder = of_host(provider.host, session.store.path) if name.endswith(FILES_MARK) else None
     if folder is not None and not os.path.isdir(folder.outbox):
         return ()

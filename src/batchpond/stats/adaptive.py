@@ -107,7 +107,6 @@ def _log_posterior(votes: Votes, beta: Floats, precision: Floats) -> float:
 
 
 def _derivatives(votes: Votes, beta: Floats, precision: Floats) -> tuple[Floats, _Curve]:
-    """Return the gradient of the log posterior and its negative Hessian."""
     local = likelihood.half_ties(votes.counts, predictors(votes, beta[:-1], float(beta[-1])))
     score, info = local.score_u, local.info_uu
     gradient = np.r_[per_item(votes, score.sum(axis=0), -score.sum(axis=0)), (score[0] - score[1]).sum()]
@@ -364,7 +363,6 @@ def _gains(belief: Belief, candidates: Candidates) -> Floats:
 
 
 def _weight(gap: Floats) -> Floats:
-    """Return p (1 - p) of a logistic p."""
     return np.asarray(0.25 / np.cosh(np.minimum(np.abs(gap), 700.0) / 2) ** 2)
 
 

@@ -197,7 +197,6 @@ class _Newton:
         return self._inverse(self._local(beta, counts))
 
     def _added(self, counts: Floats) -> float:
-        """Return the largest share of a pair's votes that is the penalty's."""
         total = counts.sum(axis=1)
         return float(((total - self.results.sum(axis=1)) / np.maximum(total, 1.0)).max())
 
@@ -263,7 +262,6 @@ class _Newton:
         return self.results + np.stack(added, axis=1)
 
     def _start(self) -> Floats:
-        """Return log odds of winning, which are about right when everybody met everybody."""
         votes, results = self.votes, self.votes.results
         lo_wins, hi_wins = results[LO_WON] + results[TIED] / 2, results[HI_WON] + results[TIED] / 2
         wins = per_item(votes, lo_wins, hi_wins)
@@ -306,7 +304,6 @@ class _Newton:
         return np.asarray(inverse, dtype=np.float64)
 
     def _penalised(self, local: Local, covariance: Floats) -> Floats:
-        """Return the votes and those that the penalty amounts to."""
         if self.model.penalty is Penalty.NONE:
             return self.results
         return self.results + np.stack(likelihood.firth_counts(local, *self._variances(covariance)), axis=1)
@@ -393,5 +390,4 @@ class _Mixer:
 
 
 def _signed(by_order: Floats) -> Floats:
-    """Return lower first minus higher first."""
     return np.asarray(by_order[0] - by_order[1])

@@ -93,7 +93,6 @@ def _strong_components(matrix: Bools) -> list[Ints]:
 
 
 def _around(matrix: Bools, left: Bools) -> Ints:
-    """Return the strong component of the first item that is left."""
     start = int(np.flatnonzero(left)[0])
     return np.flatnonzero(_reached(matrix, left, start) & _reached(matrix.T, left, start))
 

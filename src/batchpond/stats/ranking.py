@@ -398,7 +398,6 @@ def _with_ties(found: Component, votes: Votes, fitted: Fit) -> tuple[Component, 
 
 
 def _plain(votes: Votes, estimate: _Estimate, options: Options) -> tuple[Floats, Floats]:
-    """Return the plain maximum likelihood estimate and its standard errors, NaN where it does not exist."""
     nothing = np.full(votes.n_items, np.nan)
     if not estimate.core.is_whole or votes.n_items < 2:
         return nothing, nothing

@@ -103,7 +103,6 @@ def _basis(fit: Fit, votes: Votes) -> _Basis:
 
 
 def _pair_covariance(fit: Fit) -> Floats:
-    """Return the model's covariance of (gap, eta, log_nu) for every pair, shape (q, q, rows)."""
     lo, hi, n, bread = fit.votes.lo, fit.votes.hi, fit.votes.n_items, fit.covariance
     own = np.diag(bread)
     q = 1 + len(bread) - n
@@ -130,7 +129,6 @@ def _left_out(basis: _Basis, covariance: Floats) -> tuple[Floats, Bools]:
 
 
 def _spread(votes: Votes, meat: Floats, size: int) -> Floats:
-    """Put every pair's matrix in (gap, eta, log_nu) where its items' rows and columns are."""
     n, lo, hi = votes.n_items, votes.lo, votes.hi
     matrix = np.zeros((size, size))
     matrix[lo, hi] = matrix[hi, lo] = -meat[0, 0]

@@ -153,7 +153,6 @@ _FIRST_TURN: Final = Template("first_turn", "{INPUT}")
 
 
 def _stages(root: Table, written: Sequence[tables.Stage], base_path: Path) -> tuple[StageSpec, ...]:
-    """Return a study's stages, each after those it waits for; raises StudyError."""
     found: list[StageSpec] = []
     names: set[str] = set()
     for table, stage in zip(root.elements("stages"), written, strict=True):
@@ -224,7 +223,6 @@ def _rule(table: Table, written: tables.StageKeys) -> Rule:
 
 
 def _check_keys(table: Table, stage: StageSpec) -> None:
-    """Refuse keys that mean nothing to the stage's task."""
     for name in ("tactics", "turns", "cold_start"):
         if table.has(name) and stage.task != CONVERSATION:
             table.fail(name, f"has no meaning for the task {stage.task}", f'it belongs to `task = "{CONVERSATION}"`')
@@ -306,7 +304,6 @@ def _kept_rows(items: Table, kept: Kept, after: tuple[str, ...]) -> RowsSpec:
 
 
 def _earlier(items: Table, key: str, name: str, earlier: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
-    """Return the stages that a name in the file stands for."""
     if name not in earlier:
         known = ", ".join(earlier) or "none"
         items.fail(key, f"names {name!r}, which is no earlier stage (earlier: {known})")
@@ -392,7 +389,6 @@ REVERSE_OF_ADAPTIVE: Final = 0.1
 
 
 def _settings_of(root: Table, file: tables.StudyFile) -> dict[str, Any]:
-    """Return what every study has, by the names of its record."""
     if file.shards.segments is not None and file.shards.max_requests is not None:
         root.inside("shards").fail("segments", "cannot be given together with max_requests")
     rules = file.retry
@@ -407,7 +403,6 @@ def _settings_of(root: Table, file: tables.StudyFile) -> dict[str, Any]:
 
 
 def _items_of(table: Table, written: tables.Items) -> ItemsSpec:
-    """Return where the items are."""
     kind = _one_of(table, ("path", "folder", "sql"))
     location = str(table.data[kind])
     source = _file_kind(table, location) if kind == "path" else ItemsFrom(kind)
@@ -467,7 +462,6 @@ def _adaptive(table: Table, written: tables.Pairs) -> PairsSpec:
 
 
 def _rubrics_of(table: Table, written: Sequence[tables.RubricTable | str]) -> tuple[Rubric, ...]:
-    """Return the rubrics of a list of them."""
     found = [_rubric(one, rubric) for one, rubric in zip(table.elements("rubrics"), written, strict=True)]
     table.refuse_twice("rubrics", [rubric.rubric_id for rubric in found])
     return tuple(found)
@@ -489,7 +483,6 @@ def _rubric(table: Table, written: tables.RubricTable | str) -> Rubric:
 def _specs_of(
     table: Table, written: Sequence[tables.TemplateTable | str], task: str = PAIRWISE
 ) -> tuple[TemplateSpec, ...]:
-    """Return the templates of a list of them."""
     found = [_template(one, template, task) for one, template in zip(table.elements("templates"), written, strict=True)]
     table.refuse_twice("templates", [template.template_id for template in found])
     return tuple(found)
@@ -512,7 +505,6 @@ def _template(table: Table, written: tables.TemplateTable | str, task: str) -> T
 
 
 def _text_of(table: Table, messages: Sequence[tables.MessageTable]) -> str:
-    """Return the one text that a template is kept as."""
     for one, message in zip(table.elements("messages"), messages, strict=True):
         if has_turns(message.text):
             one.fail("text", "has a line that begins a turn", "give each turn a message of its own")

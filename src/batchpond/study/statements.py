@@ -198,8 +198,6 @@ def yaml_entries(text: str) -> Iterator[tuple[int, Any]]:
 
 
 class _WrongError(ValueError):
-    """What a node says cannot be used."""
-
     def __init__(self, node: Any, problem: str) -> None:
         super().__init__(problem)
         self.line_no: int = node.start_mark.line + 1

@@ -370,7 +370,6 @@ def _not_one_of(value: str, choices: Sequence[str]) -> Iterator[tuple[str, str |
 
 
 def _not_json(key: Key, value: object) -> Iterator[tuple[Key, str]]:
-    """Yield what of a free value JSON cannot say."""
     match value:
         case _ if len(key) > DEPTH_MAX:
             yield key, f"is nested deeper than {DEPTH_MAX} levels"

@@ -99,11 +99,9 @@ class Rule:
         return read(response, lambda text: self._found(self._left_of_cut(text) if is_cut else text))
 
     def _found(self, text: str) -> Judgment | None:
-        """Return what a visible text says, None where that is nothing."""
         raise NotImplementedError
 
     def _left_of_cut(self, text: str) -> str:
-        """Return what counts of a text that was cut for length."""
         return text
 
     def read_with_care(self, response: Response) -> Judgment:

@@ -114,7 +114,6 @@ class PressureRule(structured.ObjectRule):
         return base.agreed([found for found in (tagged, written) if found is not None])
 
     def _bare(self, value: object) -> object:
-        """Return the label that some words are, their form aside, or the words."""
         words = base.bare(value) if isinstance(value, str) else ""
         return next((label for label in self.labels if base.bare(label) == words), value)
 

@@ -208,18 +208,15 @@ class ObjectRule(CarefulRule):
         return read_with_care(text, self.keys, self._bare, self._reading)
 
     def _bare(self, value: object) -> object:
-        """Return the deciding value without the form that a judge gave it."""
         raise NotImplementedError
 
     def _reading(self, found: Object) -> Judgment:
-        """Return what one object says, which has the key."""
         raise NotImplementedError
 
     def _reason(self, found: Object) -> str | None:
         return base.explanation(found.get(fold(self.explanation_key)))
 
     def _asked(self, meanings: Mapping[str, str]) -> str:
-        """Return how an answer is asked for: the reason, then the other keys by what their values mean."""
         parts = {self.explanation_key: "your reason in one to three sentences", **meanings}
         return "{" + ", ".join(f'"{key}": {meaning}' for key, meaning in parts.items()) + "}"
 

@@ -112,7 +112,6 @@ def _columns(connection: duckdb.DuckDBPyConnection, name: str) -> str:
 
 
 def _tables_read(script: Script) -> frozenset[str]:
-    """Return the lake's tables that a view reads, itself or through others."""
     by_name = {name: other for other in refresh.scripts() for name in other.views}
     found: set[str] = set()
     pending, seen = [script], {script.name}
@@ -420,7 +419,6 @@ def _remade(base: bytes, lake_path: Path, info: _Info, good: Good, bad: Sequence
 
 
 def _shown(connection: duckdb.DuckDBPyConnection) -> dict[str, list[str]]:
-    """Return the files that the open lens shows as each table, in order."""
     sql = "SELECT table_name, list(path ORDER BY path) FROM lens_files WHERE problem IS NULL GROUP BY table_name"
     return dict(connection.execute(sql).fetchall())
 
@@ -453,7 +451,6 @@ def _unfilled() -> Iterator[bytes]:
 
 @functools.cache
 def _template() -> bytes:
-    """Return a lens over no files."""
     with _scratch() as path:
         with duckdb.connect(":memory:", config={"threads": 1}) as connection:
             version = literal(STORAGE_VERSION)

@@ -174,8 +174,6 @@ def _extra(n_chosen: int, spec: PairsSpec) -> tuple[int, int]:
 
 
 class _Cell:
-    """One cell's next round in the making."""
-
     def __init__(self, item_keys: Keys, asked: Asked, spec: PairsSpec, seed: int) -> None:
         self.item_keys, self.asked, self.spec, self.n = item_keys, asked, spec, len(item_keys)
         self.rules = spec.adaptive or AdaptiveSpec()

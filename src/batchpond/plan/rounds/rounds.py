@@ -224,7 +224,6 @@ def open_rounds(
 
 
 def _open(look: Look, stage: StageSpec) -> int:
-    """Plan what a stage asks by now; return how many rows that adds."""
     basis = look.basis(stage)
     stopped: Counter[str] = Counter()
     asks = asks_by_now(look.store, look.staged, stage, look.last.round_no, stopped)

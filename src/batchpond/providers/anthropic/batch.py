@@ -94,7 +94,6 @@ LIVE: Final = LiveApi(
 
 
 def _requests(path: Path) -> JsonStream:
-    """Return `{"requests":[...]}` over a payload's lines; its size follows from the file's."""
     try:
         with path.open("rb") as lines:
             size_bytes = lines.seek(0, os.SEEK_END)

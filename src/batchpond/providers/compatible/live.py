@@ -158,5 +158,4 @@ def _own(name: str) -> Compatible:
 
 
 def _bare(model: str) -> str:
-    """Return a model's name without its maker."""
     return model.lower().rsplit("/", 1)[-1]

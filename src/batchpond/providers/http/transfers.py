@@ -261,7 +261,6 @@ class Upload:
         return self._heard(answer, offset + n_bytes)
 
     def _ask(self) -> Result:
-        """Ask where the provider stands."""
         method, headers = self._dialect.query(self._size_bytes)
         return self._heard(self._send(method, self._address, headers, b""), 0)
 

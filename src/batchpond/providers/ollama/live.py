@@ -80,7 +80,6 @@ def _names(listing: object) -> set[str]:
 
 
 def _full(model: str) -> str:
-    """Return a model's name with its tag, `latest` where it has none."""
     return model if ":" in model.rsplit("/", 1)[-1] else f"{model}:latest"
 
 

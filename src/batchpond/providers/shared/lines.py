@@ -261,7 +261,6 @@ def read_chat(row: Row, body: dict[str, Any]) -> Response:
 
 
 def _thoughts(message: dict[str, Any], content: object) -> str | None:
-    """Return what is kept apart as thoughts: a member of its own, or Mistral's parts of the content."""
     for name in ("reasoning_content", "reasoning"):
         if found := fields.identifier(message.get(name)):
             return found

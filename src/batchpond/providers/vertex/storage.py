@@ -37,7 +37,6 @@ def _parts(uri: str) -> tuple[str, str]:
 
 
 def _path(uri: str) -> str:
-    """Return an object's path in the API."""
     bucket, name = _parts(uri)
     return f"/storage/v1/b/{bucket}/o/{segment(name)}"
 

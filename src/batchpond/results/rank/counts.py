@@ -101,7 +101,6 @@ def counted(
 def _studies(
     connection: duckdb.DuckDBPyConnection, study: str | None, asked: What, by: tuple[str, ...]
 ) -> Iterator[_Study]:
-    """Yield each study with pair judgments and what to rank in it."""
     where = "" if study is None else "WHERE study = $study"
     scope = "".join(f", {name}" for name in by)
     counting = tables.query(__package__, "studies", scope=scope, where=where)
@@ -119,7 +118,6 @@ def _studies(
 
 
 def _count(connection: duckdb.DuckDBPyConnection, study: _Study) -> None:
-    """Count one study's judgments into `rank_counts`, a row per scope, unit and ordered pair."""
     first, second = study.compared
     keys = "".join(f"{name}, " for name in [*study.varying, *(["unit_id"] if study.has_units else [])])
     counting = tables.query(__package__, "counts", keys=keys, first=first, second=second)
@@ -127,7 +125,6 @@ def _count(connection: duckdb.DuckDBPyConnection, study: _Study) -> None:
 
 
 def _count_rounds(connection: duckdb.DuckDBPyConnection, study: _Study) -> None:
-    """Count one study's judgments of adaptive rounds into `rank_adaptive`."""
     first, second = study.compared
     scope = "".join(f"{name}, " for name in study.varying)
     counting = tables.query(__package__, "adaptive", scope=scope, first=first, second=second)

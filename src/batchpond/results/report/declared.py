@@ -213,7 +213,6 @@ def _has(column: Column, frame: pl.DataFrame) -> bool:
 
 
 def _lines(names: Mapping[str, Any]) -> str:
-    """Return names with commas, in lines of a bounded length."""
     lines = [""]
     for name in names:
         if len(lines[-1]) + len(name) > _LINE:

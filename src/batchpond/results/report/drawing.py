@@ -195,7 +195,6 @@ def _is_invisible(node: ElementTree.Element) -> bool:
 
 
 def _lift(node: ElementTree.Element) -> None:
-    """Replace groups that do nothing by what they hold."""
     for place, child in reversed(list(enumerate(node))):
         if child.tag == "g" and not child.attrib:
             node.remove(child)

@@ -76,7 +76,6 @@ def _exhibit(entry: Mapping[str, Any]) -> Declared:
 
 
 def _column(entry: Mapping[str, Any]) -> Column:
-    """Return a column: its kind is the key of its name."""
     (kind,) = _KINDS & entry.keys()
     more = {key: value for key, value in entry.items() if key != kind}
     return Column(entry[kind], kind=Kind(kind), **{**more, "when": When(entry.get("when", When.ALWAYS))})

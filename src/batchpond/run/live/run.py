@@ -337,7 +337,6 @@ class LiveRun:
             self._fail(lane, running.calls.error)
 
     def _fail(self, lane: Lane, error: BatchpondError) -> None:
-        """Give a lane up: its requests stay due; the others go on."""
         lane.error = error
         note = Note(Severity.ERROR, f"{lane.name}: {error.message}", error.hint, error.exit_code)
         self._note(note)

@@ -284,7 +284,6 @@ class Spool:
         return path, os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW)
 
     def _write(self, line: bytes) -> int:
-        """Append a line and return its number; the lock is held."""
         self._check()
         if self._is_closed:
             raise LakeError(f"{self._path} is closed", hint="this call came too late: it counts as in doubt")

@@ -101,7 +101,6 @@ def _bar(x: Spec, y: Spec) -> Spec:
 
 
 def _line(x: Spec, y: Spec, reading: Reading, layout: Layout, **style: Any) -> list[Spec]:
-    """Return a line per group, and a dot per row."""
     places = {"x": {"field": "x", **x}, "y": {"field": "value", **y}}
     apart = looks.told_apart(reading.groups, layout, "color", "shape", "strokeDash")
     shape = apart.pop("shape")
@@ -147,6 +146,5 @@ def _assembled(
 
 
 def _epoch_ms(moment: Any) -> int:
-    """Return a moment in milliseconds since 1970; one without a zone is UTC."""
     aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
     return int(aware.timestamp() * 1000)

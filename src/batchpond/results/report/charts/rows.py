@@ -102,7 +102,6 @@ def _ended(row: Row, ends: tuple[float, float], *, is_share: bool) -> Row:
 
 
 def _arrows(bar: Spec, x: Spec) -> list[Spec]:
-    """Return an arrow at each end of a bar that nothing bounds."""
     style: Spec = {"filled": True, "opacity": 1, "shape": "triangle", "size": 45}
     places = {role: channel for role, channel in bar.items() if role != "x2"}
     return [
@@ -112,7 +111,6 @@ def _arrows(bar: Spec, x: Spec) -> list[Spec]:
 
 
 def _shades(rows: Sequence[Row], lines: _Lines) -> list[Spec]:
-    """Return a shade behind every second run of rows of one tied group."""
     runs = [list(run) for _, run in groupby(rows, key=lambda row: row.get("group"))]
     shaded = [{"label": row["label"]} for run in runs[::2] for row in run]
     style: Spec = {"color": palette.BAND.light, "height": {"band": 1 + lines.gap_px / lines.marks_px}}

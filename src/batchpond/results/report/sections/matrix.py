@@ -39,7 +39,6 @@ def _drawn(matrix: Declared, what: str) -> Declared:
 
 
 def _of_items(items: Declared) -> Made:
-    """Return the exhibit of few items, where no candidates can be shown."""
 
     def made(source: Source) -> Exhibit | None:
         if source.has_candidates and source.has("metric_win_matrix", "true"):

@@ -117,7 +117,6 @@ def _worded(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _first(frame: pl.DataFrame, by: tuple[str, ...]) -> pl.DataFrame:
-    """Return the best of each ranking, as many as a figure holds."""
     known = frame.filter(pl.col("theta").is_not_null())
     best = known.group_by(by[0], maintain_order=True).head(FIGURE_ITEMS_MAX // 2) if by else known
     return best.head(FIGURE_ITEMS_MAX)
