@@ -25,7 +25,7 @@ from batchpond.views import database
 from tests.rigs.pages import GUIDES as FOLDER
 from tests.rigs.pages import PAGES, ROOT, Block, blocks, code_spans, prose
 
-LANGUAGES = {"sh", "python", "sql", "toml", "csv", "jsonl", "json", "text", "mermaid", "yaml", "ini"}
+LANGUAGES = {"md", "sh", "python", "sql", "toml", "csv", "jsonl", "json", "text", "mermaid", "yaml", "ini"}
 EXCUSED_MAX = 14
 README_LINES_MAX = 110
 PICTURE_BYTES_MAX = 200_000

@@ -1,41 +1,10 @@
 """What requests cost, and how many may wait: bundled prices and limits, and those of the lake's `config.toml`.
 
-Costs are exact per answered row, and rough before anything is sent. Batches cost batch prices, live calls standard
-ones, and a server of one's own nothing. Unit prices come from the bundled data of genai-prices (no network) or from the
-lake:
-
-    [prices."openai/gpt-5.4-mini"]      # USD per 1M tokens, at batch prices
-    input = 0.375
-    cached_input = 0.0375               # optional; without it cached tokens cost what others do
-    cache_write = 0.375                 # optional, likewise: for providers that charge for writing a cache
-    output = 2.25
-
-    [prices."openai/gpt-5.4-mini@live"] # the same at standard prices, for live calls
-
-An unknown price is None, never 0. genai-prices answers with the standard price where it knows no batch
-price, so a batch price equal to the standard one counts as unknown, but where the provider itself says which
-models are cheaper in batches; and its batch prices begin on 2026-10-14, so an earlier date is taken as that day.
-
-Beside prices the file says what is not secret and not part of a study; its `[live]` is read by
-`batchpond.run.live.run`:
-
-    [limits.openai]                     # the account: batches and requests over all its models
-    tier = "tier-1"                     # what `tiers.toml` knows of it; what is written here wins
-    open_batches = 100
-    enqueued_requests = 200_000
-    enqueued_tokens = 900_000           # prompt tokens of any one model
-
-    [limits."openai/gpt-5-mini"]        # one model
-    enqueued_tokens = 2_000_000
-    open_batches = 20
-
-    [providers.vertex]                  # where a provider's batches are made: wins over the variables
-    project = "my-project"
-    location = "us-central1"
-    bucket = "gs://my-bucket/batchpond"
-
-    [files]                             # where `mode = "files"` puts requests and looks for results:
-    folder = "/mnt/cluster/judging"     # a path from the lake's folder on; without it `files/` in the lake
+Costs are exact per answered row, and rough before anything is sent. Unit prices come from the bundled data of
+genai-prices (no network) or from the lake, in USD per 1M tokens (guides: costs, providers). An unknown price is None,
+never 0. genai-prices answers with the standard price where it knows no batch price, so a batch price equal to the
+standard one counts as unknown, but where the provider itself says which models are cheaper in batches; and its batch
+prices begin on 2026-10-14, so an earlier date is taken as that day.
 """
 
 from __future__ import annotations

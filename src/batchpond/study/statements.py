@@ -4,31 +4,10 @@
      "subsection": "...", "metadata": {"examples": [{"description", "user_query", "bad_response", "good_response"}]}}
 
 `id` and `text` are needed; YAML has the same keys. What cannot be used is an error, never skipped.
-Markdown is read in the form of OpenAI's Model Spec, which SpecEval reads too:
-
-    ## Stay in bounds
-    ### Do not lie {#do_not_lie authority=user type=prohibition}
-    What the statement says, until the next heading.
-
-    **Example**: what it shows
-
-    ~~~xml
-    <user>
-    A question
-    </user>
-    <comparison>
-    <assistant> <!-- BAD: why -->
-    An answer against it
-    </assistant>
-    <assistant> <!-- GOOD -->
-    An answer in line with it
-    </assistant>
-    </comparison>
-    ~~~
-
-A heading with an id is a statement; where some state an `authority`, those that do are, and the others are
-sections. Headings above it are its section. Examples are taken out of the text. Nothing is guessed from a
-heading's words: without a `type` it is a guideline. Other attributes of a heading are not read.
+Markdown is read in the form of OpenAI's Model Spec, which SpecEval reads too (guide: tasks). A heading with an id is a
+statement; where some state an `authority`, those that do are, and the others are sections. Headings above it are its
+section. Examples are taken out of the text. Nothing is guessed from a heading's words: without a `type` it is a
+guideline. Other attributes of a heading are not read.
 """
 
 from __future__ import annotations

@@ -1,22 +1,14 @@
 """The words of prompts: templates, and what they ask a judge to look at: rubrics and policy statements.
 
-A template is text with placeholders, filled in one pass so that values stay plain text. A pairwise one must contain
-`{TRAIT_NAME}`, `{TRAIT_DESCRIPTION}`, `{SAMPLE_1}` and `{SAMPLE_2}`, each at least once, and may contain
-`{ANSWER_FIRST}` and `{ANSWER_SECOND}`, which become the study's exact answers. Every other task has placeholders of its
-own, which its answer rule names.
+A template is text with placeholders, filled in one pass so that values stay plain text (guide: study). A pairwise one
+must contain `{TRAIT_NAME}`, `{TRAIT_DESCRIPTION}`, `{SAMPLE_1}` and `{SAMPLE_2}`; every other task has placeholders of
+its own, which its answer rule names, and any column of an item may be one. Any other word in braces is an error, since
+a paid model would read it as it stands, unless the template's `literal` names it. All other braces (`{"score": 1}`,
+`{}`) are text. There is no escape: `{{x}}` is sent with both its braces, so that the declaration of a word never
+changes what a template asks.
 
-`{item.reference}` is what the item's column `reference` says, `{SAMPLE_1.author}` and `{OUTPUT_B.model}` that of one
-side of a pair, and `{statement.section}` what is known of a statement. What stands between `{#item.reference}` and
-`{/item.reference}` is there only where the item has such a value, after `{^item.reference}` only where it has none; a
-line that holds nothing but such a mark goes with it.
-
-Any other word in braces is an error, since a paid model would read it as it stands, unless the template's
-`literal` names it. All other braces (`{"score": 1}`, `{}`) are text. There is no escape: `{{x}}` is sent with
-both its braces, so that the declaration of a word never changes what a template asks.
-
-A text whose first line is `[[system]]` or `[[user]]` is a conversation, cut at such lines before it is filled in: what
-the system says, if anything, then the user and the assistant by turns, the user last. Mistral's and Gemma's chat
-templates refuse any other order, and not every provider takes it. A text without such a line is what the user says.
+A text whose first line is `[[system]]` or `[[user]]` is a conversation. Mistral's and Gemma's chat templates refuse any
+order but what the system says, if anything, then the user and the assistant by turns, the user last.
 """
 
 from __future__ import annotations

@@ -1,20 +1,7 @@
 """The verb `live`: ask what is due of the live models, lane by lane, until all is answered or someone stops it.
 
-How calls are made comes from the lake's `config.toml`; what is written for a model wins over its provider's.
-
-[live]                              # every model
-concurrency = 16                    # calls at once
-deadline_s = 600                    # of one call
-on_doubt = "again"                  # or "hold": a call that may have been answered is left to a person
-max_doubts = 3                      # how often such a request is asked again at most
-
-[live.openai]                       # a provider
-requests_per_minute = 500
-tokens_per_minute = 200_000
-
-[live."ollama/llama3.2"]            # a model
-qps = 0.5                           # calls per second, in place of requests_per_minute
-gap_s = 2.0                         # at least so long between two calls
+How calls are made comes from `[live]` of the lake's `config.toml` (guide: live); what is written for a model wins over
+its provider's.
 """
 
 from __future__ import annotations
