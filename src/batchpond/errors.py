@@ -1,16 +1,4 @@
-"""Every error batchpond raises, one class per decision a caller can make.
-
-BatchpondError                1  failed
-├── UsageError                2  the command line, a setting or a missing confirmation
-│   └── StudyError            2  study.toml or an input file it names
-├── AttentionError            3  unknown, mismatched, lost or soon-to-expire work needs a person
-├── AccessError               4  a key is missing, refused, or belongs to another scope
-│   └── ForbiddenError        4  the key is good, and may not make this call
-├── LakeError                 5  the lake is damaged, newer than this program, or the disk failed
-├── BusyError                75  another writer holds the lake
-└── ProviderError             1  a provider answered in a way that stops this step
-    └── UnreachableError      1  no connection to a provider came about: the rest of its work waits for the next pass
-"""
+"""Every error batchpond raises, one class per decision a caller can make; what scripts see of it is `exit_code`."""
 
 from __future__ import annotations
 

@@ -33,7 +33,8 @@ def render(report: Report) -> str:
 def _environment(work: Work) -> Environment:
     def drawn(figure: Figure) -> Markup:
         work.add()
-        return _drawing(figure)
+        # The drawing holds only shapes and escaped texts: `drawing` raises for anything else.
+        return Markup(drawing.figure_html(figure))  # noqa: S704
 
     environment = Environment(
         loader=FileSystemLoader(FOLDER), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
@@ -48,11 +49,6 @@ def _environment(work: Work) -> Environment:
 
 def _kind(part: Part) -> str:
     return type(part).__name__.lower()
-
-
-def _drawing(figure: Figure) -> Markup:
-    # The drawing holds only shapes and escaped texts: `drawing` raises for anything else.
-    return Markup(drawing.figure_html(figure))  # noqa: S704
 
 
 def _names(report: Report) -> dict[str, str]:
