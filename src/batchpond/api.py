@@ -177,10 +177,9 @@ class Lake:
     ) -> pl.DataFrame:
         """Return one row per item and ranking, or with `summary` one per ranking, as `batchpond rank` prints them.
 
-        `by` names the columns of the cell that tell rankings apart; () pools a whole study. `ties` is half,
-        davidson or drop; `position` takes the effect of being shown first out; `what` is auto, items or
-        candidates; `extras` of ml, elo, elochoice, trueskill adds columns. Raises UsageError when there is
-        nothing to rank.
+        `by` names the columns of the cell that tell rankings apart; () pools a whole study. `ties` is half, davidson or
+        drop; `position` takes the effect of being shown first out; `what` is auto, items or candidates; `extras` of ml,
+        elo, elochoice, trueskill adds columns. Raises UsageError when there is nothing to rank.
         """
         from batchpond.results.rank import verb as rank
         from batchpond.results.rank.counts import What

@@ -161,8 +161,7 @@ class Finish(StrEnum):
 class ErrorClass(StrEnum):
     """What kind of failure an error is, and so whether asking again can help.
 
-    MISSING and LOST are of requests that no result row answers: their batch ended without one, or was
-    given up.
+    MISSING and LOST are of requests that no result row answers: their batch ended without one, or was given up.
     """
 
     TRANSIENT = "transient"

@@ -1,8 +1,7 @@
 """The lake's tables: columns, types, and how each is laid out on disk.
 
-Every file of a table has exactly its schema; `publish` refuses any other. Timestamps are UTC
-with microseconds, ids and JSON texts are strings, and no column is a JSON or VARIANT type, so
-that any engine that reads Parquet reads the lake.
+Every file of a table has exactly its schema; `publish` refuses any other. Timestamps are UTC with microseconds, ids and
+JSON texts are strings, and no column is a JSON or VARIANT type, so that any engine that reads Parquet reads the lake.
 """
 
 from __future__ import annotations

@@ -80,10 +80,9 @@ class SourceRow:
 class Ask:
     """One question of a stage, before template and model: about one row or two, by a rubric.
 
-    `values` are the placeholders that it fills by itself, before its rows and rubric do, unless `text` is what
-    the user says; `history` is the
-    conversation before its prompt, and `only` the candidate that goes on with it, or the one way to ask it.
-    `purpose` and `gain` say why an adaptive round asks it.
+    `values` are the placeholders that it fills by itself, before its rows and rubric do, unless `text` is what the user
+    says; `history` is the conversation before its prompt, and `only` the candidate that goes on with it, or the one way
+    to ask it. `purpose` and `gain` say why an adaptive round asks it.
     """
 
     rubric: Rubric

@@ -87,12 +87,11 @@ class PlanReport:
     """What planning found and wrote.
 
     `n_requests` counts different requests that are planned by now; `n_shared` is how many plan rows reuse one of them;
-    `n_new` requests were added to the lake by this run; `n_answered_already` have a successful answer;
-    `n_in_shards` were put into a batch before, answered or not; `n_to_ask` is neither. `n_pairs`,
-    `n_pairs_possible` and `balance` are of the stages that compare pairs of items from the start, and None where no
-    stage does, `balance` where several do. `cost` is of what is to ask and of what is foreseen to follow from it.
-    Costs are rough; None is unknown. `notes` are about this study; `caveats` are general facts about providers that
-    the lake plans to ask for the first time.
+    `n_new` requests were added to the lake by this run; `n_answered_already` have a successful answer; `n_in_shards`
+    were put into a batch before, answered or not; `n_to_ask` is neither. `n_pairs`, `n_pairs_possible` and `balance`
+    are of the stages that compare pairs of items from the start, and None where no stage does, `balance` where several
+    do. `cost` is of what is to ask and of what is foreseen to follow from it. Costs are rough; None is unknown. `notes`
+    are about this study; `caveats` are general facts about providers that the lake plans to ask for the first time.
     """
 
     study: str

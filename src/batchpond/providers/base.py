@@ -39,29 +39,27 @@ from batchpond.model import (
 class Descriptor:
     """A provider's limits, names and caveats; `notes` says where each is known from.
 
-    `caveats` are shown to the user before money is spent. `settle_s` is how long an unclear
-    create must stay invisible before it may be called absent. A batch that failed whole with one of
-    `requeue_codes` ran nothing and is sent again later by itself. `takes_files` is false where the
-    requests travel inside the create call. Without a token (`has_token`) a batch is known as ours
-    only by the custom_ids of its results. `has_row_per_request` says that every ended batch, however it
-    ended, has a result row for each of its requests. An uploaded input file is gone after
+    `caveats` are shown to the user before money is spent. `settle_s` is how long an unclear create must stay invisible
+    before it may be called absent. A batch that failed whole with one of `requeue_codes` ran nothing and is sent again
+    later by itself. `takes_files` is false where the requests travel inside the create call. Without a token
+    (`has_token`) a batch is known as ours only by the custom_ids of its results. `has_row_per_request` says that every
+    ended batch, however it ended, has a result row for each of its requests. An uploaded input file is gone after
     `input_retention_s`; None is longer than any attempt. Where `has_known_retention` is not set, the provider does not
-    say how long it keeps results. `modes` are the ways to ask; `is_free` says that
-    nobody bills for it: a server of one's own. Where `batch_discounts` is given, only its models are cheaper
-    in batches, by that share; without it every model is, as its bundled prices say. `content_hosts` are the
-    hosts that downloads may be redirected to, without the key; a dot at the beginning means all below.
-    `settings` are what a lake's config.toml may say under `[providers.<name>]`, with the variables that it then
-    stands for; `credentials_env` name files that stand in place of a key.
-    Without `needs_key` calls are made without a key where none is set. With a `default_port` an address
-    may lack scheme, host or port. Without `lists_state` the listing names
-    the batches, but not how they stand. `takes_schema` says that answers can be held to a JSON schema, by some of its
-    models at least. `key_header` carries the key, as a bearer token where it is `Authorization`; `headers` go with
-    every call, and those of `header_env` with the value of their variable where it is set. The answers' headers
-    `scope_headers`, in lower case, say which account a key belongs to; an empty name stands for a part that none says.
-    `price_name` is what the price data call the provider. The ids of its batches begin with `batch_id_prefix`, where
-    that tells them from those of other providers. `nearest` gives, for a model that its table of models does not have,
-    the names in it that are most like it, and None for one that it has. `base_of` returns what endpoints are below, by
-    the base URL that the user gave and the environment.
+    say how long it keeps results. `modes` are the ways to ask; `is_free` says that nobody bills for it: a server of
+    one's own. Where `batch_discounts` is given, only its models are cheaper in batches, by that share; without it every
+    model is, as its bundled prices say. `content_hosts` are the hosts that downloads may be redirected to, without the
+    key; a dot at the beginning means all below. `settings` are what a lake's config.toml may say under
+    `[providers.<name>]`, with the variables that it then stands for; `credentials_env` name files that stand in place
+    of a key. Without `needs_key` calls are made without a key where none is set. With a `default_port` an address may
+    lack scheme, host or port. Without `lists_state` the listing names the batches, but not how they stand.
+    `takes_schema` says that answers can be held to a JSON schema, by some of its models at least. `key_header` carries
+    the key, as a bearer token where it is `Authorization`; `headers` go with every call, and those of `header_env` with
+    the value of their variable where it is set. The answers' headers `scope_headers`, in lower case, say which account
+    a key belongs to; an empty name stands for a part that none says. `price_name` is what the price data call the
+    provider. The ids of its batches begin with `batch_id_prefix`, where that tells them from those of other providers.
+    `nearest` gives, for a model that its table of models does not have, the names in it that are most like it, and None
+    for one that it has. `base_of` returns what endpoints are below, by the base URL that the user gave and the
+    environment.
     """
 
     name: str

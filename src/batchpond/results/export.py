@@ -65,10 +65,9 @@ def export(
 ) -> list[Path]:
     """Write a view to `destination`, a file, or with `per_batch` a folder with one file per batch.
 
-    Rows come in the order of the view's grain; `per_batch` leaves out rows that no batch
-    belongs to. In CSV, text that a spreadsheet would run as a formula gets a `'` before it.
-    Returns the files written. Raises UsageError for an unknown view, for `per_batch` of a view
-    without batches, and for a file that exists when `force` is not set.
+    Rows come in the order of the view's grain; `per_batch` leaves out rows that no batch belongs to. In CSV, text that
+    a spreadsheet would run as a formula gets a `'` before it. Returns the files written. Raises UsageError for an
+    unknown view, for `per_batch` of a view without batches, and for a file that exists when `force` is not set.
     """
     info = {known.name: known for known in database.views()}.get(view)
     if info is None:

@@ -1,8 +1,7 @@
 """The verb `adopt`: take a batch that the lake does not know into it.
 
-A batch of this lake that was never acknowledged is given to its attempt. Any other batch needs a
-map from its custom_ids to planned requests; from then on it is polled, collected and audited as if
-it had been sent from here.
+A batch of this lake that was never acknowledged is given to its attempt. Any other batch needs a map from its
+custom_ids to planned requests; from then on it is polled, collected and audited as if it had been sent from here.
 
 A shard of the kind `adopted` names its batch and, line by line, the custom_ids that were given to its
 requests elsewhere. It is never sent. The attempt and its batch appear in one event file, whole or not

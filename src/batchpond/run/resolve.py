@@ -73,11 +73,10 @@ def resolve(
 ) -> Attempt:
     """Record a person's decision and return the attempt as it then stands.
 
-    `adopt` takes the provider's `batch_id` for the attempt, in doubt, refused or called absent, after checking
-    that it can be its batch; `absent` lets the shard be sent again, which may pay twice; `lost` gives the answers
-    up; `refetch` downloads a mismatched batch's files again; `take_...` says which of two answers to a request that
-    differ counts; `known` that a second batch has been seen to. Raises UsageError when the attempt
-    is in no state for it.
+    `adopt` takes the provider's `batch_id` for the attempt, in doubt, refused or called absent, after checking that it
+    can be its batch; `absent` lets the shard be sent again, which may pay twice; `lost` gives the answers up; `refetch`
+    downloads a mismatched batch's files again; `take_...` says which of two answers to a request that differ counts;
+    `known` that a second batch has been seen to. Raises UsageError when the attempt is in no state for it.
     """
     with store.lock(f"resolve {attempt_id}"):
         session = Session.begin(store, providers)
@@ -184,9 +183,8 @@ def check_names(store: Store, wanted: Sequence[str]) -> None:
 def cancel(store: Store, wanted: Sequence[str], *, providers: Providers) -> CancelReport:
     """Ask for the cancellation of batches named by batch or attempt id.
 
-    The final state comes from the next `sync`: a batch may complete first. Raises UsageError for
-    an id that the lake does not know, before anything is asked, and BusyError while live calls that are
-    to be cancelled are being made.
+    The final state comes from the next `sync`: a batch may complete first. Raises UsageError for an id that the lake
+    does not know, before anything is asked, and BusyError while live calls that are to be cancelled are being made.
     """
     with store.lock("cancel"):
         session = Session.begin(store, providers)

@@ -1,9 +1,8 @@
 """The verb `sync`: one idempotent pass that brings lake and providers together.
 
-It looks at what is and does what is missing, each step safe to repeat: find unacknowledged
-batches, read what changed, bring in what ended, send what is due. With nothing open it makes
-no HTTP call, and with nothing new it writes nothing. What the providers say about the batches that are open comes
-from one listing, not a GET per batch.
+It looks at what is and does what is missing, each step safe to repeat: find unacknowledged batches, read what changed,
+bring in what ended, send what is due. With nothing open it makes no HTTP call, and with nothing new it writes nothing.
+What the providers say about the batches that are open comes from one listing, not a GET per batch.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """Standard errors that hold when votes on one pair (or one prompt) resemble each other.
 
-CR3 (Bell and McCaffrey 2002): each cluster's score is divided by one minus its leverage, which is what
-leaving the cluster out would do. A cluster whose absence would cut the graph in two has leverage 1, and
-one that all but holds it together (in a ring of many items, each) nearly so: the data cannot say how such
-clusters vary, and dividing by next to nothing gives any number. They enter with the variance of the
-model, and are reported.
+CR3 (Bell and McCaffrey 2002): each cluster's score is divided by one minus its leverage, which is what leaving the
+cluster out would do. A cluster whose absence would cut the graph in two has leverage 1, and one that all but holds it
+together (in a ring of many items, each) nearly so: the data cannot say how such clusters vary, and dividing by next to
+nothing gives any number. They enter with the variance of the model, and are reported.
 """
 
 from __future__ import annotations

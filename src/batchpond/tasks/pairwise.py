@@ -1,10 +1,9 @@
 """The pairwise task: which of two samples is better, read from exactly one answer tag.
 
-An answer is a tag's prefix, a word and the tag's suffix, for example
-`<BETTER_SAMPLE>SAMPLE_1</BETTER_SAMPLE>`. White space around the word and the case of letters do not
-matter; the words do. One of the two answers in the text: decided, also when the text was cut after it;
-both: ambiguous; neither: the rules of `common`. There is no tie in this task: a judge that will not
-choose is unparsed, not a tie.
+An answer is a tag's prefix, a word and the tag's suffix, for example `<BETTER_SAMPLE>SAMPLE_1</BETTER_SAMPLE>`. White
+space around the word and the case of letters do not matter; the words do. One of the two answers in the text: decided,
+also when the text was cut after it; both: ambiguous; neither: the rules of `common`. There is no tie in this task: a
+judge that will not choose is unparsed, not a tie.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """SQL expressions over the column `text`, written in a study to read answers: checked, then run in a sealed engine.
 
-An expression sees one answer's text and nothing else: no table, file, network, setting or clock. Its syntax
-tree may hold only columns, constants, operators, CASE, casts, and functions that give the same for the
-same text, and do not make much of little; the engine has no external access, its settings are locked, and it never
-spills to disk. `TRY` turns what fails on one text into NULL for that text alone, and refuses aggregates, windows and
-subqueries by itself.
+An expression sees one answer's text and nothing else: no table, file, network, setting or clock. Its syntax tree may
+hold only columns, constants, operators, CASE, casts, and functions that give the same for the same text, and do not
+make much of little; the engine has no external access, its settings are locked, and it never spills to disk. `TRY`
+turns what fails on one text into NULL for that text alone, and refuses aggregates, windows and subqueries by itself.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """What answers make possible: entries of lists as rows, which questions are kept and what lacks; and further turns.
 
-An entry is known by its statement and its text, so that the same entry of two models, of two rounds, or of an
-answer that came late by a retry is one row, and no other row changes its name because of it.
-`query` is how all rounds ask the lake's views. Conversations under pressure are built from the model's real earlier
-answers.
+An entry is known by its statement and its text, so that the same entry of two models, of two rounds, or of an answer
+that came late by a retry is one row, and no other row changes its name because of it. `query` is how all rounds ask the
+lake's views. Conversations under pressure are built from the model's real earlier answers.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Google's Gemini Developer API: files and batches, and what they say made uniform, total over any JSON.
 
-Shapes: google-genai 3.4 `batches.py`, `files.py`, `types.py`, and recorded traffic of 2026. A batch is a
-long-running operation: its facts are in `metadata`, its output there or in `response`. Numbers
-come as text and zeros not at all.
+Shapes: google-genai 3.4 `batches.py`, `files.py`, `types.py`, and recorded traffic of 2026. A batch is a long-running
+operation: its facts are in `metadata`, its output there or in `response`. Numbers come as text and zeros not at all.
 """
 
 from __future__ import annotations
@@ -317,8 +316,7 @@ def inline_responses(operation: object) -> list[Any] | None:
 def _output(found: dict[str, Any], name: str, state: BatchState) -> str | None:
     """Return the result file's name, or that of the inline answers, which a listing does not show.
 
-    Files are named for batches that ended without success too, if Google names one. An expired batch
-    has none.
+    Files are named for batches that ended without success too, if Google names one. An expired batch has none.
     """
     if not state.is_terminal:
         return None

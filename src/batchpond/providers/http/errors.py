@@ -59,9 +59,8 @@ def is_passing(status_code: int) -> bool:
 def retry_after_s(headers: Mapping[str, str], now: datetime, asked: str | None = None) -> float | None:
     """Return how long the server asks to wait, up to a day, or None when it does not say.
 
-    Reads `retry-after-ms` before `retry-after` (seconds or an HTTP date) before `asked`, which a body
-    said ("34s", "2m3.5s"); header names are lower case. A negative or past value is 0, nonsense is
-    None.
+    Reads `retry-after-ms` before `retry-after` (seconds or an HTTP date) before `asked`, which a body said ("34s",
+    "2m3.5s"); header names are lower case. A negative or past value is 0, nonsense is None.
     """
     milliseconds, value = _number(headers.get("retry-after-ms")), headers.get("retry-after", "")
     said_s = _number(value) if milliseconds is None else milliseconds / 1000
@@ -135,10 +134,9 @@ def repeat(
 ) -> T | Again:
     """Call until it returns something other than `Again`; return the last `Again` at the end.
 
-    Waits are the server's own or exponential with full jitter from 0.5 to 60 s, and are never
-    begun when they would pass `policy.total_s`, or are the server's and longer than `policy.wait_max_s`. `name` seeds
-    the jitter. An address that no connection comes about to is tried four times, over some seconds: the rest of the
-    pass need not wait for it.
+    Waits are the server's own or exponential with full jitter from 0.5 to 60 s, and are never begun when they would
+    pass `policy.total_s`, or are the server's and longer than `policy.wait_max_s`. `name` seeds the jitter. An address
+    that no connection comes about to is tried four times, over some seconds: the rest of the pass need not wait for it.
     """
     import tenacity  # noqa: PLC0415  # slow to import, and who reads an error repeats nothing
 
@@ -357,10 +355,9 @@ class Answer:
 class AckRule:
     """How a provider's own answers are told from a proxy's.
 
-    Where the envelope's `code` repeats the HTTP status beside a `status` word, as Google's does
-    (`repeats_status`), that takes the place of a request-id header, for every status. `within` names the
-    member that may hold the new object. Where errors may be bare text (`has_text_errors`), a `request_id`
-    beside it does as well as a header.
+    Where the envelope's `code` repeats the HTTP status beside a `status` word, as Google's does (`repeats_status`),
+    that takes the place of a request-id header, for every status. `within` names the member that may hold the new
+    object. Where errors may be bare text (`has_text_errors`), a `request_id` beside it does as well as a header.
     """
 
     id_field: str = "id"

@@ -96,11 +96,10 @@ class OpenAI(ChatDialect):
     def build_body(self, prompt: Prompt, settings: ModelSettings) -> BuiltBody:
         """Return the request body for a prompt.
 
-        Chat: `max_completion_tokens`, `reasoning_effort`. Responses: `max_output_tokens`,
-        `reasoning.effort`, `reasoning.summary` (openai 3.52 `completion_create_params.py`,
-        `response_create_params.py`); a schema is `response_format` or `text.format`. What the model's family
-        forbids by rule (temperature, a schema) is left out and named in `dropped`; a thinking word it does
-        not know raises UsageError.
+        Chat: `max_completion_tokens`, `reasoning_effort`. Responses: `max_output_tokens`, `reasoning.effort`,
+        `reasoning.summary` (openai 3.52 `completion_create_params.py`, `response_create_params.py`); a schema is
+        `response_format` or `text.format`. What the model's family forbids by rule (temperature, a schema) is left out
+        and named in `dropped`; a thinking word it does not know raises UsageError.
         """
         check_endpoint(settings, self.DESCRIPTOR)
         is_chat = _is_chat(settings)

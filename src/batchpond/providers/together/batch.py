@@ -60,10 +60,9 @@ class TogetherClient(FilesClient):
     def list_page(self, cursor: str | None) -> BatchPage:
         """Return all of the account's batches, newest first: there are no pages.
 
-        A list as long as servers like to make them may be cut off. Its oldest batch then makes a page of its own,
-        and an empty one that has no end follows, so that only those take the list for complete who look for
-        nothing as old. Raises ProviderError for a row without an id: an incomplete list must never look like a
-        complete one.
+        A list as long as servers like to make them may be cut off. Its oldest batch then makes a page of its own, and
+        an empty one that has no end follows, so that only those take the list for complete who look for nothing as old.
+        Raises ProviderError for a row without an id: an incomplete list must never look like a complete one.
         """
         if cursor is not None:
             oldest = None if cursor == _CUT else self.get(cursor)

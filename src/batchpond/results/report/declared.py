@@ -55,13 +55,12 @@ class Declared:
     """An exhibit: `view`'s rows of the study, `columns` printed after the cells that differ, and how it is drawn.
 
     The SELECT names the cells, the columns with their ends, what was left out, and `also`, which is in the data alone;
-    A caption may name columns: {n} is the range of a count, {n:total}
-    its sum; {left_out} is the sentence on `left_out`, each count seen so often, {ppi} the one on labels that correct
-    rates; `says` adds names of its own.
-    `has_lone_cell`: a table of one cell names its judge in a column, and not in the caption.
-    `prefers` chooses among these rows, where the view has any of its kind: such as a panel's instead of its judges'.
-    `needs` names what a `Source` must have.
-    `apart` are dimensions that `adds` makes: they name lines of the figure. `missing` is printed in the place of NULL.
+    A caption may name columns: {n} is the range of a count, {n:total} its sum; {left_out} is the sentence on
+    `left_out`, each count seen so often, {ppi} the one on labels that correct rates; `says` adds names of its own.
+    `has_lone_cell`: a table of one cell names its judge in a column, and not in the caption. `prefers` chooses among
+    these rows, where the view has any of its kind: such as a panel's instead of its judges'. `needs` names what a
+    `Source` must have. `apart` are dimensions that `adds` makes: they name lines of the figure. `missing` is printed in
+    the place of NULL.
     """
 
     key: str
