@@ -407,12 +407,7 @@ def lacks_credit(lake_state: LakeState, client_name: str) -> bool:
 
 
 def _obstacle(
-    session: Session,
-    shard: Sharded,
-    settings: Config,
-    budget: Budget,
-    precedence: Precedence,
-    trigger: Trigger,
+    session: Session, shard: Sharded, settings: Config, budget: Budget, precedence: Precedence, trigger: Trigger
 ) -> Obstacle | None:
     if not trigger.is_explicit and lacks_credit(session.open_state, shard.client_name):
         return no_credit(shard)

@@ -536,14 +536,11 @@ def _by_results(
         if head is not None and head.startswith(mine):
             found.append(batch)
         elif head is None:
-            _tell_of_a_double(session, attempt, batch)
+            session.note(
+                Severity.WARNING,
+                f"{attempt.provider} batch {batch.batch_id} is not of this lake's record, has as many requests as one"
+                " that is sent now, and no results yet: if another copy of this lake sent it, these requests are bought"
+                " twice",
+                hint="send from one copy of a lake only; `batchpond adopt --list` shows what else is in the account",
+            )
     return sorted(found, key=lambda batch: batch.age_key)
-
-
-def _tell_of_a_double(session: Session, attempt: Attempt, batch: RemoteBatch) -> None:
-    session.note(
-        Severity.WARNING,
-        f"{attempt.provider} batch {batch.batch_id} is not of this lake's record, has as many requests as one that is"
-        " sent now, and no results yet: if another copy of this lake sent it, these requests are bought twice",
-        hint="send from one copy of a lake only; `batchpond adopt --list` shows what else is in the account",
-    )
