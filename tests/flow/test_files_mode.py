@@ -478,7 +478,7 @@ def test_a_folder_that_goes_away_is_one_error(tmp_path: Path) -> None:
     rig.sync()
     assert len([note for note in rig.notes if "cannot be used" in note]) == 1
     (text,) = told.absent(rig.attempts(), rig.store())
-    assert "is not there, and 3 batches wait" in text
+    assert "is not there; batches that wait to be answered in it: 3" in text
     assert not any(attempt.not_found for attempt in rig.attempts())
     (tmp_path / "away").rename(rig.folder)
     rig.work()
