@@ -50,11 +50,11 @@ from results order by slot
 # The program, but it dies beside the nth file that it gives its final name once it has begun to open a round.
 DYING = """
 import os, signal, sys
-from batchpond.plan.rounds import rounds
+from batchpond.plan import write
 from batchpond.cli import program
 from batchpond.lake import disk
 moment, nth = sys.argv.pop(1), int(sys.argv.pop(1))
-publish, link = rounds.publish, disk.link_into_place
+publish, link = write.publish, disk.link_into_place
 is_opening, n_links = False, 0
 def opening(*arguments):
     global is_opening
@@ -69,7 +69,7 @@ def linking(staged, final):
     if moment == "after" and n_links == nth:
         os.kill(os.getpid(), signal.SIGKILL)
     return is_new
-rounds.publish, disk.link_into_place = opening, linking
+write.publish, disk.link_into_place = opening, linking
 sys.exit(program())
 """
 
