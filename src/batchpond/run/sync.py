@@ -14,6 +14,7 @@ from datetime import timedelta
 from batchpond import ids
 from batchpond.lake import failpoints, jsonl
 from batchpond.lake.attempts import (
+    BEFORE_SENT_PHASES,
     NOT_FOUND_AGE_MIN_S,
     NOT_FOUND_POLLS_MIN,
     SETTLED_PHASES,
@@ -163,7 +164,8 @@ def _is_stuck(session: Session) -> bool:
 
 
 def _remote(lake_state: LakeState, phases: frozenset[Phase]) -> list[Attempt]:
-    return [a for a in lake_state.attempts.values() if a.phase in phases and a.mode is not Mode.LIVE]
+    found = [a for a in lake_state.attempts.values() if a.phase in phases and a.mode is not Mode.LIVE]
+    return [a for a in found if a.phase not in BEFORE_SENT_PHASES or a.shard_id not in lake_state.voided]
 
 
 COUNTS_EVERY = timedelta(hours=1)
