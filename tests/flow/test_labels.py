@@ -189,7 +189,7 @@ def test_blank_rows_say_nothing_and_a_wrong_one_stops_all(copied: Path, tmp_path
     with pytest.raises(UsageError, match="names no unit of study essays"):
         import_labels(copied, sheet)
     sheet.write_text("study;key;label\nessays;x;1\n")
-    with pytest.raises(UsageError, match="no column 'study'"):
+    with pytest.raises(UsageError, match="names no unit of study essays: key 'x'"):
         import_labels(copied, sheet)
     assert query(copied, "select count(*) from truths") == [(1,)]
 
