@@ -141,7 +141,7 @@ def test_a_lake_of_the_first_days_is_refused_with_what_to_do(tmp_path: Path) -> 
 def test_each_event_stands_once_under_a_plain_glob(account: FakeOpenAI, tmp_path: Path) -> None:
     """Defect D3 of mission: compacted events do not stand beside the files that they were made of."""
     program = Program(tmp_path, account.url)
-    program.prepare(max_requests=1)
+    program.prepare(n_items=8, max_requests=1)
     assert program.submit().returncode == 0
     assert program.sync().returncode == 0
     assert list((tmp_path / "lake" / "events").glob("c-*")), "there was nothing to compact"

@@ -272,8 +272,9 @@ def intact(path: Path) -> Iterator[pq.ParquetFile]:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
             yield file
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        if isinstance(error, OSError) and error.errno is not None:
-            raise  # the system's word, of a file that is not there or may not be read
+        is_of_the_system = isinstance(error, OSError) and error.errno is not None
+        if is_of_the_system or isinstance(error, MemoryError):
+            raise  # of a file that is not there or may not be read, or of this machine: not of its bytes
         raise LakeError(
             f"{path}: its bytes are not those that were written: {str(error).splitlines()[0]}",
             hint="`batchpond doctor --deep` names each damaged file, and what to do about it",

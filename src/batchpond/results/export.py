@@ -73,7 +73,8 @@ def export(
     if info is None:
         raise UsageError(f"there is no view {view!r} to export", hint="`batchpond views` lists them")
     order = f"ORDER BY {', '.join(map(quoted, info.grain_columns)) or 'ALL'}"
-    with closing(database.connect(lake_path)) as connection, translated(destination):
+    # A file outlives the warning that something is not in it.
+    with closing(database.connect(lake_path, must_be_whole=True)) as connection, translated(destination):
         if per_batch:
             return _write_batches(connection, view, order, destination, format, defuse=defuse_formulas, force=force)
         select = _select(connection, quoted(view), order, format, defuse=defuse_formulas)

@@ -158,6 +158,7 @@ def _folder() -> Path:
 
 
 STORAGE_VERSION: Final = "v1.0.0"  # the oldest that all supported DuckDB lines read and write
+BLOCK_BYTES: Final = 16_384  # the least: of larger ones each of a dozen small tables would fill several
 CATALOG: Final = "batchpond"
 MEMORY_LIMIT: Final = "1GB"  # a dozen joins and their buffers need up to half of it on tiny lakes
 THREADS_MAX: Final = 4
@@ -255,15 +256,21 @@ def ddl(lake_path: Path, files: Files) -> str:
     )
 
 
-def connect(lake_path: Path, *, memory_limit: str = MEMORY_LIMIT) -> duckdb.DuckDBPyConnection:
+def connect(
+    lake_path: Path, *, memory_limit: str = MEMORY_LIMIT, must_be_whole: bool = False
+) -> duckdb.DuckDBPyConnection:
     """Open the lens to read, for our own SQL; close it after use.
 
     A lake whose lens is missing, damaged, or was written by another version is shown through one of the reader's own,
-    so reading never depends on a writer. Warns of every file that it leaves out.
+    so reading never depends on a writer. Warns of every file that it leaves out; with `must_be_whole` the first one is
+    a LakeError.
     """
     connection = _opened(lake_path, memory_limit)
-    for file in _left_out(connection, lake_path):
-        file.damage(lake_path).warn()
+    for damage in (file.damage(lake_path) for file in _left_out(connection, lake_path)):
+        if must_be_whole:
+            connection.close()
+            raise LakeError(f"the lake is damaged: {damage.name}: {damage.problem}", hint=damage.hint)
+        damage.warn()
     return connection
 
 
@@ -453,8 +460,10 @@ def _unfilled() -> Iterator[bytes]:
 def _template() -> bytes:
     with _scratch() as path:
         with duckdb.connect(":memory:", config={"threads": 1}) as connection:
-            version = literal(STORAGE_VERSION)
-            connection.execute(f"ATTACH {literal(os.fspath(path))} AS {CATALOG} (STORAGE_VERSION {version})")
+            options = f"STORAGE_VERSION {literal(STORAGE_VERSION)}, BLOCK_SIZE {BLOCK_BYTES}"
+            connection.execute(
+                f"ATTACH {literal(os.fspath(path))} AS {CATALOG} ({options})"
+            )
             connection.execute(f"USE {CATALOG}")
             _create(connection)
             as_tables(connection, TABLES)

@@ -154,7 +154,7 @@ def _definers(found: Sequence[Script]) -> Mapping[str, Script]:
 
 Files = Mapping[str, Sequence[Path]]
 
-_LAYOUT = 5
+_LAYOUT = 6
 
 
 def fingerprint(lake_path: Path, files: Mapping[str, Sequence[str] | Sequence[Path]]) -> str:

@@ -48,7 +48,7 @@ def _winners(frame: pl.DataFrame, by: tuple[str, ...]) -> Iterator[Finding]:
     """Yield who won, and how surely: the first of each ranking with the places that fit the data."""
     for rows in frame.partition_by(*by, maintain_order=True) if by else [frame]:
         best = rows.sort("rank", nulls_last=True, maintain_order=True).row(0, named=True)
-        n_tied = len(rows.filter(pl.col("tied_group") == best["tied_group"])) - 1
+        n_tied = sum(rows["tied_group"].eq_missing(best["tied_group"])) - 1
         where = f" in {best[by[0]]}" if by else ""
         tied = f"it is not told apart from {plural(n_tied, 'other')}" if n_tied else "no other is as good"
         if best["rank"] is not None and len(rows) > 1:
