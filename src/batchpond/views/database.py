@@ -461,9 +461,7 @@ def _template() -> bytes:
     with _scratch() as path:
         with duckdb.connect(":memory:", config={"threads": 1}) as connection:
             options = f"STORAGE_VERSION {literal(STORAGE_VERSION)}, BLOCK_SIZE {BLOCK_BYTES}"
-            connection.execute(
-                f"ATTACH {literal(os.fspath(path))} AS {CATALOG} ({options})"
-            )
+            connection.execute(f"ATTACH {literal(os.fspath(path))} AS {CATALOG} ({options})")
             connection.execute(f"USE {CATALOG}")
             _create(connection)
             as_tables(connection, TABLES)
