@@ -324,8 +324,13 @@ def held(folder: Path) -> list[Path]:
 
 def uncovered(paths: Collection[str]) -> list[Path]:
     """Return those of a table's files that no other one of them covers, in name order."""
+    return [Path(path) for path in standing(paths)]
+
+
+def standing(paths: Collection[str]) -> list[str]:
+    """Return as text what `uncovered` does: there may be tens of thousands."""
     covered = {name for path in paths if is_merged(path) for name in merged_paths(path)}
-    return [Path(path) for path in sorted(set(paths) - covered)]
+    return sorted(set(paths) - covered)
 
 
 def is_merged(path: str) -> bool:

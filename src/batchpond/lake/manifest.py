@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import orjson
 
@@ -34,8 +34,7 @@ _SUFFIX = ".jsonl"
 _DIGEST_LENGTH = 32
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """A published file as it was when it was listed; `is_missing` once a pass did not find it."""
 
     size_bytes: int
@@ -99,7 +98,7 @@ def load(lake_path: Path, tables: Collection[str] = GUARDED) -> Manifest:
             problems.append(f"{name} is damaged")
             continue
         wanted = content.splitlines() if tables is GUARDED else _lines_of(content, tables)
-        for row in map(orjson.loads, wanted):
+        for row in orjson.loads(b"[%s]" % b",".join(wanted)):
             _enter(entries, row)
     return Manifest(entries, tuple(files), last, tuple(problems))
 
@@ -110,12 +109,11 @@ def _lines_of(content: bytes, tables: Collection[str]) -> Iterator[bytes]:
     return (line for line in content.splitlines() if line.startswith(starts))
 
 
-def _enter(entries: dict[str, Entry], row: Mapping[str, object]) -> None:
-    size = row["size_bytes"]
-    if size is None:
-        entries.pop(str(row["name"]), None)
+def _enter(entries: dict[str, Entry], row: Mapping[str, Any]) -> None:
+    if row["size_bytes"] is None:
+        entries.pop(row["name"], None)
     else:
-        entries[str(row["name"])] = Entry(int(str(size)), str(row["sha256"]), bool(row.get("is_missing")))
+        entries[row["name"]] = Entry(row["size_bytes"], row["sha256"], row.get("is_missing", False))
 
 
 def missing(lake_path: Path, tables: Collection[str] = GUARDED) -> list[str]:
@@ -123,8 +121,9 @@ def missing(lake_path: Path, tables: Collection[str] = GUARDED) -> list[str]:
     if not tables:
         return []
     entries = load(lake_path, tables).entries  # before the folders: whatever is listed here stood there already
-    absent = {name for name in entries if _table(name) in tables} - _present(lake_path, tables)
-    return sorted(absent - _covered(lake_path, tables)) if absent else []
+    present = _present(lake_path, tables)
+    absent = {name for name in entries.keys() - present if _table(name) in tables}
+    return sorted(absent - _covered(lake_path, present)) if absent else []
 
 
 def require(store: Store, tables: Collection[str]) -> None:
@@ -137,14 +136,16 @@ def require(store: Store, tables: Collection[str]) -> None:
     store.whole.update(tables)
 
 
-def take_up(store: Store) -> list[Damage]:
+def take_up(store: Store, there: Collection[str] | None = None) -> list[Damage]:
     """List what is published and not listed yet, and read as many bytes of listed files again.
 
-    Returns what was found damaged or missing. The lake's lock is held.
+    Returns what was found damaged or missing. The lake's lock is held; `there` are the files of these tables that are
+    published, for who looked before.
     """
     manifest = load(store.path)
-    covered = _covered(store.path, GUARDED)
-    present = _present(store.path, GUARDED) - covered
+    present = _present(store.path, GUARDED) if there is None else set(there)
+    covered = _covered(store.path, present)
+    present -= covered
     known = {name for name, entry in manifest.entries.items() if not entry.is_missing}
     new = {name: _seen(store.path / name) for name in sorted(present - known)}
     rows = [_row(name, entry) for name, entry in new.items()]
@@ -155,8 +156,7 @@ def take_up(store: Store) -> list[Damage]:
     damaged = [Damage(FOLDER, problem) for problem in manifest.problems]
     damaged += [Damage(name, GONE) for name in lost]
     if rows or manifest.problems:
-        there = present & known
-        listed = {name: entry for name, entry in manifest.entries.items() if name in there}
+        listed = {name: manifest.entries[name] for name in sorted(present & known)}
         drawn = _drawn(listed, sum(entry.size_bytes for entry in new.values()), manifest.last_number)
         for name in drawn:
             if problem := differs(store.path / name, listed[name], is_deep=True):
@@ -210,11 +210,13 @@ def _drawn(listed: Mapping[str, Entry], wanted_bytes: int, number: int) -> Itera
 
     They are drawn: whoever goes through them in order never comes round where as much is added in front.
     """
-    for name in sorted(listed, key=lambda name: hashlib.sha256(f"{number} {name}".encode()).digest()):
-        if wanted_bytes <= 0:
-            return
-        wanted_bytes -= listed[name].size_bytes
-        yield name
+    names = list(listed)
+    while names and wanted_bytes > 0:
+        drawn = hashlib.sha256(f"{number} {len(names)}".encode()).digest()
+        at = int.from_bytes(drawn) % len(names)
+        names[at], names[-1] = names[-1], names[at]
+        wanted_bytes -= listed[names[-1]].size_bytes
+        yield names.pop()
 
 
 def _write(store: Store, manifest: Manifest, rows: list[dict[str, object]]) -> None:
@@ -248,10 +250,10 @@ def _present(lake_path: Path, tables: Collection[str]) -> set[str]:
     return {name for table in tables for name in _names(lake_path, disk.parquet_files(lake_path / table))}
 
 
-def _covered(lake_path: Path, tables: Collection[str]) -> set[str]:
+def _covered(lake_path: Path, present: Collection[str]) -> set[str]:
     """Return the files whose rows a merged file holds, whether they still stand or not."""
-    paths = (path for table in tables for path in disk.parquet_files(lake_path / table) if is_merged(path))
-    return {name for path in paths for name in _names(lake_path, iter(merged_paths(path)))}
+    paths = (path for name in present if is_merged(name) for path in merged_paths(f"{lake_path}/{name}"))
+    return set(_names(lake_path, paths))
 
 
 def _names(lake_path: Path, paths: Iterator[str]) -> Iterator[str]:

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 
 from batchpond.errors import LakeError
 from batchpond.lake import disk, manifest
-from batchpond.lake.disk import uncovered
+from batchpond.lake.disk import standing
 from batchpond.lake.manifest import Damage
 from batchpond.lake.schemas import RAW, REQUESTS, TABLES
 from batchpond.lake.store import LENS, Store
@@ -152,25 +152,31 @@ def _definers(found: Sequence[Script]) -> Mapping[str, Script]:
     return definer
 
 
-Files = Mapping[str, Sequence[Path]]
+Files = Mapping[str, Sequence[str] | Sequence[Path]]
+Named = Mapping[str, Iterable[str]]  # by table its files' paths in the lake, in order
 
-_LAYOUT = 6
+_LAYOUT = 7
 
 
-def fingerprint(lake_path: Path, files: Mapping[str, Sequence[str] | Sequence[Path]]) -> str:
+def fingerprint(files: Named) -> str:
     """Return what changes whenever the lens must be written again; where the lake stands is no part of it."""
     content = hashlib.sha256(f"{views_digest()}\0".encode())
     for name in TABLES:
         content.update(f"\0{name}\0".encode())
-        content.update("\0".join(names(lake_path, files.get(name, ()))).encode())
+        content.update("\0".join(files.get(name, ())).encode())
     return content.hexdigest()
+
+
+def named(lake_path: Path, files: Files) -> dict[str, list[str]]:
+    """Return the files of every table as the lens has them."""
+    return {name: names(lake_path, files.get(name, ())) for name in TABLES}
 
 
 def names(lake_path: Path, paths: Iterable[str | Path]) -> list[str]:
     """Return the files of a lake as the lens has them, in order: by their paths inside the lake."""
     root = f"{os.path.abspath(lake_path)}/"
-    found = (path if path.startswith(root) else os.path.abspath(path) for path in map(str, paths))
-    return sorted(path.removeprefix(root) for path in found)
+    found = (path if path.startswith(root) else os.path.abspath(path) for path in map(os.fspath, paths))
+    return sorted([path.removeprefix(root) for path in found])
 
 
 @cache
@@ -188,27 +194,29 @@ def refresh(store: Store) -> bool:
 
     Where a file is gone or damaged it warns, and so does every pass until it is back.
     """
-    published = {name: store.published(name) for name in TABLES}
-    if _read(store.path) == _stamp(store.path, published):
+    published = named(store.path, {name: store.published(name) for name in TABLES})
+    listed = fingerprint(published)
+    if _read(store.path) == _stamp(store.path, listed):
         return False
     from batchpond.views.database import build, is_current
 
-    damaged = manifest.take_up(store)
-    files = {name: uncovered(paths) for name, paths in published.items()}
+    damaged = manifest.take_up(store, {name for table in manifest.GUARDED for name in published[table]})
+    files = {name: standing([f"{store.path}/{path}" for path in paths]) for name, paths in published.items()}
     changed = not is_current(store.path, files)
     if changed:
-        damaged += [bad.damage(store.path) for bad in build(store.path, files)]
+        gone = [found.name for found in damaged if found.problem == manifest.GONE]
+        damaged += [bad.damage(store.path) for bad in build(store.path, files, gone)]
     for found in dict.fromkeys(damaged):
         found.warn()
     if damaged:
         return changed
     staged = store.scratch(".stamp")
-    disk.write_private(staged, _stamp(store.path, published).encode())
+    disk.write_private(staged, _stamp(store.path, listed).encode())
     disk.replace(staged, store.path / STAMP)
     return changed
 
 
-def _stamp(lake_path: Path, published: Mapping[str, Sequence[str]]) -> str:
+def _stamp(lake_path: Path, listed: str) -> str:
     """Return what says, without opening it, that the lens file on disk is the one written from these files.
 
     By all that are published: which of them a merged file covers takes reading it, and changes with that list only.
@@ -217,7 +225,7 @@ def _stamp(lake_path: Path, published: Mapping[str, Sequence[str]]) -> str:
         lens = (lake_path / LENS).stat()
     except FileNotFoundError:
         return "no lens"
-    seen = f"{fingerprint(lake_path, published)} {lens.st_size} {lens.st_mtime_ns}"
+    seen = f"{listed} {lens.st_size} {lens.st_mtime_ns}"
     return hashlib.sha256(seen.encode()).hexdigest()
 
 
@@ -250,7 +258,7 @@ class Sound(NamedTuple):
     is_older: bool
 
 
-Good = Mapping[str, Mapping[Path, Sound]]
+Good = Mapping[str, Mapping[str, Sound]]  # by table and the file's path in the lake, in order
 
 
 def check_file(table: str, path: Path) -> str | None:
@@ -260,11 +268,9 @@ def check_file(table: str, path: Path) -> str | None:
 
 
 def _examined(table: str, path: Path, known: Sound | None) -> Sound | str:
-    """Return how a file stands, or what is wrong with it; one that stands as it did when it was read is not again."""
+    """Return how a file stands, or what is wrong with it; `known` is how it stood when it was read last."""
     try:
         seen = os.stat(path)
-        if known is not None and (known.size_bytes, known.changed_ns) == (seen.st_size, seen.st_mtime_ns):
-            return known
         if known is not None and table not in _LARGE:  # what was published never changes, but what is derived
             disk.read_through(path)
         schema = disk.columns_of(path)
@@ -285,20 +291,25 @@ _LARGE: Final = frozenset({RAW.name, REQUESTS.name})  # with all texts, of which
 
 
 def sorted_out(
-    lake_path: Path, files: Files, known: Mapping[str, Sound]
-) -> tuple[dict[str, dict[Path, Sound]], list[BadFile]]:
-    """Return the files that can be shown and how they stand, and the others; `known` need not be read again."""
-    good: dict[str, dict[Path, Sound]] = {name: {} for name in TABLES}
-    root = f"{lake_path}/"
-    gone = manifest.missing(Path(os.path.abspath(lake_path)))
+    lake_path: Path, files: Named, known: Mapping[str, Sound], gone: Iterable[str] | None = None
+) -> tuple[dict[str, dict[str, Sound]], list[BadFile]]:
+    """Return the files that can be shown and how they stand, and the others; `known` need not be read again.
+
+    `gone` are the listed files that are not there, for who knows them.
+    """
+    good: dict[str, dict[str, Sound]] = {name: {} for name in TABLES}
+    gone = manifest.missing(Path(os.path.abspath(lake_path))) if gone is None else gone
     bad = [BadFile(name.partition("/")[0], lake_path / name, manifest.GONE) for name in gone]
-    for name in TABLES:
-        for path in files.get(name, ()):
-            found = _examined(name, path, known.get(os.fspath(path).removeprefix(root)))
+    for table in TABLES:
+        for name in files.get(table, ()):
+            found: Sound | str | None = known.get(name)
+            if found is None or disk.stands(f"{lake_path}/{name}") != found[:2]:
+                found = "its name has more than one line" if "\n" in name else None
+                found = found or _examined(table, lake_path / name, known.get(name))
             if isinstance(found, str):
-                bad.append(BadFile(name, path, found))
+                bad.append(BadFile(table, lake_path / name, found))
             else:
-                good[name][path] = found
+                good[table][name] = found
     return good, bad
 
 
