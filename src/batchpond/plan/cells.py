@@ -22,8 +22,6 @@ from batchpond.errors import StudyError, UsageError
 from batchpond.lake.store import Store
 from batchpond.lake.tables import connect
 from batchpond.model import Mode
-from batchpond.plan.asks import SourceRow
-from batchpond.plan.items import Item
 from batchpond.providers import base, registry
 from batchpond.providers.shared.dialect import SCHEMA, Dialect, ModelSettings
 from batchpond.study.prices import NOTHING
@@ -41,7 +39,9 @@ from batchpond.study.typed import did_you_mean
 from batchpond.tasks.templates import Rubric, Template
 
 if TYPE_CHECKING:
+    from batchpond.plan.asks import SourceRow
     from batchpond.plan.forecast import Forecast
+    from batchpond.plan.items import Item
 
 _PROBE: Final = "batchpond probe"
 
