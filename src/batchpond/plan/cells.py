@@ -210,6 +210,8 @@ def _config(study: Study) -> dict[str, Any]:
     values = dataclasses.asdict(study)
     (stage,) = values.pop("stages")
     del values["source"], values["base_path"], stage["pairs"]["adaptive"]
+    if study.claims is None:
+        del values["claims"]
     of_stage = {name: stage[name] for name in ("rubrics", "models", "pairs")}
     return without_checks({**values, **of_stage, "items": stage["rows"]["items"], "answer": stage["rule"]})
 
