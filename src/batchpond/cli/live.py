@@ -10,12 +10,7 @@ import click
 from batchpond.cli import output
 from batchpond.cli.diagnostics import Diagnostics
 from batchpond.cli.formats import age
-from batchpond.cli.frame import (
-    Invocation,
-    json_option,
-    picked,
-    pond_command,
-)
+from batchpond.cli.frame import Invocation, json_option, picked, pond_command
 from batchpond.errors import ExitCode
 from batchpond.text import plural
 

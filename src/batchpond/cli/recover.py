@@ -9,13 +9,7 @@ import click
 
 from batchpond.cli import output, submit
 from batchpond.cli.formats import usd
-from batchpond.cli.frame import (
-    Invocation,
-    json_option,
-    picked,
-    pond_command,
-    providers,
-)
+from batchpond.cli.frame import Invocation, json_option, picked, pond_command, providers
 from batchpond.errors import ExitCode
 from batchpond.text import plural
 

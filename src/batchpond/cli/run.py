@@ -10,13 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from batchpond.cli import live, output, plan, status, submit, sync
-from batchpond.cli.frame import (
-    Invocation,
-    json_option,
-    pond_command,
-    providers,
-    yes_option,
-)
+from batchpond.cli.frame import Invocation, json_option, pond_command, providers, yes_option
 from batchpond.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:

@@ -14,13 +14,7 @@ import click
 from batchpond.cli import output
 from batchpond.cli.diagnostics import Diagnostics
 from batchpond.cli.formats import age, usd
-from batchpond.cli.frame import (
-    Invocation,
-    json_option,
-    picked,
-    pond_command,
-    providers,
-)
+from batchpond.cli.frame import Invocation, json_option, picked, pond_command, providers
 from batchpond.clock import INTERVAL_ENV
 from batchpond.errors import BusyError, ExitCode, UsageError
 from batchpond.model import Origin

@@ -33,13 +33,7 @@ from batchpond.providers.http import transfers
 from batchpond.providers.http.client import segment
 from batchpond.providers.http.errors import AckRule, Answer, ApiError
 from batchpond.providers.http.transfers import Commands, Start
-from batchpond.providers.shared.batches import (
-    BatchClient,
-    Order,
-    Page,
-    own_token,
-    page_by_token,
-)
+from batchpond.providers.shared.batches import BatchClient, Order, Page, own_token, page_by_token
 from batchpond.providers.shared.lines import load_row
 from batchpond.providers.shared.live import NO_RATES, LiveApi
 from batchpond.text import redact

@@ -10,17 +10,7 @@ import polars as pl
 
 from batchpond.results.report.cells import Cells, cells
 from batchpond.results.report.numbers import PPI, Kind, interval, left_out, ranged, sentences, shown, total
-from batchpond.results.report.parts import (
-    Cases,
-    ChartKind,
-    Column,
-    Exhibit,
-    Facts,
-    Figure,
-    Finding,
-    Section,
-    When,
-)
+from batchpond.results.report.parts import Cases, ChartKind, Column, Exhibit, Facts, Figure, Finding, Section, When
 from batchpond.results.report.source import ROWS_MAX, Rows, Source
 
 _LINE: Final = 100
