@@ -29,14 +29,6 @@ if TYPE_CHECKING:
     import duckdb
 
 
-class ClusterChoice(StrEnum):
-    """How votes are clustered; AUTO is by unit for candidates and where a pair met in several units, else by pair."""
-
-    AUTO = "auto"
-    PAIR = "pair"
-    UNIT = "unit"
-
-
 @dataclass(frozen=True, slots=True)
 class Request:
     """What to rank and how. `by` names the columns of the cell that tell rankings apart; () pools a whole study."""
@@ -44,7 +36,6 @@ class Request:
     study: str | None = None
     by: tuple[str, ...] = CELL_COLUMNS
     what: What = What.AUTO
-    cluster: ClusterChoice = ClusterChoice.AUTO
     options: Options = field(default_factory=Options)
 
 
@@ -98,7 +89,7 @@ def ranked(connection: duckdb.DuckDBPyConnection, request: Request) -> Report:
     items: list[dict[str, Any]] = []
     rankings: list[dict[str, Any]] = []
     for counts in counted(connection, request.study, request.what, request.by):
-        settings = replace(request.options, cluster=_cluster(counts, request.cluster))
+        settings = replace(request.options, cluster=_cluster(counts))
         found = ranking.rank(counts.votes, settings)
         items.extend(item_rows(counts, found, settings))
         rankings.extend(ranking_rows(counts, found, settings))
@@ -114,16 +105,10 @@ def ranked(connection: duckdb.DuckDBPyConnection, request: Request) -> Report:
     )
 
 
-def _cluster(counts: Counts, choice: ClusterChoice) -> Cluster:
-    match choice:
-        case ClusterChoice.PAIR:
-            return Cluster.PAIR
-        case ClusterChoice.UNIT:
-            return Cluster.UNIT
-        case ClusterChoice.AUTO:
-            votes = counts.votes
-            if not votes.unit.any():
-                return Cluster.PAIR
-            n_pairs = len(np.unique(votes.lo * votes.n_items + votes.hi))
-            meets_again = n_pairs < len(votes.lo)
-            return Cluster.UNIT if meets_again or counts.what is What.CANDIDATES else Cluster.PAIR
+def _cluster(counts: Counts) -> Cluster:
+    """Return how votes are clustered: by unit for candidates and where a pair met in several units, else by pair."""
+    votes = counts.votes
+    if not votes.unit.any():
+        return Cluster.PAIR
+    meets_again = len(np.unique(votes.lo * votes.n_items + votes.hi)) < len(votes.lo)
+    return Cluster.UNIT if meets_again or counts.what is What.CANDIDATES else Cluster.PAIR

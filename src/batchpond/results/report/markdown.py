@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import count
 
 from batchpond.results.report import tables
-from batchpond.results.report.parts import Case, Cases, Exhibit, Facts, Passage, Report
+from batchpond.results.report.parts import Case, Cases, Exhibit, Facts, Report
 from batchpond.results.report.tables import table
 from batchpond.text import escape
 
@@ -82,11 +82,8 @@ def _case(case: Case) -> Iterator[str]:
     yield f"### {plain(case.title)}\n"
     for passage in (*case.sides, *case.background):
         yield f"{plain(passage.title)}:\n"
-        yield from _fenced(_with_end(passage), "text")
-
-
-def _with_end(passage: Passage) -> str:
-    return passage.text + (f"\n[{passage.n_left_out:,} more characters]" if passage.n_left_out else "")
+        rest = f"\n[{passage.n_left_out:,} more characters]" if passage.n_left_out else ""
+        yield from _fenced(passage.text + rest, "text")
 
 
 def _row(texts: tuple[str, ...] | list[str]) -> str:
