@@ -193,10 +193,11 @@ def _parquet(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> IO[bytes]:
             "Parquet is not for a terminal", hint="send it to a file: `... --format parquet > out.parquet`"
         )
     names = formats.unique_names(schema.names)
+    renamed = pa.schema([field.with_name(name) for field, name in zip(schema, names, strict=True)])
     spool = _spool()
     with _given_up(spool):
         try:
-            with pq.ParquetWriter(spool, _renamed(schema, names), compression="zstd") as writer:
+            with pq.ParquetWriter(spool, renamed, compression="zstd") as writer:
                 for batch in batches:
                     writer.write_batch(batch.rename_columns(names))
         except pa.ArrowNotImplementedError as error:
@@ -204,9 +205,3 @@ def _parquet(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> IO[bytes]:
                 f"Parquet cannot hold a column of this result: {error}", hint="cast it to VARCHAR in the query"
             ) from None
     return spool
-
-
-def _renamed(schema: pa.Schema, names: Sequence[str]) -> pa.Schema:
-    import pyarrow as pa
-
-    return pa.schema([field.with_name(name) for field, name in zip(schema, names, strict=True)])

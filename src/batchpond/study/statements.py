@@ -58,14 +58,11 @@ def read(path: Path) -> tuple[Rubric, ...]:
         more = [f"and {len(problems) - PROBLEMS_SHOWN_MAX:,} more"] if len(problems) > PROBLEMS_SHOWN_MAX else []
         count = f"{len(found):,} statements; 1 to {STATEMENTS_MAX:,} can be used"
         shown = "\n  ".join((problems[:PROBLEMS_SHOWN_MAX] + more) or [count])
-        raise StudyError(f"{path}: statements cannot be read:\n  {shown}", hint=_hint(path))
+        hint = "a statement needs an id and a text; nothing was planned"
+        if path.suffix.lower() in MARKDOWN:
+            hint = "in Markdown a statement is a heading with {#its_id} and a text below it; nothing was planned"
+        raise StudyError(f"{path}: statements cannot be read:\n  {shown}", hint=hint)
     return tuple(rubric for _, rubric in found.values())
-
-
-def _hint(path: Path) -> str:
-    if path.suffix.lower() in MARKDOWN:
-        return "in Markdown a statement is a heading with {#its_id} and a text below it; nothing was planned"
-    return "a statement needs an id and a text; nothing was planned"
 
 
 def _entries(path: Path) -> Iterator[tuple[str, Any]]:

@@ -124,8 +124,10 @@ class Vertex(Gemini):
         Its custom_id is what was sent without the letter before it; an id that came back as anything but text
         is none. What the answer and the error hold is read as the Gemini API's rows are.
         """
-        key = own_id(fields.identifier(row.get("custom_id")) or "")
-        return self.read_result(key, row.get("response"), _status(row.get("status")), row.get("error"))
+        key = fields.identifier(row.get("custom_id"))
+        return self.read_result(
+            None if key is None else own_id(key), row.get("response"), _status(row.get("status")), row.get("error")
+        )
 
 
 DIALECT: Final = Vertex()
