@@ -281,7 +281,7 @@ def test_a_storm_is_waited_out_and_nothing_is_bought_twice(rig: LiveRig, fault: 
 )
 @pytest.mark.parametrize("endpoint", ["openai", "anthropic"])
 def test_a_providers_limits_are_learnt_and_kept(tmp_path: Path, endpoint: str, limit: str, floor_s: float) -> None:
-    """As long as the limit takes at least, and few calls are refused on the way: seen are 2 to 11, each asked once more.
+    """As long as the limit takes at least, and few calls are refused on the way (seen: 2 to 11), each asked once more.
 
     That a limit is used up as well is shown in a time of its own, by `test_live_pace`.
     """
