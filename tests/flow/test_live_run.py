@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from batchpond.cli import live as live_command
-from batchpond.cli.diagnostics import Diagnostics
 from batchpond.cli.live import progress_text
+from batchpond.cli.output import Diagnostics
 from batchpond.doctor import Level, examine
 from batchpond.errors import BusyError, ExitCode, LakeError, UsageError
 from batchpond.lake.attempts import Phase

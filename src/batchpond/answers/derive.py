@@ -19,13 +19,13 @@ import pyarrow as pa
 
 from batchpond import answers
 from batchpond.answers import live_lines
+from batchpond.clock import Work
 from batchpond.errors import LakeError, StudyError
 from batchpond.lake.disk import intact
 from batchpond.lake.jsonl import RawFile, part_paths, shard_lines
 from batchpond.lake.schemas import JUDGMENTS, RAW, RESPONSES, Table
 from batchpond.lake.store import Store
 from batchpond.model import FileRole, Match, Response, ResponseStatus, Take
-from batchpond.progress import Work
 from batchpond.providers import registry
 from batchpond.providers.shared.lines import unreadable
 from batchpond.tasks import registry as tasks

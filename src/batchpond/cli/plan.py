@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from batchpond.cli import formats, output
-from batchpond.cli.diagnostics import Diagnostics
 from batchpond.cli.formats import priced_by, provider_text, summed, usd
 from batchpond.cli.frame import Invocation, json_option, picked, pond_command, providers, yes_option
+from batchpond.cli.output import Diagnostics
 from batchpond.errors import ExitCode, UsageError
 from batchpond.model import ErrorClass, Mode
 from batchpond.text import plural

@@ -42,6 +42,16 @@ class Table:
         times = {"timestamp": pa.timestamp("us", tz="UTC")}
         return pa.schema([(name, times.get(kind) or pa.type_for_alias(kind)) for name, kind in self.columns])
 
+    def completed(self, rows: pa.Table) -> pa.Table:
+        """Return rows with all columns of the table, those that their file lacks as NULL."""
+        import pyarrow as pa
+
+        columns = [
+            rows[field.name].cast(field.type) if field.name in rows.column_names else pa.nulls(len(rows), field.type)
+            for field in self.schema
+        ]
+        return pa.table(columns, schema=self.schema)
+
     @property
     def row_group_rows(self) -> int:
         """Return how many rows one Parquet row group holds."""

@@ -8,7 +8,7 @@ from typing import Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from batchpond.progress import Work
+from batchpond.clock import Work
 from batchpond.results.report import drawing, tables
 from batchpond.results.report.parts import Figure, Report
 from batchpond.results.report.reading import undrawn_rows
