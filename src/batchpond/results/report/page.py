@@ -9,10 +9,10 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from batchpond.clock import Work
-from batchpond.results.report import drawing, tables
+from batchpond.results.report import drawing, markdown
+from batchpond.results.report.markdown import table
 from batchpond.results.report.parts import Figure, Report
 from batchpond.results.report.reading import undrawn_rows
-from batchpond.results.report.tables import table
 
 FOLDER: Final = Path(__file__).parent / "html"
 
@@ -41,8 +41,8 @@ def _environment(work: Work) -> Environment:
         lstrip_blocks=True, keep_trailing_newline=False,
     )  # fmt: skip
     environment.globals |= {
-        "kind_of": lambda part: type(part).__name__.lower(), "table": table, "csv_link": tables.csv_link,
-        "command": tables.command, "drawing": drawn, "undrawn": undrawn_rows,
+        "kind_of": lambda part: type(part).__name__.lower(), "table": table, "csv_link": markdown.csv_link,
+        "command": markdown.command, "drawing": drawn, "undrawn": undrawn_rows,
     }  # fmt: skip
     return environment
 

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from batchpond.model import CELL_COLUMNS
-from batchpond.results.report.cells import JUDGED_BY
-from batchpond.results.report.declared import Chapter, Declared, Drawn, Said
+from batchpond.results.report.declared import JUDGED_BY, Chapter, Declared, Drawn, Said
 from batchpond.results.report.numbers import Kind
 from batchpond.results.report.parts import ChartKind, Column, Exhibit, When
 from batchpond.results.report.source import Source
