@@ -11,14 +11,7 @@ import click
 
 from batchpond.cli import output, recover
 from batchpond.cli.formats import Format
-from batchpond.cli.frame import (
-    Invocation,
-    format_option,
-    picked,
-    pond_command,
-    providers,
-    yes_option,
-)
+from batchpond.cli.frame import Invocation, format_option, picked, pond_command, providers, yes_option
 from batchpond.errors import ExitCode, UsageError
 from batchpond.text import plural
 

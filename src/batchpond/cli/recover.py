@@ -7,15 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from batchpond.cli import output, submit
+from batchpond.cli import output, plan
 from batchpond.cli.formats import usd
-from batchpond.cli.frame import (
-    Invocation,
-    json_option,
-    picked,
-    pond_command,
-    providers,
-)
+from batchpond.cli.frame import Invocation, json_option, picked, pond_command, providers
 from batchpond.errors import ExitCode
 from batchpond.text import plural
 
@@ -30,7 +24,7 @@ if TYPE_CHECKING:
     "batchpond recover study.toml --json",
 )
 @click.argument("study", type=click.Path(dir_okay=False, path_type=Path), default=Path("study.toml"))
-@submit.limit_option
+@plan.limit_option
 @json_option
 def command(invocation: Invocation, study: Path, limit: int | None, is_json: bool) -> ExitCode:
     """Make a lost lake again of the STUDY file and of what its providers still have.

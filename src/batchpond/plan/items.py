@@ -27,7 +27,8 @@ from numpy.typing import NDArray
 
 from batchpond import ids
 from batchpond.errors import StudyError
-from batchpond.files import delimiter_of, read_text
+from batchpond.fields import delimiter_of
+from batchpond.files import read_text
 from batchpond.study.spec import ItemsFrom, ItemsSpec, Order, PairsSpec
 
 PROBLEMS_SHOWN_MAX: Final = 20

@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from batchpond import ids
+from batchpond.clock import Work
 from batchpond.lake import failpoints, tables
 from batchpond.lake.disk import StagedTable, read_rows
 from batchpond.lake.schemas import ITEMS, PLAN, REQUESTS, ROW_GROUP_NARROW, ROW_GROUP_TEXT, RUBRICS, TEMPLATES, Table
@@ -30,7 +31,6 @@ from batchpond.plan.asks import NO_RUBRIC, Ask, SourceRow
 from batchpond.plan.blocks import BLOCK_ROWS, AskBlocks, Block, Grid, Round, grid_blocks, plan_table, requests_table
 from batchpond.plan.cells import ModelConfig, cell_id, make_model_configs
 from batchpond.plan.items import Item
-from batchpond.progress import Work
 from batchpond.providers import registry
 from batchpond.study.spec import StageSpec, Study
 from batchpond.tasks.templates import Rubric

@@ -178,7 +178,7 @@ def _clean(node: ElementTree.Element, figure: Figure) -> None:
         elif name not in _KEPT or (name in {"fill", "stroke"} and not _COLOUR.fullmatch(value)):
             raise BatchpondError(f"figure {figure.key}: the renderer drew {name}={value!r}, which a page must not show")
         else:
-            node.set(name, _LONG_NUMBER.sub(_rounded, value))
+            node.set(name, _LONG_NUMBER.sub(lambda found: f"{float(found[0]):.2f}".rstrip("0").rstrip("."), value))
     for child in list(node):
         if _is_invisible(child):
             node.remove(child)
@@ -200,7 +200,3 @@ def _lift(node: ElementTree.Element) -> None:
             node.remove(child)
             for inner in reversed(list(child)):
                 node.insert(place, inner)
-
-
-def _rounded(found: re.Match[str]) -> str:
-    return f"{float(found.group()):.2f}".rstrip("0").rstrip(".")
