@@ -22,7 +22,7 @@ from batchpond.errors import StudyError, UsageError
 from batchpond.lake.store import Store
 from batchpond.lake.tables import connect
 from batchpond.model import Mode
-from batchpond.plan.asks import SourceRow
+from batchpond.plan.asks import SourceRow, SpilledRows
 from batchpond.plan.items import Item
 from batchpond.providers import base, registry
 from batchpond.providers.shared.dialect import SCHEMA, Dialect, ModelSettings
@@ -236,10 +236,13 @@ def version(study: Study, stages: Sequence[tuple[StageSpec, Sequence[ModelConfig
     if not study.has_rounds:
         ((stage, configs, rows),) = stages
         return _pairwise_version(study, stage, configs, [row.item() for row in rows])
-    parts = [to_json(study)]
+    parts: list[str | bytes] = [to_json(study)]
     for stage, configs, rows in stages:
         parts += [config.fingerprint for config in configs]
-        parts += sorted(_placed(row, stage).item_hash for row in rows)
+        if isinstance(rows, SpilledRows):
+            parts += sorted(rows.hashes())
+        else:
+            parts += sorted(_placed(row, stage).item_hash for row in rows)
     return ids.digest("staged study", *parts)
 
 
@@ -263,7 +266,7 @@ def _placed(row: SourceRow, stage: StageSpec) -> Item:
     if row.of_file is None:
         return row.item()
     more = {name: value for name, value in row.more.items() if name != stage.rows.columns.get("tier")}
-    return dataclasses.replace(row, more=more, of_file=None).item()
+    return row._replace(more=more, of_file=None).item()
 
 
 WISHES: Final = frozenset({SCHEMA, "include_thoughts"})
