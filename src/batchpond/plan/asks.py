@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Self, overload
+from typing import Any, Final, NamedTuple, overload
 
 import numpy as np
 import orjson
@@ -61,12 +61,15 @@ class SourceRow(_SourceRow):
     lake keeps it so.
     """
 
+    @cached_property
+    def item_hash(self) -> str:
+        """The hash of what the lake keeps of it."""
+        return self.item().item_hash
+
     def item(self) -> Item:
         """Return it as the lake keeps items: as its file has it, or with where it belongs as metadata."""
-        return self.of_file or self._own
-
-    @cached_property
-    def _own(self) -> Item:
+        if self.of_file is not None:
+            return self.of_file
         known = {
             "unit_id": self.unit_id or None,
             "rubric_id": self.rubric_id,
@@ -79,12 +82,6 @@ class SourceRow(_SourceRow):
         metadata = {name: value for name, value in known.items() if value is not None}
         text = orjson.dumps(metadata, default=str, option=orjson.OPT_SORT_KEYS).decode() if metadata else None
         return Item(self.item_id, self.text, text)
-
-    def kept_as(self, metadata: str | None, item_hash: str) -> Self:
-        """Take what the lake keeps of it, which was worked out before."""
-        item = vars(self)["_own"] = Item(self.item_id, self.text, metadata)
-        vars(item)["item_hash"] = item_hash
-        return self
 
 
 class Ask(NamedTuple):
@@ -197,9 +194,11 @@ def placed_row(
     stage: StageSpec, item_id: str, text: str, told: Mapping[str, object], more: Mapping[str, Any]
 ) -> SourceRow:
     """Return a row by what its columns for unit, rubric, candidate, input, tier say; raises StudyError for no tier."""
-    unit_id, rubric_id, candidate, asked = (
+    if not told:
+        return SourceRow(item_id, text, "" if stage.task == "pairwise" else item_id, more=more)
+    unit_id, rubric_id, candidate, asked = [
         None if told.get(name) is None else str(told[name]) for name in ("unit", "rubric", "candidate", "input")
-    )
+    ]
     unit_id = unit_id or ("" if stage.task == "pairwise" else item_id)
     tier = tier_of(stage, item_id, told.get("tier"))
     return SourceRow(item_id, text, unit_id, rubric_id, candidate, asked or None, more=more, tier=tier)
@@ -300,10 +299,7 @@ _CACHE_BYTES_MAX: Final = 8 << 20
 
 
 class SpilledRows(Sequence[SourceRow]):
-    """Rows in id order; `folder` is where their file, which has no name, takes its space.
-
-    Besides its values a row has there what the lake keeps of it, so that nobody works that out again.
-    """
+    """Rows in id order, hashed once; `folder` is where their file, which has no name, takes its space."""
 
     def __init__(self, folder: Path, rows: Iterable[SourceRow]) -> None:
         file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 (closed with the rows)
@@ -315,8 +311,8 @@ class SpilledRows(Sequence[SourceRow]):
         while some := list(itertools.islice(rest, _ROWS_AT_ONCE)):
             items = [row.item() for row in some]
             hashes += _bytes_of(names_of([ids.hashed("item", *item[:2], item.metadata or "") for item in items]))
-            for row, item in zip(some, items, strict=True):
-                written = pickle.dumps((item.metadata, *row), pickle.HIGHEST_PROTOCOL)
+            for row in some:
+                written = pickle.dumps(tuple(row), pickle.HIGHEST_PROTOCOL)
                 starts.append(starts[-1] + file.write(written))
             self.n_text_bytes += sum([size_of(row.text) for row in some])
             self.rubric_ids.update([row.rubric_id for row in some])
@@ -361,9 +357,10 @@ class SpilledRows(Sequence[SourceRow]):
         return found
 
     def _read(self, number: int, start: int, end: int) -> SourceRow:
-        metadata, *values = pickle.loads(os.pread(self._descriptor, end - start, start))  # noqa: S301 (our own bytes)
+        row = SourceRow._make(pickle.loads(os.pread(self._descriptor, end - start, start)))  # noqa: S301 (our own bytes)
         at = number * ids.ID_LENGTH
-        return SourceRow(*values).kept_as(metadata, self._hashes[at : at + ids.ID_LENGTH].decode())
+        row.__dict__["item_hash"] = self._hashes[at : at + ids.ID_LENGTH].decode()
+        return row
 
     def _keep(self, number: int, row: SourceRow, n_bytes: int) -> None:
         """Keep a row for a while: comparisons come back to it soon, or not at all."""
