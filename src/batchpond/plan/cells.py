@@ -238,10 +238,15 @@ def version(study: Study, stages: Sequence[tuple[StageSpec, Sequence[ModelConfig
     if not study.has_rounds:
         ((stage, configs, rows),) = stages
         return _pairwise_version(study, stage, configs, [row.item() for row in rows])
-    parts = [to_json(study)]
+    from batchpond.plan.asks import SpilledRows  # `submit`, which reads configurations only, loads none of it
+
+    parts: list[str | bytes] = [to_json(study)]
     for stage, configs, rows in stages:
         parts += [config.fingerprint for config in configs]
-        parts += sorted(_placed(row, stage).item_hash for row in rows)
+        if isinstance(rows, SpilledRows):
+            parts += sorted(rows.hashes())
+        else:
+            parts += sorted(_placed(row, stage).item_hash for row in rows)
     return ids.digest("staged study", *parts)
 
 
@@ -265,7 +270,7 @@ def _placed(row: SourceRow, stage: StageSpec) -> Item:
     if row.of_file is None:
         return row.item()
     more = {name: value for name, value in row.more.items() if name != stage.rows.columns.get("tier")}
-    return dataclasses.replace(row, more=more, of_file=None).item()
+    return row._replace(more=more, of_file=None).item()
 
 
 WISHES: Final = frozenset({SCHEMA, "include_thoughts"})
