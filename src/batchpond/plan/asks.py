@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from batchpond import ids
 from batchpond.errors import StudyError
 from batchpond.model import Direction, Turn
-from batchpond.plan.items import Item, Pairs, choose_pairs, names_of, pair_id
+from batchpond.plan.items import Item, Pairs, choose_pairs, names_of
 from batchpond.plan.rounds import adaptive
 from batchpond.study.spec import CONVERSATION, TIER_MAX, StageSpec
 from batchpond.tasks.templates import Rubric
@@ -126,11 +126,6 @@ class Ask(NamedTuple):
         """The rubric and the two items, smaller id first, of an ask about two rows."""
         lo, hi = sorted((self.first.item_id, self.second.item_id if self.second else ""))
         return self.rubric.rubric_id, lo, hi
-
-    @property
-    def pair_id(self) -> str | None:
-        """The id of the unordered pair, None for an ask about one row."""
-        return None if self.second is None else pair_id(*self.pair_key[1:])
 
 
 def asks(stage: StageSpec, rows: Sequence[SourceRow], seed: int, pairs: Pairs | None = None) -> Iterator[Ask]:

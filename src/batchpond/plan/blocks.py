@@ -20,7 +20,7 @@ from batchpond.lake.schemas import PLAN, REQUESTS
 from batchpond.model import Prompt
 from batchpond.plan.asks import NO_RUBRIC, Ask, SourceRow
 from batchpond.plan.cells import Cell, ModelConfig, cell_id
-from batchpond.plan.items import Item, Pairs, names_of, showings, strings_of
+from batchpond.plan.items import Item, Pairs, names_of, pair_hash, showings, strings_of
 from batchpond.plan.prompts import (
     OF_PAIR,
     Bodies,
@@ -195,7 +195,7 @@ class Grid:
         item_ids = pa.array(names, pa.string())
         hashes = pa.array([item.item_hash for item in self.items], pa.string())
         members = zip(self._pairs.lo.tolist(), self._pairs.hi.tolist(), strict=True)
-        pair_ids = names_of(ids.hashed("pair", names[lo], names[hi]) for lo, hi in members)
+        pair_ids = names_of(pair_hash(names[lo], names[hi]) for lo, hi in members)
 
         def of(part: slice) -> pa.Table:
             first, second, tiers = self.showings.first[part], self.showings.second[part], self._tiers[part]
@@ -379,7 +379,7 @@ class AskBlocks:
         if second:
             pairs = [ask.pair_key[1:] for ask in asks]
             places = {pair: place for place, pair in enumerate(dict.fromkeys(pairs))}
-            names = names_of([ids.hashed("pair", *pair) for pair in places])
+            names = names_of([pair_hash(*pair) for pair in places])
             known |= {
                 **self._of_rows("second", second),
                 "pair_id": names.take(pa.array([places[pair] for pair in pairs])),

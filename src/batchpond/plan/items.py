@@ -336,9 +336,9 @@ class Showings:
         return len(self.pair)
 
 
-def pair_id(lo: str, hi: str) -> str:
-    """Return the id of an unordered pair, forward and reverse alike; `lo` is the smaller id."""
-    return ids.digest("pair", lo, hi)
+def pair_hash(lo: str, hi: str) -> bytes:
+    """Return what the id of an unordered pair is made of, forward and reverse alike; `lo` is the smaller id."""
+    return ids.hashed("pair", lo, hi)
 
 
 def choose_pairs(item_ids: Sequence[str], spec: PairsSpec, seed: int) -> Pairs:
