@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
+import orjson
 import pyarrow as pa
 
 from batchpond.errors import UsageError
@@ -116,46 +117,13 @@ def _cluster(counts: Counts) -> Cluster:
     return Cluster.UNIT if meets_again or counts.what is What.CANDIDATES else Cluster.PAIR
 
 
-def _named(kind: pa.DataType, names: str) -> list[pa.Field]:
-    return [pa.field(name, kind) for name in names.split()]
+def _schema(groups: Iterable[tuple[str, str]]) -> pa.Schema:
+    lists = {"list": pa.list_(pa.string())}
+    return pa.schema([(name, lists.get(kind) or kind) for kind, names in groups for name in names.split()])
 
 
-_TEXT, _WHOLE, _REAL, _YES_NO = pa.string(), pa.int64(), pa.float64(), pa.bool_()
-ITEM_SCHEMA: Final = pa.schema(
-    [
-        *_named(_TEXT, f"{' '.join(SCOPE)} item item_kind"),
-        *_named(_WHOLE, "rank rank_lo rank_hi tied_group"),
-        *_named(_REAL, "theta se theta_lo theta_hi elo_scale"),
-        *_named(_WHOLE, "component_id component_rank component_rank_lo component_rank_hi n_comparisons n_wins"),
-        *_named(_WHOLE, "n_losses n_ties n_opponents n_without_verdict n_pending"),
-        *_named(_REAL, "win_rate"),
-        *_named(pa.list_(_TEXT), "flags"),
-        *_named(_YES_NO, "is_moved_by_position"),
-    ]
-)
+ITEM_SCHEMA, RANKING_SCHEMA = map(_schema, orjson.loads(Path(__file__).with_name("columns.json").read_bytes()).values())
 EXTRA_COLUMNS: Final = ("theta_ml", "se_ml", "elo", "elo_sd", "elochoice", "trueskill_mu", "trueskill_sigma")
-RANKING_SCHEMA: Final = pa.schema(
-    [
-        *_named(_TEXT, f"{' '.join(SCOPE)} item_kind"),
-        *_named(_WHOLE, "component_id n_components n_items n_items_without_votes n_pairs n_pairs_unbalanced"),
-        *_named(_WHOLE, "n_comparisons n_ties n_without_verdict n_pending n_strong_groups"),
-        *_named(_YES_NO, "is_comparable is_moved_by_position mle_exists"),
-        *_named(_WHOLE, "n_unbeaten n_winless n_few_comparisons n_at_bridges"),
-        *_named(_TEXT, "cluster"),
-        *_named(_WHOLE, "n_clusters"),
-        *_named(_REAL, "reliability strata eta eta_se eta_p eta_lr eta_lr_p"),
-        *_named(_YES_NO, "is_reliability_valid"),
-        *_named(_WHOLE, "n_held_out"),
-        *_named(_REAL, "held_out_accuracy held_out_log_loss"),
-        *_named(_YES_NO, "is_eta_lr_penalised"),
-        *_named(_REAL, "nu"),
-        *_named(_WHOLE, "rank_change_ties_dropped rank_change_ties_davidson n_triads n_cyclic"),
-        *_named(_REAL, "n_cyclic_expected p_cyclic_excess zeta"),
-        *_named(_WHOLE, "iterations"),
-        *_named(_REAL, "score_max"),
-    ]
-)
-
 
 # Below this, a ranking without the term is said to be moved by the position.
 _MOVED_P_MAX: Final = 0.05

@@ -64,23 +64,10 @@ _KEPT: Final = frozenset(
 _DROPPED: Final = frozenset({"class", "version", "font-family", "font-weight", "pointer-events", "display"})
 _COLOUR: Final = re.compile(r"none|#[0-9a-f]{6}")
 _LONG_NUMBER: Final = re.compile(r"-?\d+\.\d{3,}(e-?\d+)?")
-_PAGE_CSS: Final = """\
-.chart svg{display:block;max-width:100%;height:auto;overflow:visible}
-.chart-scrolls{overflow-x:auto}
-.chart-scrolls svg{max-width:none}
-.chart-narrow{display:none}
-@media screen and (max-width:46rem){.chart-wide{display:none}.chart-narrow{display:block}}
-@media print{.chart-scrolls svg{max-width:100%}}
-"""
-
-
-def page_css() -> str:
-    """Return the style rules that a page with figures needs: their colours in both schemes, and their two widths."""
-    return palette.page_css() + _PAGE_CSS
 
 
 def figure_html(figure: Figure) -> str:
-    """Return a figure's drawing for a page: once for wide pages and print, once for phones; `page_css` shows one.
+    """Return a figure's drawing for a page: once for wide pages and print, once for phones; the style sheet shows one.
 
     A drawing wider than its page scrolls in a box of its own, which the keyboard reaches.
     """

@@ -9,7 +9,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from batchpond.clock import Work
-from batchpond.results.report import drawing, markdown
+from batchpond.results.report import drawing, markdown, palette
 from batchpond.results.report.markdown import table
 from batchpond.results.report.parts import Figure, Report
 from batchpond.results.report.reading import undrawn_rows
@@ -26,7 +26,7 @@ def render(report: Report) -> str:
             names=names,
             anchor=lambda key: f"{key}-{'figure' if names[key].startswith('Figure') else 'table'}",
             queries=_queries(report, names),
-            figure_css=Markup(drawing.page_css()),  # noqa: S704 - made of our own colours alone
+            figure_css=Markup(palette.page_css()),  # noqa: S704 - made of our own colours alone
         )  # fmt: skip
 
 
