@@ -1,13 +1,19 @@
-"""Time and waiting: the only module that reads a clock, sleeps, or asks for randomness."""
+"""Time, waiting, and how far long work is: the only module that reads a clock, sleeps, or asks for randomness.
+
+How far work is, is told to whoever listens; nobody does until a command line asks to.
+"""
 
 from __future__ import annotations
 
 import os
 import secrets
 import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, Protocol, Self, TypeVar
 
 INTERVAL_ENV: Final = "BATCHPOND_INTERVAL_S"
 """Names the seconds between two passes where no option says them."""
@@ -67,3 +73,65 @@ class SystemClock:
 def random_hex(n_bytes: int) -> str:
     """Return unpredictable hex digits, for the secrets and ids a lake is born with."""
     return secrets.token_hex(n_bytes)
+
+
+_T = TypeVar("_T")
+BYTES: Final = "bytes"
+"""The unit of what travels, which a listener may show in larger ones."""
+
+
+class Listener(Protocol):
+    """Whoever shows how far work is; called often, so it must be quick."""
+
+    def moved(self, work: Work) -> None:
+        """Take note that work went on."""
+
+    def ended(self, work: Work) -> None:
+        """Take note that work ended, well or not."""
+
+
+_listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
+
+
+@contextmanager
+def heard_by(listener: Listener) -> Iterator[None]:
+    """Let work tell a listener how far it is."""
+    token = _listener.set(listener)
+    try:
+        yield
+    finally:
+        _listener.reset(token)
+
+
+class Work:
+    """Work under way: `n_done` of `n_total` units, where that is known; a context manager."""
+
+    def __init__(self, what: str, unit: str, n_total: int | None = None) -> None:
+        self.what = what
+        self.unit = unit
+        self.n_total = n_total
+        self.n_done = 0
+        self._listener = _listener.get()
+
+    def __enter__(self) -> Self:
+        self.add(0)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._listener is not None:
+            self._listener.ended(self)
+
+    def add(self, n: int = 1) -> None:
+        """Take note that so many units more are done."""
+        self.n_done += n
+        if self._listener is not None:
+            self._listener.moved(self)
+
+
+def each(items: Iterable[_T], what: str, unit: str, n_total: int | None = None, *, every: int = 1) -> Iterator[_T]:
+    """Yield items, telling after every so many how many were taken."""
+    with Work(what, unit, n_total) as work:
+        for n, item in enumerate(items, 1):
+            yield item
+            if n % every == 0:
+                work.add(every)

@@ -1,7 +1,8 @@
-"""Reading foreign JSON: each function takes any value and returns the type asked for, or None."""
+"""Reading what others wrote: each function takes any value of JSON and returns the type asked for, or None."""
 
 from __future__ import annotations
 
+import csv
 import math
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -9,6 +10,7 @@ from typing import Any, Final
 _INT64_MAX: Final = 2**63 - 1
 _MS_FROM: Final = 1e11  # unix seconds reach this in the year 5138; a larger number is milliseconds
 _US_FROM: Final = 1e14
+_DELIMITERS: Final = ";\t|"
 
 
 def mapping(value: object) -> dict[str, Any]:
@@ -88,3 +90,11 @@ def _from_unix(value: float) -> datetime | None:
         return datetime.fromtimestamp(value / scale, UTC)
     except (OverflowError, ValueError, OSError):
         return None
+
+
+def delimiter_of(header: str) -> str:
+    """Return what stands between the names of a header: a comma, unless it has none and the sniffer finds another."""
+    try:
+        return "," if "," in header else csv.Sniffer().sniff(header, _DELIMITERS).delimiter
+    except csv.Error:
+        return ","

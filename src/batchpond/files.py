@@ -19,13 +19,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from batchpond.errors import StudyError, UsageError
+from batchpond.fields import delimiter_of
 
 BLOCK_ROWS: Final = 50_000
 LINE_SIZE_MAX_BYTES: Final = 1_000_000
 PROBLEMS_SHOWN_MAX: Final = 20
 _UNKNOWN_SHOWN_MAX: Final = 20
 _BOM: Final = b"\xef\xbb\xbf"
-_DELIMITERS: Final = ";\t|"
 SLASHES: Final = "write paths with /: in double quotes a backslash begins an escape; under WSL, C:\\ is /mnt/c"
 
 
@@ -99,14 +99,6 @@ def csv_records(path: Path) -> Generator[tuple[int, list[str]], None, None]:
             yield from _records(lines, path)
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror or error}") from error
-
-
-def delimiter_of(header: str) -> str:
-    """Return what stands between the names of a header: a comma, unless it has none and the sniffer finds another."""
-    try:
-        return "," if "," in header else csv.Sniffer().sniff(header, _DELIMITERS).delimiter
-    except csv.Error:
-        return ","
 
 
 def listed(lines: Iterable[str], n_all: int) -> str:

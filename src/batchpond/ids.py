@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from batchpond.model import Mode
 
@@ -21,7 +21,8 @@ _CUSTOM_ID = re.compile(rf"[a-z2-7]{{{ATTEMPT_PREFIX_LENGTH}}}-([a-z2-7]{{{REQUE
 TOKEN = re.compile(rf"{TOKEN_PREFIX}-([a-z2-7]+)-([a-z2-7]{{{ID_LENGTH}}})-[a-z2-7]{{8}}")
 
 
-_LETTERS = (b"abcdefghijklmnopqrstuvwxyz234567" * 8)[:256]
+LETTERS = (b"abcdefghijklmnopqrstuvwxyz234567" * 8)[:256]
+"""What stands for each byte of which the lowest five bits count."""
 
 
 def _halves(n_groups: int) -> tuple[int, int, int]:
@@ -41,38 +42,46 @@ def _base32(raw: bytes, length: int) -> str:
     spread = int.from_bytes(raw[: _CHARS_MAX * 5 // 8])
     for low, high, shift in _APART:
         spread = spread & low | (spread & high) << shift
-    return spread.to_bytes(_CHARS_MAX).translate(_LETTERS).decode("ascii")[:length]
+    return spread.to_bytes(_CHARS_MAX).translate(LETTERS).decode("ascii")[:length]
 
 
 def _joined(parts: tuple[str | bytes | int, ...]) -> bytes:
     # Length prefixes keep ("ab", "c") and ("a", "bc") apart.
-    chunks: list[bytes] = []
-    for part in parts:
-        data = part if isinstance(part, bytes) else str(part).encode("utf-8")
-        chunks += (b"%d:" % len(data), data)
-    return b"".join(chunks)
+    encoded = [part if isinstance(part, bytes) else str(part).encode("utf-8") for part in parts]
+    return b"".join([b"%d:%b" % (len(data), data) for data in encoded])
+
+
+def hashed(kind: str, *parts: str | bytes | int) -> bytes:
+    """Return what the id of `parts` is made of, for whoever names many at once."""
+    return hashlib.sha256(_joined((kind, *parts))).digest()
 
 
 def digest(kind: str, *parts: str | bytes | int, length: int = ID_LENGTH) -> str:
     """Return the id of `parts`, in a namespace of its own per `kind`."""
-    return _base32(hashlib.sha256(_joined((kind, *parts))).digest(), length)
+    return _base32(hashed(kind, *parts), length)
 
 
 def request_id(provider: str, endpoint: str, model: str, body: bytes, repeat_no: int) -> str:
     """Return the id of one prompt to one model; `body` is the canonical JSON."""
-    return request_ids(provider, endpoint, model)(body, repeat_no)
+    return _base32(request_hashes(provider, endpoint, model)([body], [repeat_no])[0], ID_LENGTH)
 
 
-def request_ids(provider: str, endpoint: str, model: str) -> Callable[[bytes, int], str]:
-    """Return what gives the `request_id` of each body and repeat for one model; what they share is hashed once."""
+def request_hashes(provider: str, endpoint: str, model: str) -> Callable[[Sequence[bytes], Sequence[int]], list[bytes]]:
+    """Return what gives what the `request_id`s of bodies and repeats for one model are made of.
+
+    What they share is hashed once.
+    """
     start = hashlib.sha256(_joined(("request", provider, endpoint, model)))
 
-    def of(body: bytes, repeat_no: int) -> str:
-        hashed, repeat = start.copy(), b"%d" % repeat_no
-        hashed.update(b"%d:" % len(body))
-        hashed.update(body)
-        hashed.update(b"%d:%b" % (len(repeat), repeat))
-        return _base32(hashed.digest(), ID_LENGTH)
+    def of(bodies: Sequence[bytes], repeats: Sequence[int]) -> list[bytes]:
+        found, ends = [], {repeat_no: _joined((repeat_no,)) for repeat_no in set(repeats)}
+        for body, repeat_no in zip(bodies, repeats, strict=True):
+            seen = start.copy()
+            seen.update(b"%d:" % len(body))
+            seen.update(body)
+            seen.update(ends[repeat_no])
+            found.append(seen.digest())
+        return found
 
     return of
 

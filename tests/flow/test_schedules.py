@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from unittest.mock import patch
 
+import duckdb
 import pytest
 
 from batchpond.answers import derive
@@ -18,10 +19,12 @@ from batchpond.model import CreateAnswer, CreateSpec, Match, Response, Unclear
 from batchpond.providers.openai.batch import OpenAIClient
 from batchpond.run import send
 from batchpond.run.session import Session
+from batchpond.views.folded import AS_TABLES
+from batchpond.views.refresh import scripts
 from tests.rigs import schedules
 from tests.rigs.sim_study import Rig
 
-SEEDS_PER_TEST = 10
+SEEDS_PER_TEST = 5
 N_TESTS = 4
 
 
@@ -35,6 +38,38 @@ def test_any_history_ends_as_an_undisturbed_run(first: int, tmp_path: Path, undi
     for seed in range(first, first + SEEDS_PER_TEST):
         outcome = schedules.run(seed, tmp_path / str(seed), undisturbed)
         assert not outcome.problems, f"replay with --first {seed} --seeds 1\n{outcome}"
+
+
+def _as_folded_anew(rig: Rig) -> None:
+    """Hold the tables of the lens against the views that they are made of, over the same files."""
+    lens = rig.lake / "batchpond.duckdb"
+    if not lens.exists():
+        return
+    with duckdb.connect(lens, read_only=True) as connection:
+        files = {
+            name: connection.execute("SELECT path FROM lens_files WHERE table_name = ?", [name]).fetchall()
+            for name in ("events", "studies")
+        }
+        shown = {name: connection.sql(f"FROM {name} ORDER BY ALL").to_arrow_table() for name in AS_TABLES}
+    if not all(files.values()):
+        return
+    with duckdb.connect() as connection:
+        for name, paths in files.items():
+            connection.read_parquet([str(rig.lake / path) for (path,) in paths]).create_view(name)
+        for script in scripts():
+            if script.name in AS_TABLES:
+                connection.execute(script.text)
+        anew = {name: connection.sql(f"FROM {name} ORDER BY ALL").to_arrow_table() for name in AS_TABLES}
+    assert shown == anew
+
+
+@pytest.mark.parametrize("first", [100, 103])
+def test_what_the_lens_folds_bit_by_bit_is_what_it_folds_anew(
+    first: int, tmp_path: Path, undisturbed: schedules.Undisturbed
+) -> None:
+    """After every step of any history: retries, crashes, second batches, changed studies, cancelled ones."""
+    for seed in range(first, first + 3):
+        schedules.run(seed, tmp_path / str(seed), undisturbed, look=_as_folded_anew)
 
 
 # -- negative controls: with a rule broken, the same judges must find the damage ------------------------

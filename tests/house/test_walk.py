@@ -17,8 +17,8 @@ from tests.rigs.sim_inputs import STUDY, write_study
 from tests.rigs.sim_providers import SIMULATED
 
 ROOT = Path(__file__).parents[2]
-LIFE_MAX = 69
-IDLE_MAX = 23
+LIFE_MAX = 65
+IDLE_MAX = 22
 
 
 def test_a_requests_life_is_a_short_walk(tmp_path: Path) -> None:

@@ -95,8 +95,8 @@ def test_a_deleted_event_is_noticed(finished: Program) -> None:
         assert path.name in told.stdout + told.stderr
 
 
-def test_an_intent_that_says_something_else_is_the_lakes_damage(finished: Program) -> None:
-    """Defect 4.8: one bit of its text: no defect of ours, and nothing is sent for want of it."""
+def test_an_intent_that_says_something_else_is_the_lakes_damage(finished: Program, account: FakeOpenAI) -> None:
+    """Defect 4.8: one bit of its text: its file is named, no defect of ours is, and nothing is sent for want of it."""
     events = (finished.folder / "lake" / "events").glob("*.parquet")
     (path,) = (path for path in events if pq.read_table(path)["kind"].to_pylist() == ["intent"])
     row_group = pq.ParquetFile(path).metadata.row_group(0)
@@ -108,7 +108,9 @@ def test_an_intent_that_says_something_else_is_the_lakes_damage(finished: Progra
     for command in (("sync",), ("submit", STUDY, "--yes")):
         told = finished.run(*command)
         assert told.returncode == 5, told.stderr
+        assert path.name in told.stderr, told.stderr
         assert "unexpected" not in told.stderr
+    assert account.batches == []
 
 
 def test_doctor_looks_at_a_lake_that_it_may_not_write_to(finished: Program, tmp_path: Path) -> None:

@@ -113,12 +113,18 @@ class Undisturbed:
         return self._rigs[models, n_items]
 
 
-def run(seed: int, path: Path, others: Undisturbed, mixes: Sequence[tuple[str, ...]] = MIXES) -> Outcome:
-    """Play the schedule of a seed and judge where it ends."""
+def run(
+    seed: int,
+    path: Path,
+    others: Undisturbed,
+    mixes: Sequence[tuple[str, ...]] = MIXES,
+    look: Callable[[Rig], None] | None = None,
+) -> Outcome:
+    """Play the schedule of a seed and judge where it ends; `look`, where given, looks at the lens after every step."""
     draw = random.Random(seed)
     is_lossy = draw.random() < 0.35
     models = mixes[seed % len(mixes)]
-    rig = Rig(path, models=models, with_lens=False, lake_seed=seed)
+    rig = Rig(path, models=models, with_lens=look is not None, lake_seed=seed)
     history: list[str] = []
     n_crashes = 0
     misfortune, at_step = _misfortune(seed, models, is_lossy=is_lossy)
@@ -146,6 +152,8 @@ def run(seed: int, path: Path, others: Undisturbed, mixes: Sequence[tuple[str, .
             died = _verb(rig, name, draw)
             n_crashes += died is not None
             history.append(name if died is None else f"{name}, killed at {died}")
+        if look is not None:
+            look(rig)
     undisturbed = others.of(models, rig.n_items)
     return _judged(seed, is_lossy, rig, undisturbed, [f"models {' '.join(models)}", *history], n_crashes)
 

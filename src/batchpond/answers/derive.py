@@ -19,13 +19,13 @@ import pyarrow as pa
 
 from batchpond import answers
 from batchpond.answers import live_lines
+from batchpond.clock import Work
 from batchpond.errors import LakeError, StudyError
 from batchpond.lake.disk import intact
 from batchpond.lake.jsonl import RawFile, part_paths, shard_lines
 from batchpond.lake.schemas import JUDGMENTS, RAW, RESPONSES, Table
 from batchpond.lake.store import Store
 from batchpond.model import FileRole, Match, Response, ResponseStatus, Take
-from batchpond.progress import Work
 from batchpond.providers import registry
 from batchpond.providers.shared.lines import unreadable
 from batchpond.tasks import registry as tasks
@@ -168,7 +168,7 @@ class _Once:
     def match(self, line: bytes, response: Response, _: tuple[int, int]) -> tuple[Match, str | None]:
         if not line.strip():
             return Match.BLANK, None
-        request_id = self.expected.get(response.custom_id or "")
+        request_id = _asked_by(response, self.expected)
         if request_id is None:
             return Match.UNMATCHED, None
         digest = hash(line)
@@ -198,7 +198,7 @@ class _Union:
 
     def offer(self, response: Response, place: tuple[int, int]) -> None:
         """Take note of a line."""
-        request_id = self._expected.get(response.custom_id or "")
+        request_id = _asked_by(response, self._expected)
         if request_id is not None:
             is_answer = response.status is ResponseStatus.SUCCEEDED
             self._offers.setdefault(request_id, []).append(Offer(*place, _as_read(response), is_answer))
@@ -228,12 +228,17 @@ class _Union:
     def match(self, line: bytes, response: Response, place: tuple[int, int]) -> tuple[Match, str | None]:
         if not line.strip():
             return Match.BLANK, None
-        request_id = self._expected.get(response.custom_id or "")
+        request_id = _asked_by(response, self._expected)
         if request_id is None:
             return Match.UNMATCHED, None
         if self._chosen.get(request_id) == place:
             return Match.MATCHED, request_id
         return (Match.CONFLICT if place in self._conflicts else Match.DUPLICATE), request_id
+
+
+def _asked_by(response: Response, expected: Mapping[str, str]) -> str | None:
+    """Return the request that a line answers; None for one without a custom_id, or with one that nobody sent."""
+    return None if response.custom_id is None else expected.get(response.custom_id)
 
 
 def _as_read(response: Response) -> bytes:

@@ -1,4 +1,4 @@
-"""The command line: a file per command, or for two of a kind; `output` owns stdout, `diagnostics` owns stderr.
+"""The command line: a file per command, or for two of a kind; `output` owns stdout and stderr.
 
 Here is how its process starts and ends, and what it is spared then. `python -m tests.bench.startup` measures the CPU
 time of a pass with nothing new without each: of 324 ms, searching for cycles at exit takes 56 more and searching while

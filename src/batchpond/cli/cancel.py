@@ -5,14 +5,7 @@ from __future__ import annotations
 import click
 
 from batchpond.cli import output
-from batchpond.cli.frame import (
-    Invocation,
-    json_option,
-    picked,
-    pond_command,
-    providers,
-    yes_option,
-)
+from batchpond.cli.frame import Invocation, json_option, picked, pond_command, providers, yes_option
 from batchpond.errors import ExitCode, UsageError
 from batchpond.text import plural
 

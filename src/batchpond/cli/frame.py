@@ -24,11 +24,10 @@ import orjson
 
 from batchpond import __version__
 from batchpond.cli import linear_algebra
-from batchpond.cli.diagnostics import Diagnostics, Meter
 from batchpond.cli.formats import Format
-from batchpond.cli.output import ReaderGoneError
+from batchpond.cli.output import Diagnostics, Meter, ReaderGoneError
+from batchpond.clock import heard_by
 from batchpond.errors import BatchpondError, ExitCode, LakeWarning
-from batchpond.progress import heard_by
 
 if TYPE_CHECKING:
     from batchpond.lake.store import Store

@@ -8,14 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from batchpond.cli import output
-from batchpond.cli.diagnostics import Diagnostics
 from batchpond.cli.formats import age
-from batchpond.cli.frame import (
-    Invocation,
-    json_option,
-    picked,
-    pond_command,
-)
+from batchpond.cli.frame import Invocation, json_option, picked, pond_command
+from batchpond.cli.output import Diagnostics
 from batchpond.errors import ExitCode
 from batchpond.text import plural
 

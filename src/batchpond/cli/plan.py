@@ -1,22 +1,27 @@
-"""`plan`: what a study would ask, and what that would cost."""
+"""`plan`, `submit` and `retry`: what a study asks and costs; then ask, send, and ask once more what failed."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from batchpond.cli import formats, output
 from batchpond.cli.formats import priced_by, provider_text, summed, usd
-from batchpond.cli.frame import Invocation, json_option, pond_command
-from batchpond.model import Mode
+from batchpond.cli.frame import Invocation, json_option, picked, pond_command, providers, yes_option
+from batchpond.cli.output import Diagnostics
+from batchpond.errors import ExitCode, UsageError
+from batchpond.model import ErrorClass, Mode
 from batchpond.text import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from batchpond.plan.report import CellReport, ModelReport, PlanReport, StageReport
+    from batchpond.plan.versions import Again
+    from batchpond.run.due import FailureCount
+    from batchpond.run.session import Counts
+    from batchpond.run.submit import ModelCost, RetryReport, SubmitPreview, SubmitReport
     from batchpond.study.prices import Estimate
 
 CELLS_SHOWN_MAX = 60
@@ -128,12 +133,12 @@ def _counts(report: PlanReport) -> Iterator[str]:
         f"{plural(report.n_requests, 'request')}{shared}"
     )
     yield (
-        f"to ask: {_asked(report)}; answered already: "
+        f"to ask: {_to_ask(report)}; answered already: "
         f"{report.n_answered_already:,}; put into a batch before: {report.n_in_shards:,}"
     )
 
 
-def _asked(report: PlanReport) -> str:
+def _to_ask(report: PlanReport) -> str:
     batched = [model for model in report.models if model.mode is not Mode.LIVE]
     n_live = report.n_to_ask - sum(model.n_to_ask for model in batched)
     ways = [f"in {plural(sum(model.n_shards for model in batched), 'batch')}"] if batched else []
@@ -176,3 +181,298 @@ def _remarks(report: PlanReport) -> Iterator[str]:
         yield ""
         yield f"said once in this lake, about {names} (`batchpond keys NAME` shows it again):"
         yield from (f"- {caveat}" for caveat in report.caveats)
+
+
+SENT_COLUMNS = ("provider", "model", "requests", "batches", "tokens in", "expected", "at worst")
+max_cost_option = click.option(
+    "--max-cost", "max_cost_usd", type=click.FloatRange(min=0), metavar="USD",
+    help="Refuse above this expected cost, and never spend more than it.",
+)  # fmt: skip
+limit_option = click.option(
+    "--limit", type=click.IntRange(min=1), metavar="N",
+    help="A stable sample of N requests first; the rest can follow later.",
+)  # fmt: skip
+
+fresh_option = click.option(
+    "--fresh", "is_fresh", is_flag=True, help="Buy it even if the account has it from another lake; not asked again.",
+)  # fmt: skip
+
+
+@pond_command(
+    "submit",
+    "batchpond submit my-study --dry-run",
+    "batchpond submit my-study --limit 200 --max-cost 5",
+    "batchpond submit my-study --yes --json",
+)
+@click.argument("study")
+@yes_option
+@click.option("--dry-run", is_flag=True, help="Show what would be sent and its cost; send nothing.")
+@max_cost_option
+@limit_option
+@click.option("--again", is_flag=True, help="Ask what was asked before once more; it is paid once more, too.")
+@fresh_option
+@json_option
+def submit(
+    invocation: Invocation,
+    study: str,
+    is_yes: bool,
+    dry_run: bool,
+    max_cost_usd: float | None,
+    limit: int | None,
+    again: bool,
+    is_fresh: bool,
+    is_json: bool,
+) -> ExitCode:
+    """Send what is due of a planned STUDY, after showing its cost and asking.
+
+    Nothing is asked twice unless you say so: what was sent before is left alone, also after a
+    crash. Before the first request of a study is sent, the accounts are looked into: where they have
+    batches of it that this lake does not know, nothing is sent, and you are told what to do. What
+    does not fit into the provider's queue now is sent by later runs of `batchpond sync`. The requests
+    of models of mode `files` are put into a folder, which is then named.
+    """
+    from batchpond.plan.versions import Again
+
+    confirm = None if dry_run else asked(invocation, study, is_yes=is_yes, is_json=is_json, is_fresh=is_fresh)
+    once_more = Again() if again else None
+    report = sent(
+        invocation, study, confirm, f"submit {study}", max_cost_usd=max_cost_usd, limit=limit, again=once_more
+    )
+    if is_json:
+        output.document(document(report))
+    elif dry_run:
+        output.text(preview_text(report.preview))
+    _conclude(invocation.diagnostics, report, dry_run=dry_run)
+    return report.exit_code
+
+
+def sent(
+    invocation: Invocation,
+    study: str,
+    confirm: Callable[[SubmitPreview], bool] | None,
+    command: str,
+    *,
+    max_cost_usd: float | None,
+    limit: int | None,
+    again: Again | None = None,
+) -> SubmitReport:
+    """Send what is due of a study once `confirm` agrees; raises UsageError where it does not, for that command."""
+    from batchpond.run.submit import submit
+
+    store = invocation.store()
+    with providers(store) as connected:
+        report = submit(
+            store,
+            study,
+            max_cost_usd=max_cost_usd,
+            limit=limit,
+            confirm=confirm,
+            providers=connected,
+            on_note=invocation.diagnostics.told,
+            again=again,
+        )
+    if confirm is not None and report.counts is None and report.preview.n_requests:
+        raise UsageError("not confirmed; nothing was sent", hint=f"`batchpond {command}` asks again")
+    return report
+
+
+def asked(
+    invocation: Invocation, study: str, *, is_yes: bool, is_json: bool, is_fresh: bool
+) -> Callable[[SubmitPreview], bool]:
+    """Return what asks whether a preview may be sent and, where it may be bought anew, records that."""
+
+    def confirm(preview: SubmitPreview) -> bool:
+        text = "" if is_json else preview_text(preview)
+        is_agreed = is_confirmed(invocation.diagnostics, preview, text, is_yes=is_yes)
+        if is_agreed and is_fresh:
+            from batchpond.run.unknown import waive
+
+            waive(invocation.store(), study)
+        return is_agreed
+
+    return confirm
+
+
+def is_confirmed(diagnostics: Diagnostics, preview: SubmitPreview, text: str, *, is_yes: bool) -> bool:
+    """Show what would be sent, where a text says it, and return whether it may be."""
+    if text:
+        diagnostics.say(text)
+    costs = [*(model.cost_max_usd for model in preview.models), preview.later_max_usd]
+    question = f"Send {plural(preview.n_requests, 'request')} for at most {summed(costs)}?"
+    return diagnostics.confirm(question, is_yes=is_yes)
+
+
+def _batches(models: Sequence[ModelCost]) -> str:
+    """Return how many batches models are asked in; live calls are in none."""
+    numbers = [model.n_shards for model in models if model.mode is not Mode.LIVE]
+    return f"{sum(numbers):,}" if numbers else "-"
+
+
+def preview_text(preview: SubmitPreview) -> str:
+    """Return what would be sent, as a person decides upon it."""
+    rows = [
+        (provider_text(m.provider, m.mode), m.request_model, f"{m.n_requests:,}", _batches([m]),
+         f"~{m.input_tokens:,}", usd(m.cost_expected_usd), usd(m.cost_max_usd))
+        for m in preview.models
+    ]  # fmt: skip
+    prices = priced_by(m.mode for m in preview.models)
+    lines = [f"study {preview.study}, version {preview.study_version}; costs are rough estimates at {prices}", ""]
+    lines += formats.aligned(SENT_COLUMNS, rows, n_text_columns=2, width=output.room())
+    if len(rows) > 1:
+        expected = summed([*(m.cost_expected_usd for m in preview.models), preview.later_expected_usd])
+        worst = summed([*(m.cost_max_usd for m in preview.models), preview.later_max_usd])
+        rest = ", later rounds included" if preview.later_max_usd != 0.0 else ""
+        lines.append(f"in all {plural(preview.n_requests, 'request')}{rest}: expected {expected}, at worst {worst}")
+    if preview.later_max_usd != 0.0:
+        later = usd(preview.later_expected_usd), usd(preview.later_max_usd)
+        lines.append(f"later rounds, a forecast: {later[0]}, at worst {later[1]}")
+    if preview.caveats:
+        lines += ["", *(f"- {caveat}" for caveat in preview.caveats)]
+    return "\n".join(lines)
+
+
+def document(report: SubmitReport) -> dict[str, Any]:
+    """Return the JSON shape of a submission."""
+    preview = report.preview
+    models = [
+        picked(m, "provider", "request_model", "mode", "n_requests")
+        | {"n_batches": m.n_shards}
+        | picked(m, "input_tokens", "cost_expected_usd", "cost_max_usd")
+        for m in preview.models
+    ]
+    return {
+        **picked(preview, "study", "study_version"),
+        **picked(report, "is_approved"),
+        **picked(preview, "n_requests"),
+        "n_batches": preview.n_shards,
+        **picked(preview, "cost_expected_usd", "cost_max_usd"),
+        "models": models,
+        "caveats": preview.caveats,
+        "counts": None if report.counts is None else picked(report.counts),
+        **picked(report, "n_live", "notes"),
+    }
+
+
+def _conclude(diagnostics: Diagnostics, report: SubmitReport, *, dry_run: bool) -> None:
+    preview = report.preview
+    if not preview.n_requests:
+        diagnostics.note(
+            f"nothing of {preview.study} is due: everything planned was sent before",
+            hint="`batchpond status` shows where it stands",
+        )
+    elif dry_run:
+        diagnostics.note("dry run: nothing was sent", hint=f"`batchpond submit {preview.study}` sends it")
+    elif report.counts is not None:
+        if report.counts.n_existing or not report.n_live:
+            diagnostics.note(
+                created_text(report.counts),
+                hint="`batchpond sync` collects the answers and sends what waits; run it as often as you like",
+            )
+        if report.n_live:
+            diagnostics.note(
+                f"{plural(report.n_live, 'live request')} approved", hint=f"`batchpond live {preview.study}` asks them"
+            )
+
+
+def created_text(counts: Counts) -> str:
+    """Return how many batches came to be: one whose create was not clearly answered, and that was found, is one too."""
+    text = f"{plural(counts.n_existing, 'batch')} created"
+    return f"{text}, {counts.n_adopted:,} of them found again" if counts.n_adopted else text
+
+
+FAILURE_COLUMNS = ("provider", "model", "failure", "requests", "asked again", "out of attempts")
+
+
+@pond_command(
+    "retry",
+    "batchpond retry my-study --dry-run",
+    "batchpond retry my-study --only expired --only transient --yes",
+    "batchpond retry my-study --only billing --max-cost 5",
+)
+@click.argument("study")
+@click.option(
+    "--only",
+    "classes",
+    multiple=True,
+    type=click.Choice([str(name) for name in ErrorClass]),
+    metavar="CLASS",
+    help=f"Only what failed so; may be repeated. One of: {', '.join(ErrorClass)}.",
+)
+@click.option("--max-attempts", type=click.IntRange(min=1, max=100), metavar="N",
+              help="Leave alone what was in N batches already.  [default: the study's, or 3]")  # fmt: skip
+@yes_option
+@click.option("--dry-run", is_flag=True, help="Show what would be asked again and its cost; send nothing.")
+@max_cost_option
+@json_option
+def retry(
+    invocation: Invocation,
+    study: str,
+    classes: Sequence[str],
+    max_attempts: int | None,
+    is_yes: bool,
+    dry_run: bool,
+    max_cost_usd: float | None,
+    is_json: bool,
+) -> ExitCode:
+    """Ask the failed requests of a submitted STUDY once more.
+
+    Without --only these are the classes of the study's [retry], or else transient errors and expired and
+    missing answers. Billing errors, retired models and requests that the provider calls wrong are asked
+    again only when you name them. What has an answer is never asked again.
+    """
+    from batchpond.run.submit import retry
+
+    diagnostics = invocation.diagnostics
+
+    def confirm(preview: SubmitPreview, failures: tuple[FailureCount, ...]) -> bool:
+        return is_confirmed(diagnostics, preview, "" if is_json else _shown(preview, failures), is_yes=is_yes)
+
+    store = invocation.store()
+    with providers(store) as connected:
+        report = retry(
+            store,
+            study,
+            classes=[ErrorClass(name) for name in classes],
+            max_attempts=max_attempts,
+            max_cost_usd=max_cost_usd,
+            confirm=None if dry_run else confirm,
+            providers=connected,
+            on_note=diagnostics.told,
+        )
+    submitted = report.submitted
+    if submitted.counts is None and submitted.preview.n_requests and not dry_run:
+        raise UsageError("not confirmed; nothing was sent", hint=f"`batchpond retry {study}` asks again")
+    if is_json:
+        output.document(retry_document(report))
+    elif dry_run or not submitted.preview.n_requests:
+        output.text(_shown(submitted.preview, report.failures))
+    if dry_run:
+        diagnostics.note("dry run: nothing was sent", hint=f"`batchpond retry {study}` sends it")
+    elif submitted.counts is not None:
+        diagnostics.note(
+            created_text(submitted.counts),
+            hint="`batchpond sync` collects the answers and sends what waits",
+        )
+    return submitted.exit_code
+
+
+_KEYS = ("provider", "request_model", "error_class", "n_requests", "n_due", "n_out_of_attempts")
+
+
+def _values(failure: FailureCount) -> tuple[str, str, str, int, int, int]:
+    n_out = failure.n_chosen - failure.n_due
+    return failure.provider, failure.request_model, failure.error_class, failure.n_requests, failure.n_due, n_out
+
+
+def retry_document(report: RetryReport) -> dict[str, Any]:
+    """Return the JSON shape of a retry."""
+    rows = [dict(zip(_KEYS, _values(failure), strict=True)) for failure in report.failures]
+    return {**document(report.submitted), "failures": rows}
+
+
+def _shown(preview: SubmitPreview, failures: Sequence[FailureCount]) -> str:
+    if not failures:
+        return f"nothing of {preview.study} has failed that was asked"
+    rows = [tuple(f"{v:,}" if isinstance(v, int) else v for v in _values(failure)) for failure in failures]
+    table = "\n".join(formats.aligned(FAILURE_COLUMNS, rows, n_text_columns=3, width=output.room()))
+    return f"{table}\n\n{preview_text(preview)}" if preview.n_requests else table

@@ -7,14 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from batchpond.cli import formats, output
-from batchpond.cli.frame import (
-    Invocation,
-    json_option,
-    picked,
-    pond_command,
-    providers,
-    yes_option,
-)
+from batchpond.cli.frame import Invocation, json_option, picked, pond_command, providers, yes_option
 from batchpond.errors import UsageError
 
 if TYPE_CHECKING:

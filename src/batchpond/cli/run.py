@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from batchpond.cli import live, output, plan, status, submit, sync
-from batchpond.cli.frame import (
-    Invocation,
-    json_option,
-    pond_command,
-    providers,
-    yes_option,
-)
-from batchpond.errors import ExitCode, UsageError
+from batchpond.cli import live, output, plan, status, sync
+from batchpond.cli.frame import Invocation, json_option, pond_command, yes_option
+from batchpond.errors import ExitCode
 
 if TYPE_CHECKING:
     from batchpond.run.session import Counts
-    from batchpond.run.submit import SubmitPreview, SubmitReport
     from batchpond.run.sync import SyncReport
 
 
@@ -33,9 +25,9 @@ if TYPE_CHECKING:
 )
 @click.argument("study", type=click.Path(dir_okay=False, path_type=Path), default=Path("study.toml"))
 @yes_option
-@submit.max_cost_option
-@submit.limit_option
-@submit.fresh_option
+@plan.max_cost_option
+@plan.limit_option
+@plan.fresh_option
 @sync.interval_option("Wait")
 @sync.timeout_option("Stop")
 @json_option
@@ -64,43 +56,16 @@ def command(
     planned = plan_study(Store.init(invocation.lake_path), study_files.load(study))
     if not is_json:
         invocation.diagnostics.say("\n".join(plan.report_lines(planned)))
-    confirm = submit.asked(invocation, planned.study, is_yes=is_yes, is_json=is_json, is_fresh=is_fresh)
-    submitted = _submitted(invocation, planned.study, confirm, max_cost_usd=max_cost_usd, limit=limit)
+    confirm = plan.asked(invocation, planned.study, is_yes=is_yes, is_json=is_json, is_fresh=is_fresh)
+    submitted = plan.sent(invocation, planned.study, confirm, "run", max_cost_usd=max_cost_usd, limit=limit)
     total, report = _waited_for(invocation, planned.study, interval_s, deadline_s)
     sync.conclude(invocation.diagnostics, total, report)
     if is_json:
-        documents = {"plan": planned, "submit": submit.document(submitted), "sync": sync.document(total, report)}
+        documents = {"plan": planned, "submit": plan.document(submitted), "sync": sync.document(total, report)}
         output.document(documents)
     else:
         status.show_models(invocation, planned.study)
     return sync.exit_code(report, is_exit_code=True)
-
-
-def _submitted(
-    invocation: Invocation,
-    study: str,
-    confirm: Callable[[SubmitPreview], bool],
-    *,
-    max_cost_usd: float | None,
-    limit: int | None,
-) -> SubmitReport:
-    """Send what is due of a study that nobody has approved yet; raises UsageError where that is declined."""
-    from batchpond.run.submit import submit as send
-
-    diagnostics = invocation.diagnostics
-    with providers(invocation.store()) as connected:
-        report = send(
-            invocation.store(),
-            study,
-            max_cost_usd=max_cost_usd,
-            limit=limit,
-            confirm=confirm,
-            providers=connected,
-            on_note=diagnostics.told,
-        )
-    if report.counts is None and report.preview.n_requests:
-        raise UsageError("not confirmed; nothing was sent", hint="`batchpond run` asks again")
-    return report
 
 
 def _waited_for(invocation: Invocation, study: str, interval_s: float, deadline_s: float) -> tuple[Counts, SyncReport]:

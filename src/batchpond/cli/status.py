@@ -144,8 +144,7 @@ def _remark_stages(invocation: Invocation, found: list[StageStatus]) -> None:
     if found:
         from batchpond.run.stages import remarks
 
-        for remark in remarks(found):
-            invocation.diagnostics.warning(remark.text, hint=remark.hint)
+        invocation.tell([*remarks(found)])
         for stage in found:
             if stage.stopped:
                 text = f"cells of stage {stage.stage} of study {stage.study} are asked no further: {stage.stopped}"

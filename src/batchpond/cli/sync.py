@@ -12,15 +12,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from batchpond.cli import output
-from batchpond.cli.diagnostics import Diagnostics
 from batchpond.cli.formats import age, usd
-from batchpond.cli.frame import (
-    Invocation,
-    json_option,
-    picked,
-    pond_command,
-    providers,
-)
+from batchpond.cli.frame import Invocation, json_option, picked, pond_command, providers
+from batchpond.cli.output import Diagnostics
 from batchpond.clock import INTERVAL_ENV
 from batchpond.errors import BusyError, ExitCode, UsageError
 from batchpond.model import Origin

@@ -172,7 +172,8 @@ def import_foreign(
     findings = Findings(frozenset(accepted))
     where = ", ".join(map(str, paths))
     with _staged(store, reader(files, defaults or Defaults(), findings), findings, defaults or Defaults()) as staged:
-        _check_problems(findings, where)
+        hint = "mend or remove them; nothing was imported"
+        _refuse(where, "cannot be read", findings.problems.shown, findings.problems.n, hint)
         with store.lock("import"):
             names = [IMPORTED_JUDGMENTS.name, ITEMS.name, RUBRICS.name]
             with connect(store, names) as connection:
@@ -269,11 +270,6 @@ def _add_rubric(rubrics: dict[str, ForeignRubric], rubric: ForeignRubric, findin
         findings.problem(rubric.source, f"says something else of {rubric_id!r} than {told.source}")
     if len(rubrics) > _RUBRICS_MAX:
         raise UsageError(f"more than {_RUBRICS_MAX:,} rubrics", hint="import them in parts; nothing was imported")
-
-
-def _check_problems(findings: Findings, where: str) -> None:
-    hint = "mend or remove them; nothing was imported"
-    _refuse(where, "cannot be read", findings.problems.shown, findings.problems.n, hint)
 
 
 def _check_doubts(findings: Findings, where: str) -> None:

@@ -280,7 +280,9 @@ class _Output:
     def __call__(self, files: Sequence[SourceFile], defaults: Defaults, findings: Findings) -> Iterator[Record]:  # noqa: ARG002 - a Reader
         chosen = _Chosen()
         for place, line, response in self._responses(files, findings):
-            _choose(self.asked, chosen, _line(place, line, response), response, findings)
+            digest = hashlib.blake2b(line, digest_size=16).digest()
+            found = _Line(place, digest, response.status is ResponseStatus.SUCCEEDED)
+            _choose(self.asked, chosen, found, response, findings)
         answers = (
             (place, row, response)
             for place, _, response in self._responses(files, Findings())  # what is wrong was noted above
@@ -320,11 +322,6 @@ def _judges(rules_path: Path | None) -> dict[str, Judge]:
                 raise UsageError(f"{rules_path} has more than one rule of the task {task}", hint="leave one in a copy")
             rules[task] = rule
     return {task: derive.judge_of(rule.to_spec()) for task, rule in rules.items()}
-
-
-def _line(place: str, line: bytes, response: Response) -> _Line:
-    digest = hashlib.blake2b(line, digest_size=16).digest()
-    return _Line(place, digest, response.status is ResponseStatus.SUCCEEDED)
 
 
 def _choose(asked: Asked, chosen: _Chosen, line: _Line, response: Response, findings: Findings) -> None:

@@ -201,11 +201,6 @@ def _(event: records.Uploaded, attempt: Attempt) -> None:
 
 
 @_step.register
-def _(event: records.Tidied, attempt: Attempt) -> None:
-    attempt.tidied = (*attempt.tidied, event.file_id)
-
-
-@_step.register
 def _(event: records.Sent, attempt: Attempt) -> None:
     attempt.n_sends += 1
     if attempt.batch_id is None:
@@ -241,35 +236,39 @@ def _(event: records.Listed, attempt: Attempt) -> None:
         attempt.is_settled |= event.is_settled
 
 
-@_step.register
-def _(event: records.Candidate, attempt: Attempt) -> None:
-    attempt.candidates = (*attempt.candidates, event.batch_id)
+_Told = (
+    records.Candidate
+    | records.Foreign
+    | records.DuplicateRemote
+    | records.NotFound
+    | records.Downloaded
+    | records.Tidied
+)
 
 
 @_step.register
-def _(event: records.Foreign, attempt: Attempt) -> None:
-    attempt.foreign = (*attempt.foreign, event.batch_id)
+def _(event: _Told | records.Tidied, attempt: Attempt) -> None:
+    """Keep what is told of it beside what was told before."""
+    match event:
+        case records.Candidate():
+            attempt.candidates = (*attempt.candidates, event.batch_id)
+        case records.Foreign():
+            attempt.foreign = (*attempt.foreign, event.batch_id)
+        case records.DuplicateRemote():
+            attempt.duplicates = (*attempt.duplicates, event)
+        case records.NotFound():
+            attempt.not_found = (*attempt.not_found, event)
+        case records.Downloaded():
+            attempt.downloads = (*attempt.downloads, event)
+        case records.Tidied():
+            attempt.tidied = (*attempt.tidied, event.file_id)
 
 
 @_step.register
-def _(_: records.Absent, attempt: Attempt) -> None:
-    if attempt.phase is Phase.UNKNOWN:
-        attempt.phase = Phase.ABSENT
-
-
-@_step.register
-def _(event: records.Created, attempt: Attempt) -> None:
-    _begin(attempt, event, event.scope)
-
-
-@_step.register
-def _(event: records.Adopted, attempt: Attempt) -> None:
-    _begin(attempt, event, None)
-
-
-def _begin(attempt: Attempt, event: records.Seen, scope: str | None) -> None:
+def _(event: records.Created | records.Adopted, attempt: Attempt) -> None:
     if attempt.batch_id is None:
-        attempt.phase, attempt.batch_id, attempt.scope = Phase.OPEN, event.batch_id, scope
+        attempt.phase, attempt.batch_id = Phase.OPEN, event.batch_id
+        attempt.scope = event.scope if isinstance(event, records.Created) else None
         _see(attempt, event)
 
 
@@ -292,21 +291,6 @@ def _see(attempt: Attempt, event: records.Seen) -> None:
 
 
 @_step.register
-def _(event: records.DuplicateRemote, attempt: Attempt) -> None:
-    attempt.duplicates = (*attempt.duplicates, event)
-
-
-@_step.register
-def _(event: records.NotFound, attempt: Attempt) -> None:
-    attempt.not_found = (*attempt.not_found, event)
-
-
-@_step.register
-def _(event: records.Downloaded, attempt: Attempt) -> None:
-    attempt.downloads = (*attempt.downloads, event)
-
-
-@_step.register
 def _(event: records.Verified, attempt: Attempt) -> None:
     if attempt.phase is Phase.ENDED:
         attempt.phase, attempt.n_answered = Phase.VERIFIED, event.n_completed + event.n_failed
@@ -320,15 +304,14 @@ def _(event: records.Mismatch, attempt: Attempt) -> None:
 
 
 @_step.register
-def _(_: records.MissingRemote, attempt: Attempt) -> None:
-    if attempt.phase is Phase.OPEN:
-        attempt.phase = Phase.MISSING_REMOTE
-
-
-@_step.register
-def _(_: records.Lost, attempt: Attempt) -> None:
-    if attempt.phase in LOSABLE_PHASES:
-        attempt.phase = Phase.LOST
+def _(event: records.Absent | records.MissingRemote | records.Lost, attempt: Attempt) -> None:
+    match event:
+        case records.Absent() if attempt.phase is Phase.UNKNOWN:
+            attempt.phase = Phase.ABSENT
+        case records.MissingRemote() if attempt.phase is Phase.OPEN:
+            attempt.phase = Phase.MISSING_REMOTE
+        case records.Lost() if attempt.phase in LOSABLE_PHASES:
+            attempt.phase = Phase.LOST
 
 
 @_step.register

@@ -83,7 +83,7 @@ def _rewrite(store: Store, table: Table, path: Path, change: Callable[[pa.Table]
         metadata = {name.decode(): value.decode() for name, value in written.items() if name != b"ARROW:schema"}
         with store.staging(table, metadata) as staged:
             for number in range(file.num_row_groups):
-                before = _whole(file.read_row_group(number), table)
+                before = table.completed(file.read_row_group(number))
                 after = change(before)
                 is_same = is_same and after.equals(before)
                 staged.write(after)
@@ -96,12 +96,3 @@ def _rewrite(store: Store, table: Table, path: Path, change: Callable[[pa.Table]
     else:
         disk.drop(staged.path)
         path.unlink()
-
-
-def _whole(rows: pa.Table, table: Table) -> pa.Table:
-    """Return rows with all of a table's columns, those that their file lacks as NULL."""
-    found = {
-        field.name: rows.column(field.name) if field.name in rows.column_names else pa.nulls(len(rows), field.type)
-        for field in table.schema
-    }
-    return pa.Table.from_pydict(found, schema=table.schema)

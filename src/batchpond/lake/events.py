@@ -170,13 +170,10 @@ def _move_old(columns: dict[str, list[Any]]) -> None:
     for at, kind in enumerate(columns["kind"]):
         if kind == Rejected.kind and state[at] is None:
             state[at] = columns["provider_status"][at]
-            expires_at[at] = _after(columns["occurred_at"][at], columns["monotonic_s"][at])
+            if (wait_s := columns["monotonic_s"][at]) is not None:
+                expires_at[at] = columns["occurred_at"][at] + timedelta(seconds=wait_s)
         elif kind == Rounds.kind and n_lines[at] is None:
             n_lines[at] = columns["n_limit"][at]
-
-
-def _after(moment: datetime, wait_s: float | None) -> datetime | None:
-    return None if wait_s is None else moment + timedelta(seconds=wait_s)
 
 
 def in_order(ords: list[int], event_ids: list[str]) -> list[int]:
@@ -397,7 +394,8 @@ def read(store: Store) -> list[Event]:
 
 
 def _read(paths: Sequence[Path]) -> list[Event]:
-    return _events(_rows_of(paths)) if paths else []
+    rows = _rows_of(paths) if paths else None
+    return [] if rows is None else to_events({name: _values(rows.column(name)) for name in NAMES})
 
 
 def _rows_of(paths: Iterable[Path], *tables: pa.Table) -> pa.Table:
@@ -415,10 +413,6 @@ def _rows_of(paths: Iterable[Path], *tables: pa.Table) -> pa.Table:
     rows = pa.concat_tables(found)
     order = in_order(rows.column("ord").to_pylist(), rows.column("event_id").to_pylist())
     return rows if order == list(range(len(rows))) else rows.take(order)
-
-
-def _events(rows: pa.Table) -> list[Event]:
-    return to_events({name: _values(rows.column(name)) for name in NAMES})
 
 
 def _remembered(events: Sequence[Event]) -> dict[str, list[Any]]:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from batchpond import ids
+from batchpond.clock import each
 from batchpond.errors import LakeError
 from batchpond.lake import disk, failpoints
 from batchpond.lake.disk import read_rows
@@ -24,7 +25,6 @@ from batchpond.lake.records import Asked
 from batchpond.lake.schemas import RAW, REQUESTS, SHARD_REQUESTS
 from batchpond.lake.store import Store
 from batchpond.model import FileRole
-from batchpond.progress import each
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -119,13 +119,9 @@ def sweep_payloads(store: Store, settled: set[str]) -> None:
 
 
 def _measure(path: Path) -> Payload:
-    digest = hashlib.sha256()
-    size = 0
     with path.open("rb") as lines:
-        while chunk := lines.read(_BUFFER_BYTES):
-            digest.update(chunk)
-            size += len(chunk)
-    return Payload(path, size, digest.hexdigest())
+        digest = hashlib.file_digest(lines, "sha256")
+        return Payload(path, lines.tell(), digest.hexdigest())
 
 
 def bodies(lines: ShardLines) -> Iterator[tuple[str, bytes]]:
@@ -266,18 +262,16 @@ def _text_and_odd(lines: list[bytes]) -> tuple[pa.Array, pa.Array]:
     try:
         return pa.array(lines, pa.binary()).cast(pa.string()), pa.nulls(len(lines), pa.binary())
     except pa.ArrowInvalid:
-        is_text = [_is_utf8(line) for line in lines]
-        text = [line.decode("utf-8") if ok else None for line, ok in zip(lines, is_text, strict=True)]
-        odd = [None if ok else line for line, ok in zip(lines, is_text, strict=True)]
+        text = [_text(line) for line in lines]
+        odd = [line if read is None else None for line, read in zip(lines, text, strict=True)]
         return pa.array(text, pa.string()), pa.array(odd, pa.binary())
 
 
-def _is_utf8(line: bytes) -> bool:
+def _text(line: bytes) -> str | None:
     try:
-        line.decode("utf-8")
+        return line.decode("utf-8")
     except UnicodeDecodeError:
-        return False
-    return True
+        return None
 
 
 def part_paths(store: Store, file: RawFile) -> list[Path]:

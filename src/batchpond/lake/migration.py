@@ -19,8 +19,6 @@ from batchpond.lake.disk import StagedTable
 from batchpond.lake.schemas import TABLES, Table
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from batchpond.lake.store import Store
 
 
@@ -86,21 +84,11 @@ def _completed(store: Store, table: Table, path: Path) -> Path | None:
             kept = {key.decode(): value.decode() for key, value in said.items() if key != b"lake_format"}
             with store.staging(table, kept) as staged:
                 for number in range(file.num_row_groups):
-                    staged.write(_with_all_columns(file.read_row_group(number), table.schema))
+                    staged.write(table.completed(file.read_row_group(number)))
             _check_count(staged, file.metadata.num_rows, path)
     except pa.ArrowException:
         return None  # as it is, it says what is wrong with it to whoever reads it
     return Path(staged.path)
-
-
-def _with_all_columns(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    import pyarrow as pa
-
-    columns = [
-        rows[field.name].cast(field.type) if field.name in rows.column_names else pa.nulls(rows.num_rows, field.type)
-        for field in schema
-    ]
-    return pa.table(columns, schema=schema)
 
 
 def _check_count(staged: StagedTable, n_rows: int, path: Path) -> None:

@@ -4,18 +4,17 @@ Pure but for that file, and in one order for the same rows."""
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import os
 import pickle  # rows of this process only, in a file that no other can open
 import tempfile
 import weakref
 from array import array
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from operator import attrgetter
+from functools import cache, cached_property
 from pathlib import Path
-from typing import Any, Final, overload
+from typing import Any, Final, NamedTuple, overload
 
 import numpy as np
 import orjson
@@ -23,11 +22,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from batchpond import ids
 from batchpond.errors import StudyError
 from batchpond.model import Direction, Turn
-from batchpond.plan.items import Item, Pairs, choose_pairs, pair_id
+from batchpond.plan.items import Item, Pairs, choose_pairs, names_of
 from batchpond.plan.rounds import adaptive
-from batchpond.study.spec import TIER_MAX, StageSpec
+from batchpond.study.spec import CONVERSATION, TIER_MAX, StageSpec
 from batchpond.tasks.templates import Rubric
 
 NO_RUBRIC: Final = Rubric("", "", "")
@@ -35,17 +35,11 @@ PLACES: Final = ("unit_id", "rubric_id", "candidate", "turn_no", "input", "tier"
 """What an item's metadata says of where its row belongs."""
 _TIER_DIGITS_MAX: Final = 8
 _NUMBERS_AT_ONCE: Final = 10_000
+_ROWS_AT_ONCE: Final = 256
+_NOTHING: Final[Mapping[str, Any]] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class SourceRow:
-    """One row that is asked about: an input, a question, or a candidate's output with the input it answers.
-
-    `judged_by` are the rubrics by which an earlier stage chose it, where the stage has those rubrics too. What a
-    row of a `tier` leads to in later stages is of that tier too. `of_file` is the item as it was read, where the
-    lake keeps it so.
-    """
-
+class _SourceRow(NamedTuple):
     item_id: str
     text: str
     unit_id: str = ""
@@ -53,10 +47,24 @@ class SourceRow:
     candidate: str | None = None
     input_text: str | None = None
     turn_no: int | None = None
-    more: Mapping[str, Any] = field(default_factory=dict)
+    more: Mapping[str, Any] = _NOTHING
     judged_by: tuple[str, ...] | None = None
     tier: int | None = None
     of_file: Item | None = None
+
+
+class SourceRow(_SourceRow):
+    """One row that is asked about: an input, a question, or a candidate's output with the input it answers.
+
+    `judged_by` are the rubrics by which an earlier stage chose it, where the stage has those rubrics too. What a
+    row of a `tier` leads to in later stages is of that tier too. `of_file` is the item as it was read, where the
+    lake keeps it so.
+    """
+
+    @cached_property
+    def item_hash(self) -> str:
+        """The hash of what the lake keeps of it."""
+        return self.item().item_hash
 
     def item(self) -> Item:
         """Return it as the lake keeps items: as its file has it, or with where it belongs as metadata."""
@@ -76,8 +84,7 @@ class SourceRow:
         return Item(self.item_id, self.text, text)
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(NamedTuple):
     """One question of a stage, before template and model: about one row or two, by a rubric.
 
     `values` are the placeholders that it fills by itself, before its rows and rubric do, unless `text` is what the user
@@ -89,7 +96,7 @@ class Ask:
     first: SourceRow
     second: SourceRow | None = None
     direction: Direction = Direction.FORWARD
-    values: Mapping[str, str] = field(default_factory=dict)
+    values: Mapping[str, str] = _NOTHING
     turn_no: int | None = None
     text: str | None = None
     history: tuple[Turn, ...] = ()
@@ -120,18 +127,16 @@ class Ask:
         lo, hi = sorted((self.first.item_id, self.second.item_id if self.second else ""))
         return self.rubric.rubric_id, lo, hi
 
-    @property
-    def pair_id(self) -> str | None:
-        """The id of the unordered pair, None for an ask about one row."""
-        return None if self.second is None else pair_id(*self.pair_key[1:])
 
+def asks(stage: StageSpec, rows: Sequence[SourceRow], seed: int, pairs: Pairs | None = None) -> Iterator[Ask]:
+    """Yield what a stage asks about its rows, in `pairs` that were chosen where it compares any two.
 
-def asks(stage: StageSpec, rows: Sequence[SourceRow], seed: int) -> Iterator[Ask]:
-    """Yield what a stage asks about its rows; raises StudyError where they do not fit the task."""
+    Raises StudyError where they do not fit the task.
+    """
     ordered = _in_order(stage, rows)
     match stage.task:
         case "pairwise":
-            yield from _pairwise(stage, ordered, seed)
+            yield from _pairwise(stage, ordered, seed, pairs)
         case "ranking":
             yield from _ranking(stage, ordered)
         case _:
@@ -184,9 +189,11 @@ def placed_row(
     stage: StageSpec, item_id: str, text: str, told: Mapping[str, object], more: Mapping[str, Any]
 ) -> SourceRow:
     """Return a row by what its columns for unit, rubric, candidate, input, tier say; raises StudyError for no tier."""
-    unit_id, rubric_id, candidate, asked = (
+    if not told:
+        return SourceRow(item_id, text, "" if stage.task == "pairwise" else item_id, more=more)
+    unit_id, rubric_id, candidate, asked = [
         None if told.get(name) is None else str(told[name]) for name in ("unit", "rubric", "candidate", "input")
-    )
+    ]
     unit_id = unit_id or ("" if stage.task == "pairwise" else item_id)
     tier = tier_of(stage, item_id, told.get("tier"))
     return SourceRow(item_id, text, unit_id, rubric_id, candidate, asked or None, more=more, tier=tier)
@@ -197,13 +204,13 @@ def rubric_row(rubric: Rubric) -> SourceRow:
     return SourceRow(rubric.rubric_id, rubric.description, unit_id=rubric.rubric_id, rubric_id=rubric.rubric_id)
 
 
-def _pairwise(stage: StageSpec, rows: Sequence[SourceRow], seed: int) -> Iterator[Ask]:
+def _pairwise(stage: StageSpec, rows: Sequence[SourceRow], seed: int, pairs: Pairs | None) -> Iterator[Ask]:
     if stage.pairs.adaptive is not None:
         for choice in adaptive.first_round([row.item_id for row in rows], stage.pairs, seed, stage.name):
             for rubric in stage.rubrics or (NO_RUBRIC,):
                 yield ask_of_pair(rubric, rows[choice.first], rows[choice.second], choice)
         return
-    chosen = choose_pairs([row.item_id for row in rows], stage.pairs, seed)
+    chosen = pairs or choose_pairs([row.item_id for row in rows], stage.pairs, seed)
     for lo, hi, lo_first, has_reverse in _numbers(chosen):
         forward = (rows[lo], rows[hi]) if lo_first else (rows[hi], rows[lo])
         for rubric in stage.rubrics or (NO_RUBRIC,):
@@ -217,6 +224,18 @@ def _numbers(chosen: Pairs) -> Iterator[tuple[int, int, bool, bool]]:
         part = slice(start, start + _NUMBERS_AT_ONCE)
         columns = (chosen.lo[part], chosen.hi[part], chosen.lo_first[part], chosen.has_reverse[part])
         yield from zip(*(column.tolist() for column in columns), strict=True)
+
+
+def n_asks(stage: StageSpec, rows: Sequence[SourceRow], pairs: Pairs | None) -> int | None:
+    """Return how many asks a stage's rows make, None where only making them tells."""
+    n_rubrics = max(1, len(stage.rubrics))
+    if pairs is not None:
+        return (len(pairs) + int(pairs.has_reverse.sum())) * n_rubrics
+    if stage.task in {"ranking", CONVERSATION} or not isinstance(rows, SpilledRows):
+        return None
+    named = {rubric.rubric_id for rubric in stage.rubrics} or rows.rubric_ids.keys()
+    n_own = sum(n for name, n in rows.rubric_ids.items() if name is not None)
+    return (len(rows) - n_own) * n_rubrics + n_own if named >= rows.rubric_ids.keys() - {None} else None
 
 
 def _ranking(stage: StageSpec, rows: Sequence[SourceRow]) -> Iterator[Ask]:
@@ -253,7 +272,7 @@ def ask_of_pair(
 def _rubrics_of(stage: StageSpec, row: SourceRow) -> Iterable[Rubric]:
     """Return what a row is judged by: its own rubric, or each of the stage's where it has none."""
     if not stage.rubrics:
-        return (NO_RUBRIC if row.rubric_id is None else Rubric(row.rubric_id, row.rubric_id, ""),)
+        return (NO_RUBRIC if row.rubric_id is None else _named_rubric(row.rubric_id),)
     if row.rubric_id is None:
         chosen = row.judged_by
         return stage.rubrics if chosen is None else [r for r in stage.rubrics if r.rubric_id in chosen]
@@ -266,40 +285,57 @@ def _rubrics_of(stage: StageSpec, row: SourceRow) -> Iterable[Rubric]:
     return found
 
 
-_IDS_PER_CHUNK: Final = 10_000
+@cache
+def _named_rubric(rubric_id: str) -> Rubric:
+    return Rubric(rubric_id, rubric_id, "")
+
+
 _CACHE_BYTES_MAX: Final = 8 << 20
-_VALUES: Final = attrgetter(*(field.name for field in dataclasses.fields(SourceRow)))
-"""What a row is made of, by place: a third of the time that the row itself takes to be written and read."""
 
 
 class SpilledRows(Sequence[SourceRow]):
-    """Rows in id order; `folder` is where their file, which has no name, takes its space."""
+    """Rows in id order, hashed once; `folder` is where their file, which has no name, takes its space."""
 
     def __init__(self, folder: Path, rows: Iterable[SourceRow]) -> None:
         file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 (closed with the rows)
         weakref.finalize(self, file.close)
         self._descriptor = file.fileno()
-        starts, chunks, names = array("q", [0]), [], []
-        for row in rows:
-            starts.append(starts[-1] + file.write(pickle.dumps(_VALUES(row), pickle.HIGHEST_PROTOCOL)))
-            names.append(row.item_id)
-            if len(names) == _IDS_PER_CHUNK:
-                chunks.append(pa.array(names, pa.string()))
-                names = []
+        starts, chunks, hashes = array("q", [0]), [], bytearray()
+        self.n_text_bytes, self.rubric_ids = 0, Counter[str | None]()
+        rest = iter(rows)
+        while some := list(itertools.islice(rest, _ROWS_AT_ONCE)):
+            items = [row.item() for row in some]
+            hashes += _bytes_of(names_of([ids.hashed("item", *item[:2], item.metadata or "") for item in items]))
+            for row in some:
+                written = pickle.dumps(tuple(row), pickle.HIGHEST_PROTOCOL)
+                starts.append(starts[-1] + file.write(written))
+            self.n_text_bytes += sum([size_of(row.text) for row in some])
+            self.rubric_ids.update([row.rubric_id for row in some])
+            chunks.append(pa.array([row.item_id for row in some], pa.string()))
         file.flush()
         # By bytes of UTF-8, which is the order of the texts themselves.
-        ids = pa.chunked_array([*chunks, pa.array(names, pa.string())])
-        order = pc.sort_indices(ids)
+        names = pa.chunked_array(chunks, pa.string())
+        order = pc.sort_indices(names)
         self._order: NDArray[np.uint64] = np.asarray(np.from_dlpack(order), np.uint64)
-        ordered = ids.take(order)
+        ordered = names.take(order)
         self.is_in_order: bool = pc.any(pc.equal(ordered[1:], ordered[:-1])).as_py() is not True
         """Whether each id stands there once, so that nothing but the ids makes the order."""
         self._starts: NDArray[np.int64] = np.frombuffer(starts, np.int64)
+        self._hashes = bytes(hashes)
         self._cache: dict[int, SourceRow] = {}
         self._n_cached_bytes = 0
 
+    def hashes(self) -> list[bytes]:
+        """Return the hashes of all rows as the lake keeps them, in no order."""
+        return [self._hashes[at : at + ids.ID_LENGTH] for at in range(0, len(self._hashes), ids.ID_LENGTH)]
+
     def __len__(self) -> int:
         return len(self._order)
+
+    def __iter__(self) -> Iterator[SourceRow]:
+        starts, ends = self._starts[:-1][self._order], self._starts[1:][self._order]
+        for number, start, end in zip(self._order.tolist(), starts.tolist(), ends.tolist(), strict=True):
+            yield self._read(number, start, end)
 
     @overload
     def __getitem__(self, place: int) -> SourceRow: ...
@@ -310,11 +346,16 @@ class SpilledRows(Sequence[SourceRow]):
             return [self[number] for number in range(*place.indices(len(self)))]
         number = int(self._order[place])
         if (found := self._cache.get(number)) is None:
-            start, stop = int(self._starts[number]), int(self._starts[number + 1])
-            written = os.pread(self._descriptor, stop - start, start)
-            found = SourceRow(*pickle.loads(written))  # noqa: S301 (our own bytes)
-            self._keep(number, found, stop - start)
+            start, end = int(self._starts[number]), int(self._starts[number + 1])
+            found = self._read(number, start, end)
+            self._keep(number, found, end - start)
         return found
+
+    def _read(self, number: int, start: int, end: int) -> SourceRow:
+        row = SourceRow._make(pickle.loads(os.pread(self._descriptor, end - start, start)))  # noqa: S301 (our own bytes)
+        at = number * ids.ID_LENGTH
+        row.__dict__["item_hash"] = self._hashes[at : at + ids.ID_LENGTH].decode()
+        return row
 
     def _keep(self, number: int, row: SourceRow, n_bytes: int) -> None:
         """Keep a row for a while: comparisons come back to it soon, or not at all."""
@@ -323,3 +364,12 @@ class SpilledRows(Sequence[SourceRow]):
             self._n_cached_bytes = 0
         self._cache[number] = row
         self._n_cached_bytes += n_bytes
+
+
+def size_of(text: str) -> int:
+    """Return the size of a text in UTF-8."""
+    return len(text) if text.isascii() else len(text.encode("utf-8"))
+
+
+def _bytes_of(names: pa.StringArray) -> bytes:
+    return names.buffers()[2].to_pybytes() if len(names) else b""

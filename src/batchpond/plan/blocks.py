@@ -7,28 +7,27 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from batchpond import ids
 from batchpond.lake.schemas import PLAN, REQUESTS
+from batchpond.model import Prompt
 from batchpond.plan.asks import NO_RUBRIC, Ask, SourceRow
 from batchpond.plan.cells import Cell, ModelConfig, cell_id
-from batchpond.plan.items import Item, Pairs, pair_id, showings
+from batchpond.plan.items import Item, Pairs, names_of, pair_hash, showings, strings_of
 from batchpond.plan.prompts import (
     OF_PAIR,
     Bodies,
-    Encoded,
-    Form,
-    Frame,
+    Column,
     Prompts,
-    Turns,
-    encoded,
+    Said,
+    columns_of,
     forms_of,
     prompt_of,
     rubric_values,
@@ -82,7 +81,7 @@ class Round:
         return [self.cell(*part, number) for number, part in enumerate(parts)]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Block:
     """Consecutive requests; `cell_no` are places in `cells`, `asks` has the columns of `plan` that an ask decides."""
 
@@ -91,29 +90,34 @@ class Block:
     asks: pa.Table
     slots: NDArray[np.int64]
     repeat_no: NDArray[np.int32]
-    request_ids: list[str]
+    request_ids: pa.StringArray
     bodies: list[bytes]
-    estimated_input_tokens: list[int]
+    estimated_input_tokens: NDArray[np.int64]
+
+    @cached_property
+    def sizes(self) -> NDArray[np.int64]:
+        """The size of each body, in bytes."""
+        return np.fromiter(map(len, self.bodies), np.int64, len(self.bodies))
 
     def check(self) -> None:
         """Raise StudyError for a request that no batch could hold."""
         for number, cell in enumerate(self.cells):
-            places = np.flatnonzero(self.cell_no == number).tolist()
-            largest = max(places, key=lambda place: len(self.bodies[place]))
-            size_bytes, tokens = len(self.bodies[largest]), self.estimated_input_tokens[largest]
+            places = np.flatnonzero(self.cell_no == number)
+            largest = int(places[np.argmax(self.sizes[places])])
             limits = limits_of(cell.config.module.DESCRIPTOR, cell.config.spec.mode)
-            check_line(Line(self.request_ids[largest], size_bytes, tokens), limits)
+            size_bytes, tokens = int(self.sizes[largest]), int(self.estimated_input_tokens[largest])
+            check_line(Line(self.request_ids[largest].as_py(), size_bytes, tokens), limits)
 
 
 def requests_table(block: Block) -> pa.Table:
     """Return a block's rows of `requests`, one per slot, duplicates included."""
-    bodies = pa.array(block.bodies, pa.binary()).cast(pa.string())
+    is_small = int(block.sizes.sum()) <= _ARRAY_BYTES_MAX
     columns: dict[str, Any] = {
-        "request_id": pa.array(block.request_ids, pa.string()),
+        "request_id": block.request_ids,
         "repeat_no": pa.array(block.repeat_no),
-        "body": bodies,
-        "size_bytes": pc.binary_length(bodies),
-        "estimated_input_tokens": pa.array(block.estimated_input_tokens, pa.int32()),
+        "body": strings_of(b"".join(block.bodies), block.sizes) if is_small else pa.array(block.bodies, pa.string()),
+        "size_bytes": pa.array(block.sizes.astype(np.int32)),
+        "estimated_input_tokens": pa.array(block.estimated_input_tokens.astype(np.int32)),
     }
     return _table(REQUESTS.schema, columns, block)
 
@@ -128,7 +132,7 @@ def plan_table(found: Round, block: Block) -> pa.Table:
     columns: dict[str, Any] = {
         **{name: _repeated(PLAN.schema, name, value, len(block.bodies)) for name, value in of_all.items()},
         "slot": pa.array(block.slots),
-        "request_id": pa.array(block.request_ids, pa.string()),
+        "request_id": block.request_ids,
         "repeat_no": pa.array(block.repeat_no),
         **dict(zip(ASK_COLUMNS, block.asks.columns, strict=True)),
     }
@@ -168,8 +172,7 @@ def _table(schema: pa.Schema, columns: Mapping[str, Any], block: Block) -> pa.Ta
 BLOCK_ROWS: Final = 2_048
 _DIRECTIONS: Final = pa.array(["forward", "reverse"])
 _CELLS_KEPT_MAX: Final = 10_000
-
-BodyOf = Callable[[int, int], bytes]
+_ARRAY_BYTES_MAX: Final = (1 << 31) - 1
 
 
 class Grid:
@@ -192,7 +195,7 @@ class Grid:
         item_ids = pa.array(names, pa.string())
         hashes = pa.array([item.item_hash for item in self.items], pa.string())
         members = zip(self._pairs.lo.tolist(), self._pairs.hi.tolist(), strict=True)
-        pair_ids = pa.array((pair_id(names[lo], names[hi]) for lo, hi in members), pa.string())
+        pair_ids = names_of(pair_hash(names[lo], names[hi]) for lo, hi in members)
 
         def of(part: slice) -> pa.Table:
             first, second, tiers = self.showings.first[part], self.showings.second[part], self._tiers[part]
@@ -217,74 +220,35 @@ class Grid:
 def grid_blocks(found: Round, grid: Grid, n_rows: int = BLOCK_ROWS) -> Iterator[Block]:
     """Yield all requests of a grid in slot order, at most `n_rows` of one cell at a time."""
     columns, shown = grid.columns(), grid.showings
-    texts = [encoded(item.text) for item in grid.items]
-    bodies_of: dict[int, Bodies] = {}
+    rows = [SourceRow(item.item_id, item.text) for item in grid.items]
+    json, sizes = columns_of([item.text for item in grid.items])
+    ways: dict[int, _Way] = {}
     for cell in found.cells():
         values = {**found.stage.rule.values(), **rubric_values(cell.rubric)}
         forms = forms_of(found.stage, cell.template, values, OF_PAIR)
-        makes = bodies_of.setdefault(id(cell.config), Bodies(cell.config))
-        body_of, id_of = _body_of(found.stage, cell, makes, forms, grid, texts), ids.request_ids(*cell.group)
+        way = ways.setdefault(id(cell.config), _Way(found.stage, cell.config))
+        own = sum(form.n_bytes for form in forms)
         for start in range(0, len(grid), n_rows):
             part = slice(start, min(start + n_rows, len(grid)))
-            first, second = shown.first[part].tolist(), shown.second[part].tolist()
-            bodies = [body_of(f, s) for f, s in zip(first, second, strict=True)]
+            shows = {"SAMPLE_1": shown.first[part], "SAMPLE_2": shown.second[part]}
+            places = {name: at.tolist() for name, at in shows.items()}
+            n_bytes = np.full(part.stop - part.start, own, np.int64)
+            for name in (name for form in forms for name in form.names):
+                n_bytes += sizes[shows[name]]
+            between = [[[json[at] for at in places[name]] for name in form.names] for form in forms]
+
+            def prompt(number: int, cell: Cell = cell, places: Mapping[str, list[int]] = places) -> Prompt:
+                first, second = (rows[at[number]] for at in places.values())
+                return prompt_of(found.stage, cell.template, Ask(cell.rubric, first, second))
+
+            n, said = part.stop - part.start, Said(forms, between, n_bytes)
+            bodies = way.bodies.of(cell.template, said, n, prompt)
             slots = np.arange(part.start, part.stop, dtype=np.int64) + found.first_slot + cell.number * len(grid)
             repeat_no = shown.repeat_no[part]
             yield Block(
-                [cell], np.zeros(len(first), np.int32), columns(part), slots, repeat_no,
-                list(map(id_of, bodies, repeat_no.tolist())), bodies, _tokens(forms, texts, first, second),
+                [cell], np.zeros(n, np.int32), columns(part), slots, repeat_no,
+                names_of(way.hash_of(bodies, repeat_no.tolist())), bodies, tokens_of(n_bytes),
             )  # fmt: skip
-
-
-def _body_of(
-    stage: StageSpec, cell: Cell, makes: Bodies, forms: Sequence[Form], grid: Grid, texts: Sequence[Encoded]
-) -> BodyOf:
-    """Return the fastest way to make bodies that gives the module's own bytes for the first ask."""
-    rows = [SourceRow(item.item_id, item.text) for item in grid.items]
-
-    def built(first: int, second: int) -> bytes:
-        return makes.built(prompt_of(stage, cell.template, Ask(cell.rubric, rows[first], rows[second])))
-
-    frame = makes.frame(cell.template)
-    if frame is None:
-        return built
-    spliced = _spliced(forms, frame, texts)
-    example = int(grid.showings.first[0]), int(grid.showings.second[0])
-    return spliced if spliced(*example) == built(*example) else built
-
-
-def _spliced(forms: Sequence[Form], frame: Frame, texts: Sequence[Encoded]) -> BodyOf:
-    inner: list[bytes] = [frame.pieces[0]]
-    names: list[str] = []
-    for place, piece in zip(frame.order, frame.pieces[1:], strict=True):
-        first_text, *others = (text.json for text in forms[place].texts)
-        inner[-1] += first_text
-        inner += others
-        inner[-1] += piece
-        names += forms[place].names
-    json = [text.json for text in texts]
-    if names == ["SAMPLE_1", "SAMPLE_2"]:
-        head, middle, tail = inner
-        return lambda first, second: b"".join((head, json[first], middle, json[second], tail))
-    is_second = [name == "SAMPLE_2" for name in names]
-
-    def splice(first: int, second: int) -> bytes:
-        pair = (json[first], json[second])
-        parts = [inner[0]]
-        for text, place in zip(inner[1:], is_second, strict=True):
-            parts += (pair[place], text)
-        return b"".join(parts)
-
-    return splice
-
-
-def _tokens(forms: Sequence[Form], texts: Sequence[Encoded], first: Sequence[int], second: Sequence[int]) -> list[int]:
-    own, names = sum(form.n_bytes for form in forms), [name for form in forms for name in form.names]
-    n_first, n_second = names.count("SAMPLE_1"), names.count("SAMPLE_2")
-    return [
-        tokens_of(own + n_first * texts[f].n_bytes + n_second * texts[s].n_bytes)
-        for f, s in zip(first, second, strict=True)
-    ]
 
 
 def candidate_label(config: ModelConfig, template: Template, stage: StageSpec) -> str:
@@ -305,22 +269,22 @@ class _Way:
     def __init__(self, stage: StageSpec, config: ModelConfig) -> None:
         self.config = config
         self.bodies = Bodies(config)
-        self.id_of = ids.request_ids(config.spec.provider, config.settings.endpoint, config.settings.request_model)
+        self.hash_of = ids.request_hashes(config.spec.provider, config.settings.endpoint, config.settings.request_model)
         self.templates = [(template, candidate_label(config, template, stage)) for template in stage.templates]
 
 
 @dataclass(slots=True)
 class _Part:
-    """A block in the making: lists in step, one element per request."""
+    """Like asks that go to one cell: their places among a block's requests, and what each becomes."""
 
-    cells: list[Cell] = field(default_factory=list)
-    places: dict[tuple[int, str, Rubric], int] = field(default_factory=dict)
-    cell_no: list[int] = field(default_factory=list)
-    ask_no: list[int] = field(default_factory=list)
-    labels: list[str] = field(default_factory=list)
-    request_ids: list[str] = field(default_factory=list)
-    bodies: list[bytes] = field(default_factory=list)
-    tokens: list[int] = field(default_factory=list)
+    order: NDArray[np.int64]
+    ask_no: NDArray[np.int64]
+    cell: Cell
+    label: str
+    repeat_no: int
+    bodies: list[bytes]
+    hashes: list[bytes]
+    n_bytes: NDArray[np.int64]
 
 
 class AskBlocks:
@@ -331,87 +295,115 @@ class AskBlocks:
         self._hash_of = hash_of
         self._ways = [_Way(found.stage, config) for config in found.configs]
         self._prompts = Prompts(found.stage)
-        self._schema_bytes = found.stage.schema_bytes
-        n_of_ask = len(found.configs) * len(found.stage.templates) * found.stage.repeats
-        self._n_asks = max(1, n_rows // max(1, n_of_ask))
+        self._n_of_ask = max(1, len(found.configs) * len(found.stage.templates) * found.stage.repeats)
+        self._n_asks = max(1, n_rows // self._n_of_ask)
         self._cells: dict[tuple[int, str, Rubric], Cell] = {}
 
     def of(self, asks: Iterable[Ask]) -> Iterator[Block]:
         """Yield the requests of asks in their order; raises StudyError for a placeholder that a row lacks."""
         rest, slot = iter(asks), self._round.first_slot
         while some := list(itertools.islice(rest, self._n_asks)):
-            part = _Part()
-            for number, ask in enumerate(some):
-                self._add(part, number, ask)
-            if part.bodies:
-                yield self._block(part, some, slot)
-                slot += len(part.bodies)
+            parts = [part for places in _alike(some) for part in self._parts(some, places)]
+            if parts:
+                block = self._block(parts, some, slot)
+                yield block
+                slot += len(block.bodies)
 
-    def _add(self, part: _Part, number: int, ask: Ask) -> None:
-        prompts = [self._prompts.of(template, ask) for template in self._stage.templates]
-        repeats = self._stage.repeats
-        for way_no, way in enumerate(self._ways):
-            for (template, label), prompt in zip(way.templates, prompts, strict=True):
-                if ask.only not in (None, label):
+    def _parts(self, some: Sequence[Ask], places: Sequence[int]) -> Iterator[_Part]:
+        """Yield what asks of one kind become, for each template, way to ask and repeat."""
+        asks, at = [some[place] for place in places], np.array(places)
+        known: dict[str, Column] = {}
+        for template_no, template in enumerate(self._stage.templates):
+            said = self._prompts.of(template, asks, known)
+
+            def prompt(number: int, template: Template = template) -> Prompt:
+                return prompt_of(self._stage, template, asks[number])
+
+            for way_no, way in enumerate(self._ways):
+                _, label = way.templates[template_no]
+                if asks[0].only not in (None, label):
                     continue
-                body, n_bytes = self._body(way.bodies, template, ask, prompt)
-                place = self._place(part, way_no, template, ask.rubric)
-                part.cell_no += [place] * repeats
-                part.ask_no += [number] * repeats
-                part.labels += [label] * repeats
-                part.bodies += [body] * repeats
-                part.tokens += [tokens_of(n_bytes + self._schema_bytes)] * repeats
-                part.request_ids += [way.id_of(body, repeat_no) for repeat_no in range(1, repeats + 1)]
+                bodies = way.bodies.of(template, said, len(asks), prompt)
+                sizes = said.n_bytes if said else np.array([size_bytes(prompt(number)) for number in range(len(asks))])
+                cell = self._cell(way_no, template, asks[0].rubric)
+                first = (way_no * len(self._stage.templates) + template_no) * self._stage.repeats
+                for number in range(self._stage.repeats):
+                    hashes = way.hash_of(bodies, [number + 1] * len(bodies))
+                    order = at * self._n_of_ask + first + number
+                    yield _Part(order, at, cell, label, number + 1, bodies, hashes, sizes)
 
-    def _body(self, bodies: Bodies, template: Template, ask: Ask, turns: Turns | None) -> tuple[bytes, int]:
-        if turns is not None:
-            frame = bodies.frame_for(template, turns, lambda: prompt_of(self._stage, template, ask))
-            if frame is not None:
-                return frame.around(turns.json), turns.n_bytes
-        text = prompt_of(self._stage, template, ask)
-        return bodies.built(text), size_bytes(text)
-
-    def _place(self, part: _Part, way_no: int, template: Template, rubric: Rubric) -> int:
-        """Return which cell of a block is meant, as a new one of it where need be."""
+    def _cell(self, way_no: int, template: Template, rubric: Rubric) -> Cell:
         key = way_no, template.template_id, rubric
-        place = part.places.get(key)
-        if place is None:
-            if key not in self._cells:
-                if len(self._cells) >= _CELLS_KEPT_MAX:
-                    self._cells.clear()
-                self._cells[key] = self._round.cell(self._ways[way_no].config, template, rubric)
-            place = part.places[key] = len(part.cells)
-            part.cells.append(self._cells[key])
-        return place
+        if key not in self._cells:
+            if len(self._cells) >= _CELLS_KEPT_MAX:
+                self._cells.clear()
+            self._cells[key] = self._round.cell(self._ways[way_no].config, template, rubric)
+        return self._cells[key]
 
-    def _block(self, part: _Part, asks: Sequence[Ask], first_slot: int) -> Block:
-        n, repeats = len(part.bodies), self._stage.repeats
-        columns = self._columns(asks).take(pa.array(part.ask_no, pa.int32()))
+    def _block(self, parts: Sequence[_Part], asks: Sequence[Ask], first_slot: int) -> Block:
+        """Put the parts of a block together, ask by ask."""
+        order = np.argsort(np.concatenate([part.order for part in parts]))
+        places = order.tolist()
+        n_of_part = [len(part.bodies) for part in parts]
+
+        def of_parts(values: Iterable[int]) -> NDArray[np.int32]:
+            return np.repeat(np.fromiter(values, np.int32, len(parts)), n_of_part)[order]
+
+        bodies = [body for part in parts for body in part.bodies]
+        hashes = [one for part in parts for one in part.hashes]
+        tokens = tokens_of(np.concatenate([part.n_bytes for part in parts]) + self._stage.schema_bytes)
+        columns = self._columns(asks).take(pa.array(np.concatenate([part.ask_no for part in parts])[order]))
         if self._stage.task in OWN_OUTPUT_TASKS:
             place = ASK_COLUMNS.index("candidate_first")
-            columns = columns.set_column(place, ASK_SCHEMA.field(place), pa.array(part.labels, pa.string()))
+            labels = pa.array([part.label for part in parts], pa.string()).take(pa.array(of_parts(range(len(parts)))))
+            columns = columns.set_column(place, ASK_SCHEMA.field(place), labels)
+        cells = {id(part.cell): part.cell for part in parts}
+        numbers = {key: number for number, key in enumerate(cells)}
         return Block(
-            part.cells, np.array(part.cell_no, np.int32), columns, np.arange(first_slot, first_slot + n),
-            np.arange(n, dtype=np.int32) % repeats + 1, part.request_ids, part.bodies, part.tokens,
+            list(cells.values()), of_parts(numbers[id(part.cell)] for part in parts), columns,
+            np.arange(first_slot, first_slot + len(places)), of_parts(part.repeat_no for part in parts),
+            names_of([hashes[place] for place in places]), [bodies[place] for place in places], tokens[order],
         )  # fmt: skip
 
     def _columns(self, asks: Sequence[Ask]) -> pa.Table:
-        first, second = [ask.first for ask in asks], [ask.second for ask in asks]
-        known: dict[str, list[Any]] = {
+        first, second = [ask.first for ask in asks], [ask.second for ask in asks if ask.second is not None]
+        tiers = [ask.tier for ask in asks] if second else [row.tier for row in first]
+        known: dict[str, Any] = {
             "unit_id": [ask.unit_id for ask in asks],
-            "pair_id": [ask.pair_id for ask in asks],
-            "item_first": [row.item_id for row in first],
-            "item_second": [row and row.item_id for row in second],
-            "item_first_hash": [self._hash_of(row) for row in first],
-            "item_second_hash": [row and self._hash_of(row) for row in second],
-            "candidate_first": [row.candidate for row in first],
-            "candidate_second": [row and row.candidate for row in second],
+            **self._of_rows("first", first),
             "turn_no": [ask.turn_no for ask in asks],
-            "direction": [ask.second and ask.direction.value for ask in asks],
-            "is_lo_first": [row and one.item_id < row.item_id for one, row in zip(first, second, strict=True)],
             "purpose": [ask.purpose for ask in asks],
             "gain": [ask.gain for ask in asks],
-            "tier": [self._stage.tier if ask.tier is None else ask.tier for ask in asks],
+            "tier": [self._stage.tier if tier is None else tier for tier in tiers],
         }
-        arrays = [pa.array(known[field.name], field.type) for field in ASK_SCHEMA]
+        if second:
+            pairs = [ask.pair_key[1:] for ask in asks]
+            places = {pair: place for place, pair in enumerate(dict.fromkeys(pairs))}
+            names = names_of([pair_hash(*pair) for pair in places])
+            known |= {
+                **self._of_rows("second", second),
+                "pair_id": names.take(pa.array([places[pair] for pair in pairs])),
+                "direction": [ask.direction.value for ask in asks],
+                "is_lo_first": [one.item_id < two.item_id for one, two in zip(first, second, strict=True)],
+            }
+        n, given = len(asks), ((field, known.get(field.name)) for field in ASK_SCHEMA)
+        arrays = [
+            pa.nulls(n, field.type) if values is None else pa.array(values, field.type) for field, values in given
+        ]
         return pa.Table.from_arrays(arrays, schema=ASK_SCHEMA)
+
+    def _of_rows(self, which: str, rows: Sequence[SourceRow]) -> dict[str, Any]:
+        return {
+            f"item_{which}": [row.item_id for row in rows],
+            f"item_{which}_hash": [self._hash_of(row) for row in rows],
+            f"candidate_{which}": [row.candidate for row in rows],
+        }
+
+
+def _alike(asks: Sequence[Ask]) -> Iterable[list[int]]:
+    """Return the places of asks of one kind, as `Prompts` and `Bodies` take them."""
+    found: dict[tuple[object, ...], list[int]] = {}
+    for place, ask in enumerate(asks):
+        key = (id(ask.rubric), ask.second is None, ask.text is None, not ask.history, ask.only, *ask.values)
+        found.setdefault(key, []).append(place)
+    return found.values()

@@ -22,8 +22,6 @@ from batchpond.errors import StudyError, UsageError
 from batchpond.lake.store import Store
 from batchpond.lake.tables import connect
 from batchpond.model import Mode
-from batchpond.plan.asks import SourceRow
-from batchpond.plan.items import Item
 from batchpond.providers import base, registry
 from batchpond.providers.shared.dialect import SCHEMA, Dialect, ModelSettings
 from batchpond.study.prices import NOTHING
@@ -41,7 +39,9 @@ from batchpond.study.typed import did_you_mean
 from batchpond.tasks.templates import Rubric, Template
 
 if TYPE_CHECKING:
+    from batchpond.plan.asks import SourceRow
     from batchpond.plan.forecast import Forecast
+    from batchpond.plan.items import Item
 
 _PROBE: Final = "batchpond probe"
 
@@ -210,6 +210,8 @@ def _config(study: Study) -> dict[str, Any]:
     values = dataclasses.asdict(study)
     (stage,) = values.pop("stages")
     del values["source"], values["base_path"], stage["pairs"]["adaptive"]
+    if study.claims is None:
+        del values["claims"]
     of_stage = {name: stage[name] for name in ("rubrics", "models", "pairs")}
     return without_checks({**values, **of_stage, "items": stage["rows"]["items"], "answer": stage["rule"]})
 
@@ -236,10 +238,15 @@ def version(study: Study, stages: Sequence[tuple[StageSpec, Sequence[ModelConfig
     if not study.has_rounds:
         ((stage, configs, rows),) = stages
         return _pairwise_version(study, stage, configs, [row.item() for row in rows])
-    parts = [to_json(study)]
+    from batchpond.plan.asks import SpilledRows  # `submit`, which reads configurations only, loads none of it
+
+    parts: list[str | bytes] = [to_json(study)]
     for stage, configs, rows in stages:
         parts += [config.fingerprint for config in configs]
-        parts += sorted(_placed(row, stage).item_hash for row in rows)
+        if isinstance(rows, SpilledRows):
+            parts += sorted(rows.hashes())
+        else:
+            parts += sorted(_placed(row, stage).item_hash for row in rows)
     return ids.digest("staged study", *parts)
 
 
@@ -263,7 +270,7 @@ def _placed(row: SourceRow, stage: StageSpec) -> Item:
     if row.of_file is None:
         return row.item()
     more = {name: value for name, value in row.more.items() if name != stage.rows.columns.get("tier")}
-    return dataclasses.replace(row, more=more, of_file=None).item()
+    return row._replace(more=more, of_file=None).item()
 
 
 WISHES: Final = frozenset({SCHEMA, "include_thoughts"})

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final, TextIO
+from typing import Any, Final, NamedTuple, TextIO
 
 import numpy as np
 import orjson
@@ -27,12 +27,14 @@ from numpy.typing import NDArray
 
 from batchpond import ids
 from batchpond.errors import StudyError
-from batchpond.files import delimiter_of, read_text
+from batchpond.fields import delimiter_of
+from batchpond.files import read_text
 from batchpond.study.spec import ItemsFrom, ItemsSpec, Order, PairsSpec
 
 PROBLEMS_SHOWN_MAX: Final = 20
 FILE_SIZE_MAX_BYTES: Final = 4_000_000_000
 _FIELD_SIZE_MAX: Final = 100_000_000
+_HASH_BYTES: Final = 32
 
 SqlRows = Callable[[str], Iterable[Mapping[str, Any]]]
 """Runs one SELECT on the lake and gives its rows."""
@@ -41,18 +43,36 @@ Row = tuple[str, Mapping[str, Any]]
 """Where a row stands (`line 7`) and its columns."""
 
 
-@dataclass(frozen=True)
-class Item:
-    """One text to be judged; `metadata` is the JSON of its other columns, None when there are none."""
-
+class _Item(NamedTuple):
     item_id: str
     text: str
     metadata: str | None = None
+
+
+class Item(_Item):
+    """One text to be judged; `metadata` is the JSON of its other columns, None when there are none."""
 
     @cached_property
     def item_hash(self) -> str:
         """The digest of id, text and metadata, so that a row of the lake is found by it alone."""
         return ids.digest("item", self.item_id, self.text, self.metadata or "")
+
+
+def names_of(hashes: Iterable[bytes]) -> pa.StringArray:
+    """Return the ids that hashes make, all at once: a tenth of the time that one by one takes."""
+    raw = np.frombuffer(b"".join(hashes), np.uint8).reshape(-1, _HASH_BYTES)[:, :20].reshape(-1, 5)
+    groups = np.zeros((len(raw), 8), np.uint8)
+    groups[:, :5] = raw[:, ::-1]
+    fives = (groups.view("<u8") >> np.arange(35, -1, -5, dtype=np.uint64)).astype(np.uint8)
+    letters = np.frombuffer(ids.LETTERS, np.uint8)[fives].reshape(-1, 32)[:, : ids.ID_LENGTH]
+    return strings_of(letters.tobytes(), np.full(len(letters), ids.ID_LENGTH))
+
+
+def strings_of(data: bytes, sizes: NDArray[np.int64]) -> pa.StringArray:
+    """Return texts that stand one after the other in UTF-8, each of its size in bytes."""
+    offsets = np.zeros(len(sizes) + 1, np.int32)
+    np.cumsum(sizes, out=offsets[1:])
+    return pa.StringArray.from_buffers(len(sizes), pa.py_buffer(offsets), pa.py_buffer(data))
 
 
 def read_pairs(spec: ItemsSpec, base_path: Path, run_sql: SqlRows | None = None) -> list[Item]:
@@ -316,9 +336,9 @@ class Showings:
         return len(self.pair)
 
 
-def pair_id(lo: str, hi: str) -> str:
-    """Return the id of an unordered pair, forward and reverse alike; `lo` is the smaller id."""
-    return ids.digest("pair", lo, hi)
+def pair_hash(lo: str, hi: str) -> bytes:
+    """Return what the id of an unordered pair is made of, forward and reverse alike; `lo` is the smaller id."""
+    return ids.hashed("pair", lo, hi)
 
 
 def choose_pairs(item_ids: Sequence[str], spec: PairsSpec, seed: int) -> Pairs:

@@ -15,11 +15,14 @@ import itertools
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from batchpond.errors import StudyError
 from batchpond.model import Prompt, Role, Turn
-from batchpond.plan.asks import Ask, SourceRow
+from batchpond.plan.asks import Ask, SourceRow, size_of
 from batchpond.plan.cells import ModelConfig, canonical
 from batchpond.study.spec import StageSpec
 from batchpond.tasks.templates import NOT_KNOWN, Rubric, Template, part_of, pattern_of
@@ -31,7 +34,7 @@ _SENTINELS: Final = ("batchpond-sentinel-7d1", "another \u00e9 prompt \u2028 of 
 _LONG: Final = "." * 300_000
 _MORE_MAX: Final = 200
 _SHOWN_MAX: Final = 10
-_CACHE_BYTES_MAX: Final = 8 << 20
+_OWN_TEXT: Final = ""
 _FORMS_MAX: Final = 10_000
 
 _OF_ROW: Final[Mapping[str, Callable[[SourceRow], str]]] = {
@@ -164,15 +167,14 @@ def said(turns: Sequence[Turn]) -> Prompt:
 def size_bytes(prompt: Prompt) -> int:
     """Return the size of all texts of a prompt, in UTF-8."""
     texts = [prompt] if isinstance(prompt, str) else [turn.text for turn in prompt]
-    return sum(map(_n_bytes, texts))
+    return sum(map(size_of, texts))
 
 
-def _n_bytes(text: str) -> int:
-    return len(text) if text.isascii() else len(text.encode("utf-8"))
+_Sizes = TypeVar("_Sizes", int, "NDArray[np.int64]")
 
 
-def tokens_of(n_bytes: int) -> int:
-    """Return the estimated tokens of a prompt."""
+def tokens_of(n_bytes: _Sizes) -> _Sizes:
+    """Return the estimated tokens of a prompt, or of many."""
     return -(-n_bytes // BYTES_PER_TOKEN) + FRAME_TOKENS
 
 
@@ -185,7 +187,7 @@ class Encoded(NamedTuple):
 
 def encoded(text: str) -> Encoded:
     """Return a text as JSON has it, without the quotation marks."""
-    return Encoded(canonical(text)[1:-1], _n_bytes(text))
+    return Encoded(canonical(text)[1:-1], size_of(text))
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,43 +222,49 @@ def _form_of(pieces: Sequence[str], values: Mapping[str, str], of_asks: Collecti
     return Form(tuple(map(encoded, texts)), tuple(names))
 
 
-class Turns(NamedTuple):
-    """A prompt as the JSON of what each turn says, and its size in UTF-8."""
+class Said(NamedTuple):
+    """What like asks say in each turn: the turn's texts, what stands between them by ask, and all sizes in UTF-8."""
 
-    json: tuple[bytes, ...]
-    n_bytes: int
+    forms: tuple[Form, ...]
+    between: list[list[list[bytes]]]
+    n_bytes: NDArray[np.int64]
+
+
+Column = tuple[list[bytes], NDArray[np.int64]]
+"""Texts as JSON has them, and their sizes in UTF-8."""
 
 
 class Prompts:
-    """The prompts of a stage's asks as JSON; asks that are near each other share what they show."""
+    """The prompts of a stage's asks as JSON: of many asks that are alike at once, which share what they show."""
 
     def __init__(self, stage: StageSpec) -> None:
         self._stage = stage
         self._rule_values = stage.rule.values()
         self._forms: dict[tuple[str, Rubric, bool, tuple[str, ...]], tuple[Form, ...]] = {}
-        self._encoded: dict[str, Encoded] = {}
-        self._n_encoded_bytes = 0
 
-    def of(self, template: Template, ask: Ask) -> Turns | None:
-        """Return the prompt of an ask, None after a conversation so far; raises StudyError for a lacking value."""
-        if ask.history:
+    def of(self, template: Template, asks: Sequence[Ask], known: dict[str, Column]) -> Said | None:
+        """Return the prompts of asks of one kind, None after a conversation so far; `known` is theirs to keep.
+
+        One kind: by one rubric, about one row or about two, with the same placeholders that they fill by themselves.
+        Raises StudyError for a lacking value.
+        """
+        if asks[0].history:
             return None
-        if ask.text is not None:
-            texts = [encoded(text) for text in (*(turn.text for turn in template.turns[:-1]), ask.text)]
-            return Turns(tuple(text.json for text in texts), sum(text.n_bytes for text in texts))
-        turns, n_bytes = [], 0
-        for form in self._turns(template, ask):
-            first, *rest = form.texts
-            parts = [first.json]
-            n_bytes += first.n_bytes
-            for name, text in zip(form.names, rest, strict=True):
-                value = self._value(name, template, ask)
-                parts += (value.json, text.json)
-                n_bytes += value.n_bytes + text.n_bytes
-            turns.append(b"".join(parts))
-        return Turns(tuple(turns), n_bytes)
+        forms = self._turns(template, asks[0])
+        between: list[list[list[bytes]]] = []
+        n_bytes = np.full(len(asks), sum(form.n_bytes for form in forms), np.int64)
+        for form in forms:
+            between.append([])
+            for name in form.names:
+                json, sizes = self._column(name, template, asks, known)
+                between[-1].append(json)
+                n_bytes += sizes
+        return Said(forms, between, n_bytes)
 
     def _turns(self, template: Template, ask: Ask) -> tuple[Form, ...]:
+        if ask.text is not None:
+            before = (Form((encoded(turn.text),), ()) for turn in template.turns[:-1])
+            return (*before, Form((encoded(""), encoded("")), (_OWN_TEXT,)))
         is_pair = ask.second is not None
         key = (template.template_id, ask.rubric, is_pair, tuple(ask.values))
         found = self._forms.get(key)
@@ -268,21 +276,37 @@ class Prompts:
             self._forms[key] = found
         return found
 
-    def _value(self, name: str, template: Template, ask: Ask) -> Encoded:
-        # What a rubric says stands in the form already.
-        text = value_of(name, self._stage, template, ask, {}, self._rule_values)
-        found = self._encoded.get(text)
+    def _column(self, name: str, template: Template, asks: Sequence[Ask], known: dict[str, Column]) -> Column:
+        """Return what a placeholder stands for in each ask, as JSON and as sizes."""
+        found = known.get(name)
         if found is None:
-            found = encoded(text)
-            self._keep(text, found)
+            found = columns_of(self._texts(name, template, asks))
+            if "." not in name:  # what stands in a conditional part depends on its template
+                known[name] = found
         return found
 
-    def _keep(self, text: str, found: Encoded) -> None:
-        self._n_encoded_bytes += len(found.json)
-        if self._n_encoded_bytes > _CACHE_BYTES_MAX:
-            self._encoded.clear()
-            self._n_encoded_bytes = len(found.json)
-        self._encoded[text] = found
+    def _texts(self, name: str, template: Template, asks: Sequence[Ask]) -> list[str]:
+        first = asks[0]
+        if name == _OWN_TEXT:
+            return [ask.text or "" for ask in asks]
+        if first.second is not None and name in OF_PAIR and name not in first.values:
+            return [ask.first.text if name in _FIRST else ask.second.text for ask in asks if ask.second is not None]
+        if name in _OF_ROW and name not in first.values:
+            has_own = name in OF_INPUT and "input" in self._stage.rows.columns
+            if not has_own or None not in [ask.first.input_text for ask in asks]:
+                of_row = _OF_ROW[name]
+                return [of_row(ask.first) for ask in asks]
+        # What a rubric says stands in the form already.
+        return [value_of(name, self._stage, template, ask, {}, self._rule_values) for ask in asks]
+
+
+def columns_of(texts: Sequence[str]) -> Column:
+    """Return texts as JSON has them and their sizes, each different one encoded once."""
+    different = set(texts)
+    if len(different) == len(texts):
+        return [canonical(text)[1:-1] for text in texts], np.array([size_of(text) for text in texts], np.int64)
+    found = {text: encoded(text) for text in different}
+    return [found[text].json for text in texts], np.array([found[text].n_bytes for text in texts], np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,14 +316,29 @@ class Frame:
     pieces: tuple[bytes, ...]
     order: tuple[int, ...]
 
-    def around(self, turns: Sequence[bytes]) -> bytes:
-        """Return the body in which the turns say this."""
-        if len(turns) == 1:
-            return turns[0].join(self.pieces)
-        parts = [self.pieces[0]]
+    def around(self, forms: Sequence[Form]) -> tuple[bytes, ...]:
+        """Return what stands around the values of these turns in every body: one piece more than there are names."""
+        found = [self.pieces[0]]
         for place, piece in zip(self.order, self.pieces[1:], strict=True):
-            parts += (turns[place], piece)
-        return b"".join(parts)
+            first, *others = (text.json for text in forms[place].texts)
+            found[-1] += first
+            found += others
+            found[-1] += piece
+        return tuple(found)
+
+
+def filled(pieces: tuple[bytes, ...], columns: Sequence[Sequence[bytes]], n: int) -> list[bytes]:
+    """Return `n` bodies: the pieces, and between them the values of each column."""
+    if not columns:
+        return list(pieces) * n
+    if len(columns) == 1:
+        return [value.join(pieces) for value in columns[0]]
+    parts = [piece for both in zip(pieces, pieces, strict=True) for piece in both][:-1]
+    found = []
+    for values in zip(*columns, strict=True):
+        parts[1::2] = values
+        found.append(b"".join(parts))
+    return found
 
 
 class Bodies:
@@ -334,11 +373,15 @@ class Bodies:
             pieces += pieces.pop().split(marks[number])
         return Frame(tuple(pieces), tuple(order))
 
-    def frame_for(self, template: Template, turns: Turns, prompt: Callable[[], Prompt]) -> Frame | None:
-        """Return the frame where it gives the module's own bytes for the first prompt of a template, None elsewhere."""
+    def of(self, template: Template, said: Said | None, n: int, prompt: Callable[[int], Prompt]) -> list[bytes]:
+        """Return the bodies of `n` asks: spliced, where that gives the module's own bytes for a template's first."""
         name = template.template_id
-        if name not in self._proven:
-            frame = self.frame(template)
-            is_own = frame is not None and frame.around(turns.json) == self.built(prompt())
-            self._proven[name] = frame if is_own else None
-        return self._proven[name]
+        frame = None if said is None else self._proven.get(name, self.frame(template))
+        if frame is not None and said is not None:
+            found = filled(frame.around(said.forms), [one for at in frame.order for one in said.between[at]], n)
+            if name in self._proven or found[0] == self.built(prompt(0)):
+                self._proven[name] = frame
+                return found
+        if said is not None:
+            self._proven[name] = None
+        return [self.built(prompt(number)) for number in range(n)]

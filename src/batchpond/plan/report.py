@@ -254,6 +254,11 @@ def notes(draft: Draft, prices: Prices) -> tuple[str, ...]:
         about = f"stage {stage.stage.name}: " if len(draft.stages) > 1 else ""
         found += [about + note for note in _of_answers(stage)]
     found += _of_prices(draft.stages, prices)
+    if (claims := draft.study.claims) is not None:
+        claimed = ", ".join((claims.primary, *claims.secondary))
+        found.append(
+            f"claimed: {claimed}; kept with this plan, and the report says whether that was before anything was sent"
+        )
     for stage in draft.stages:
         about = f"stage {stage.stage.name}: " if len(draft.stages) > 1 else ""
         found += [about + note for note in (*_of_pairs(stage.stage.pairs, stage.pairs), *_of_configs(stage))]

@@ -25,7 +25,18 @@ from batchpond.lake.schemas import REQUESTS, STUDIES
 from batchpond.lake.store import CONFIG, TMP, Store
 from batchpond.plan import cells as forms
 from batchpond.plan import versions
-from batchpond.plan.asks import NO_RUBRIC, Ask, SourceRow, SpilledRows, asks, placed_row, row_of_file, rubric_row
+from batchpond.plan.asks import (
+    NO_RUBRIC,
+    Ask,
+    SourceRow,
+    SpilledRows,
+    asks,
+    n_asks,
+    placed_row,
+    row_of_file,
+    rubric_row,
+    size_of,
+)
 from batchpond.plan.blocks import Grid
 from batchpond.plan.cells import (
     Dropped,
@@ -95,8 +106,10 @@ class StageDraft:
 
     def asks(self) -> Iterator[Ask]:
         """Yield the asks of a stage that waits for nothing."""
-        rows = self.rows or ()
-        return talk_asks(self.stage, rows, {}) if self.stage.task == CONVERSATION else asks(self.stage, rows, self.seed)
+        stage, rows, pairs = self.stage, self.rows or (), self.pairs
+        if stage.task == CONVERSATION:
+            return talk_asks(stage, rows, {})
+        return asks(stage, rows, self.seed, pairs if stage.pairs.adaptive is None else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,14 +170,16 @@ def _grid_draft(draft: StageDraft, pairs: Pairs) -> StageDraft:
 
 
 def _asks_draft(study: Study, draft: StageDraft) -> StageDraft:
-    stage, rows, n_asks = draft.stage, draft.rows or (), 0
-    for n_asks, ask in enumerate(draft.asks(), 1):
-        if n_asks == 1:
-            _check_templates(stage, ask)
-    if not n_asks:
+    stage, rows, first = draft.stage, draft.rows or (), next(draft.asks(), None)
+    if first is not None:
+        _check_templates(stage, first)
+    n_found = n_asks(stage, rows, draft.pairs)
+    if n_found is None:
+        n_found = sum(1 for _ in draft.asks())
+    if not n_found:
         raise StudyError(f"{study.source}: stage {stage.name} has nothing to ask about")
     adaptive.check_size(stage.name, stage.pairs, len(rows), draft.n_cells)
-    return dataclasses.replace(draft, n_asks=n_asks)
+    return dataclasses.replace(draft, n_asks=n_found)
 
 
 def _pairs(draft: StageDraft) -> Pairs | None:
@@ -193,7 +208,7 @@ def check_later(store: Store, draft: Draft) -> None:
         if stage.task != CONVERSATION and source is not None and source.task in OWN_OUTPUT_TASKS | {INPUTS}:
             made = SourceRow("id", "text", "unit", None, "candidate", "input", more=_more(study, source))
             for row in _made_of(draft, source, made) if stage.columns else (made,):
-                other = dataclasses.replace(row, text="other") if stage.task in PAIR_TASKS else None
+                other = row._replace(text="other") if stage.task in PAIR_TASKS else None
                 _check_templates(stage, Ask((*stage.rubrics, NO_RUBRIC)[0], row, other))
 
 
@@ -209,7 +224,7 @@ def _made_of(draft: Draft, source: StageSpec | None, made: SourceRow) -> Iterato
     while source is not None and rows[source.name] is None:
         source = _source(draft.study, source)
     for row in (rows[source.name] or ()) if source is not None else ():
-        yield dataclasses.replace(made, item_id=row.item_id, more={**row.more, **made.more})
+        yield made._replace(item_id=row.item_id, more={**row.more, **made.more})
 
 
 def _more(study: Study, source: StageSpec) -> dict[str, Any]:
@@ -247,11 +262,14 @@ def known_of(draft: StageDraft) -> Known:
     if draft.rows is None:
         return Known(draft.stage, draft.configs, ask_bytes=_frame_bytes(draft.stage))
     sizes = [_size_of(draft.stage, ask) for ask in islice(draft.asks(), _SAMPLE_ASKS)]
-    has_rubrics = bool(draft.stage.rubrics) or any(row.rubric_id is not None for row in draft.rows)
+    rows = draft.rows
+    if isinstance(rows, SpilledRows):
+        n_bytes, has_own = rows.n_text_bytes, rows.rubric_ids.keys() != {None}
+    else:
+        n_bytes, has_own = sum(size_of(row.text) for row in rows), any(row.rubric_id is not None for row in rows)
+    has_rubrics = bool(draft.stage.rubrics) or has_own
     return Known(
-        draft.stage, draft.configs, len(draft.rows),
-        sum(len(row.text.encode()) for row in draft.rows) / len(draft.rows),
-        draft.n_asks, sum(sizes) / len(sizes), has_rubrics,
+        draft.stage, draft.configs, len(rows), n_bytes / len(rows), draft.n_asks, sum(sizes) / len(sizes), has_rubrics,
     )  # fmt: skip
 
 

@@ -21,8 +21,9 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from batchpond import ids
+from batchpond.clock import Work
 from batchpond.lake import failpoints, tables
-from batchpond.lake.disk import StagedTable, read_rows
+from batchpond.lake.disk import StagedTable
 from batchpond.lake.schemas import ITEMS, PLAN, REQUESTS, ROW_GROUP_NARROW, ROW_GROUP_TEXT, RUBRICS, TEMPLATES, Table
 from batchpond.lake.store import Store
 from batchpond.lake.tables import literal, quoted
@@ -30,7 +31,6 @@ from batchpond.plan.asks import NO_RUBRIC, Ask, SourceRow
 from batchpond.plan.blocks import BLOCK_ROWS, AskBlocks, Block, Grid, Round, grid_blocks, plan_table, requests_table
 from batchpond.plan.cells import ModelConfig, cell_id, make_model_configs
 from batchpond.plan.items import Item
-from batchpond.progress import Work
 from batchpond.providers import registry
 from batchpond.study.spec import StageSpec, Study
 from batchpond.tasks.templates import Rubric
@@ -103,21 +103,23 @@ class Spool:
             self._open.close()
 
 
-def publish_requests(store: Store, connection: duckdb.DuckDBPyConnection, spool: Spool) -> None:
-    """Publish the spooled requests that the lake lacks, each once.
+def publish_new(store: Store, connection: duckdb.DuckDBPyConnection, spool: Spool) -> None:
+    """Publish the spooled rows that the lake lacks by their first column, each once.
 
-    `connection` has a view `requests` of the lake. Which are new is one anti-join over ids alone.
+    `connection` has a view of the lake's table. Which are new is one anti-join over that column alone.
     """
-    paths = spool.finish()
+    paths, table = spool.finish(), quoted(spool.table.name)
+    key = quoted(spool.table.schema.names[0])
     staged = " UNION ALL ".join(
-        f"SELECT request_id, {number * spool.file_rows} + file_row_number AS place "
+        f"SELECT {key}, {number * spool.file_rows} + file_row_number AS place "
         f"from read_parquet({literal(os.fspath(path))}, file_row_number = true)"
         for number, path in enumerate(paths)
     )
+    if not paths:
+        return
     connection.execute(
         f"CREATE OR REPLACE TEMP TABLE fresh AS SELECT min(place) AS place FROM ({staged}) AS staged "
-        "WHERE NOT EXISTS (SELECT 1 FROM requests WHERE requests.request_id = staged.request_id) "
-        "GROUP BY request_id"
+        f"WHERE NOT EXISTS (SELECT 1 FROM {table} AS known WHERE known.{key} = staged.{key}) GROUP BY {key}"
     )
     for number, path in enumerate(paths):
         low = number * spool.file_rows
@@ -131,20 +133,23 @@ def publish_requests(store: Store, connection: duckdb.DuckDBPyConnection, spool:
 def publish_rows(
     store: Store, table: Table, path: Path, row_numbers: NDArray[np.int64], name: str | None = None
 ) -> None:
-    """Publish some rows of a spooled file, none as no file; without a name it is one made of their request ids."""
+    """Publish some rows of a spooled file, none as no file; without a name it is one made of their first column."""
     if not len(row_numbers):
         return
+    key = table.schema.names[0] if name is None else "request_id"
     with pq.ParquetFile(path) as file:
         keep = np.zeros(file.metadata.num_rows, np.bool_)
         keep[row_numbers] = True
         if keep.all():
-            names, staged = file.read(columns=["request_id"]).column(0).to_pylist(), path
+            names, staged = file.read(columns=[key]).column(0).to_pylist(), path
         else:
-            names, staged = _copy_rows(store, table, file, keep)
-    store.publish_file(table, name or ids.digest("request file", *names), staged)
+            names, staged = _copy_rows(store, table, file, keep, key)
+    store.publish_file(table, name or ids.digest(_FILES[table.name], *names), staged)
 
 
-def _copy_rows(store: Store, table: Table, file: pq.ParquetFile, keep: NDArray[np.bool_]) -> tuple[list[str], Path]:
+def _copy_rows(
+    store: Store, table: Table, file: pq.ParquetFile, keep: NDArray[np.bool_], key: str
+) -> tuple[list[str], Path]:
     names: list[str] = []
     start = 0
     with store.staging(table) as staged:
@@ -152,10 +157,13 @@ def _copy_rows(store: Store, table: Table, file: pq.ParquetFile, keep: NDArray[n
             rows = file.read_row_group(number).replace_schema_metadata(None)
             kept = rows.filter(pa.array(keep[start : start + rows.num_rows]))
             start += rows.num_rows
-            names += kept.column("request_id").to_pylist()
+            names += kept.column(key).to_pylist()
             if kept.num_rows:
                 staged.write(kept)
     return names, staged.path
+
+
+_FILES: Final = {REQUESTS.name: "request file", ITEMS.name: f"{ITEMS.name} file"}
 
 
 def publish_inputs(store: Store, connection: duckdb.DuckDBPyConnection, table: Table, rows: pa.Table) -> None:
@@ -174,7 +182,6 @@ def publish_inputs(store: Store, connection: duckdb.DuckDBPyConnection, table: T
 
 
 _ITEMS_AT_ONCE: Final = 512
-_HASHES_MAX: Final = 10_000
 ITEM_FILE_ROWS: Final = REQUEST_FILE_ROWS
 _FETCH_ROWS: Final = 10_000
 _SEPARATOR: Final = "\x1f"
@@ -261,7 +268,7 @@ def _settle(
     requests, plan, items = spools
     if not rubrics:
         return 0
-    publish_requests(store, connection, requests)
+    publish_new(store, connection, requests)
     _publish_inputs(store, connection, found.stage, rubrics, items)
     failpoints.reach("R0")
     return _publish_plan(store, connection, found, plan.finish())
@@ -288,14 +295,13 @@ class _Inputs:
     def __init__(self, items: Spool) -> None:
         self.rubrics: dict[str, Rubric] = {}
         self._items = items
-        self._seen: set[bytes] = set()
-        self._hashes: dict[str, str] = {}
-        self._fresh: list[Item] = []
+        self._seen: set[str] = set()
+        self._fresh: list[tuple[str | None, ...]] = []
 
     def note_grid(self, rubrics: Iterable[Rubric], items: Iterable[Item]) -> None:
         """Take the inputs of a grid."""
         self.rubrics = {rubric.rubric_hash: rubric for rubric in rubrics}
-        self._fresh = list(items)
+        self._fresh = [(item.item_hash, *item) for item in items]
 
     def noted(self, asks: Iterable[Ask]) -> Iterator[Ask]:
         """Yield asks on, keeping what they are about."""
@@ -308,28 +314,18 @@ class _Inputs:
 
     def hash_of(self, row: SourceRow) -> str:
         """Return the hash of a row as the lake keeps it, and take the row."""
-        found = self._hashes.get(row.item_id)
-        if found is None:
-            item = row.item()
-            if len(self._hashes) >= _HASHES_MAX:
-                self._hashes.clear()
-            found = self._hashes[row.item_id] = item.item_hash
-            self._note(item)
-        return found
-
-    def _note(self, item: Item) -> None:
-        key = hashlib.md5(item.item_id.encode("utf-8"), usedforsecurity=False).digest()
-        if key not in self._seen:
-            self._seen.add(key)
-            self._fresh.append(item)
+        found = row.item_hash
+        if found not in self._seen:
+            self._seen.add(found)
+            self._fresh.append((found, *row.item()))
             if len(self._fresh) == _ITEMS_AT_ONCE:
                 self.spool()
+        return found
 
     def spool(self) -> None:
         """Hand on the rows that were taken since the last time."""
         if self._fresh:
-            rows = [(item.item_hash, item.item_id, item.text, item.metadata) for item in self._fresh]
-            self._items.add(_columns(ITEMS, rows))
+            self._items.add(_columns(ITEMS, self._fresh))
         self._fresh = []
 
 
@@ -340,8 +336,7 @@ def _publish_inputs(
     how = [(template.template_hash, template.template_id, template.text) for template in stage.templates]
     publish_inputs(store, connection, RUBRICS, _columns(RUBRICS, by))
     publish_inputs(store, connection, TEMPLATES, _columns(TEMPLATES, how))
-    for path in items.finish():
-        publish_inputs(store, connection, ITEMS, read_rows(path).replace_schema_metadata(None))
+    publish_new(store, connection, items)
 
 
 def _columns(table: Table, rows: Sequence[tuple[str | None, ...]]) -> pa.Table:

@@ -7,12 +7,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 from batchpond.answers import derive
+from batchpond.clock import each
 from batchpond.lake import failpoints, jsonl
 from batchpond.lake.attempts import Attempt, Phase
 from batchpond.lake.records import Downloaded, Mismatch, Verified
 from batchpond.lake.store import CONFIG
 from batchpond.model import BatchState, FileRole, Mode, PricedModel, RemoteBatch, Response
-from batchpond.progress import each
 from batchpond.providers.base import BatchProvider
 from batchpond.run.find import check_host
 from batchpond.run.session import LARGE, TAKE_HINT, Session, Severity, answered

@@ -45,7 +45,7 @@ from batchpond.text import did_you_mean
 from batchpond.views.refresh import STAMP, refresh
 
 REQUESTS_MAX: Final = 100_000
-_ITEM: Final = "$item IN (coalesce(unit_id, ''), coalesce(item_first, ''), coalesce(item_second, ''))"
+_ITEM: Final = "$item IN (unit_id, item_first, item_second)"
 _OWN: Final = "SELECT request_id FROM plan GROUP BY request_id HAVING bool_and(study = $study)"
 _NAMED: Final = f"SELECT DISTINCT request_id FROM plan WHERE request_id = $request OR {_ITEM}"
 _INPUTS: Final = {
@@ -124,7 +124,7 @@ def look(store: Store, lake_state: LakeState, target: Target) -> Scope:
 def _asked(target: Target) -> tuple[str, dict[str, Any]]:
     if target.study is not None:
         return _OWN, {"study": target.study}
-    return _NAMED, {"request": target.request_id or "", "item": target.item or "\0"}
+    return _NAMED, {"request": target.request_id, "item": target.item or None}
 
 
 def _check_known(connection: Any, lake_state: LakeState, target: Target, request_ids: tuple[str, ...]) -> None:
@@ -141,7 +141,7 @@ def _check_known(connection: Any, lake_state: LakeState, target: Target, request
 
 
 def _is_imported(connection: Any, target: Target) -> bool:
-    found = connection.execute(f"SELECT count(*) FROM imported_judgments WHERE {_ITEM}", {"item": target.item or "\0"})
+    found = connection.execute(f"SELECT count(*) FROM imported_judgments WHERE {_ITEM}", {"item": target.item or None})
     return bool(found.fetchall()[0][0])
 
 

@@ -238,14 +238,11 @@ class _Search:
             attempt = adopt.take_in(session, provider, batch, mapped, self.study, self.version)
             self.attempts[batch.batch_id] = attempt
             self.seen[attempt.attempt_id] = batch
-            self._note(one, Fate.TAKEN_IN, len(mapped.lines))
-
-    def _note(self, one: UnknownBatch, fate: Fate, n_requests: int | None, why: str = "") -> None:
-        self.found.append(FoundBatch(one.client_name, one.batch, fate, n_requests, why))
+            self.found.append(FoundBatch(one.client_name, batch, Fate.TAKEN_IN, len(mapped.lines)))
 
     def _tell(self, one: UnknownBatch, fate: Fate, why: str) -> None:
         text = why if why.startswith("batch ") else f"batch {one.batch.batch_id} {why}"
-        self._note(one, fate, one.batch.n_total, text)
+        self.found.append(FoundBatch(one.client_name, one.batch, fate, one.batch.n_total, text))
         if self._is_whole:
             text = f"{one.client_name}: {text}"
             self.session.alert(text, hint=_HINTS[fate])

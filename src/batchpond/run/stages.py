@@ -16,7 +16,7 @@ from batchpond.lake.store import Store
 from batchpond.plan import versions
 from batchpond.plan.rounds.inputs import n_low, rated
 from batchpond.plan.rounds.rounds import Look, open_rounds, standings_of, standings_of_all
-from batchpond.run.session import Rules, Session, Severity
+from batchpond.run.session import Note, Rules, Session, Severity
 from batchpond.study.spec import Kept, StageSpec, from_config
 
 STATEMENTS_SHOWN_MAX: Final = 10
@@ -56,14 +56,6 @@ class StageStatus:
     n_usable: int
     lacks: str = ""
     stopped: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Remark:
-    """What a person should know of a stage, and what can be done about it."""
-
-    text: str
-    hint: str = WHY
 
 
 def stages(store: Store, lake_state: LakeState, study: str | None = None) -> list[StageStatus]:
@@ -144,25 +136,29 @@ def _lacks(look: Look, stage: StageSpec, kept: Kept) -> str:
     )
 
 
-def remarks(found: Sequence[StageStatus]) -> Iterator[Remark]:
+def _note(text: str, hint: str = WHY) -> Note:
+    return Note(Severity.WARNING, text, hint)
+
+
+def remarks(found: Sequence[StageStatus]) -> Iterator[Note]:
     """Yield what a person should know: what failed, and what therefore does not follow."""
     for status in found:
         name = f"stage {status.stage} of study {status.study}"
         feeds = ", ".join(status.feeds)
         match status.state:
             case StageState.FAILED if feeds:
-                yield Remark(f"{name} has no usable answer: nothing follows from it in {feeds}")
+                yield _note(f"{name} has no usable answer: nothing follows from it in {feeds}")
             case StageState.FAILED:
-                yield Remark(f"{name} has no usable answer")
+                yield _note(f"{name} has no usable answer")
             case StageState.EMPTY:
-                yield Remark(f"{name} has nothing to ask about: {', '.join(status.waits_for)} gave it no row")
+                yield _note(f"{name} has nothing to ask about: {', '.join(status.waits_for)} gave it no row")
             case StageState.DONE if feeds and status.n_usable < status.n_planned:
                 n_lost = status.n_planned - status.n_usable
-                yield Remark(f"{n_lost:,} of {status.n_planned:,} answers of {name} are not usable, so not for {feeds}")
+                yield _note(f"{n_lost:,} of {status.n_planned:,} answers of {name} are not usable, so not for {feeds}")
             case _:
                 pass
         if status.lacks:
-            yield Remark(f"{name}: {status.lacks}", "allow more rounds or questions; what was asked is not asked again")
+            yield _note(f"{name}: {status.lacks}", "allow more rounds or questions; what was asked is not asked again")
 
 
 def open_due(session: Session, study: str, sample: int | None = None) -> None:

@@ -19,7 +19,6 @@ from batchpond.lake.store import Store
 from batchpond.model import ErrorClass, Mode, PricedModel
 from batchpond.plan import versions
 from batchpond.plan.cells import make_model_configs, model_notes
-from batchpond.plan.rounds.rounds import not_in_part
 from batchpond.plan.versions import Again, study_settings
 from batchpond.providers import registry
 from batchpond.run import due
@@ -29,7 +28,7 @@ from batchpond.run.find import resolve_unknowns
 from batchpond.run.session import Counts, Note, Providers, Report, Session
 from batchpond.run.sync import read_unread
 from batchpond.run.told import tell_waiting
-from batchpond.study.spec import Unsupported, from_config, spec_of_plain
+from batchpond.study.spec import Order, StageSpec, Study, Unsupported, from_config, spec_of_plain
 from batchpond.views.refresh import refresh
 
 _HOLDING_PHASES = UNCLEAR_PHASES | {Phase.OPEN, Phase.ENDED, Phase.MISSING_REMOTE}
@@ -209,12 +208,22 @@ def _check_part(store: Store, lake_state: LakeState, study: str) -> None:
     version = lake_state.current_versions.get(study, "")
     if version not in lake_state.rounds:
         return
-    stage = not_in_part(from_config(versions.study_settings(store, version)))
+    stage = _not_in_part(from_config(versions.study_settings(store, version)))
     if stage is not None:
         raise UsageError(
             f"study {study} cannot be sent in part: stage {stage.name} chooses among all answers it waits for",
             hint="leave out --limit; to try a study, plan it with fewer items under another name",
         )
+
+
+def _not_in_part(staged: Study) -> StageSpec | None:
+    """Return a stage whose choice among earlier answers another part of them would change, None where there is none."""
+    for stage in staged.stages:
+        spec = stage.pairs
+        is_of_all = spec.adaptive is not None or spec.count is not None or spec.order is Order.ALTERNATE
+        if stage.waits and (is_of_all or stage.rows.kept is not None or stage.rows.lacking is not None):
+            return stage
+    return None
 
 
 def _check_money(shown: SubmitPreview, max_cost_usd: float | None) -> None:

@@ -86,14 +86,16 @@ def sync_once(
         bring_in(session, poll_open(session))
         if submit_due:
             send_due(session)
-            resolve_unknowns(session, _just_sent(session.open_state))
+            unknown = (a for a in session.open_state.attempts.values() if a.phase is Phase.UNKNOWN)
+            resolve_unknowns(session, [a.attempt_id for a in unknown if a.first_listed is None])
         tell_waiting(session)
         tell_strays(session)
         _tell_conflicts(session, conflicts)
         tell_duplicates(session)
         tell_failures(session, session.began_ord)
         tell_concerns(session)
-        jsonl.sweep_payloads(store, _settled(session.open_state))
+        settled = (a for a in session.open_state.attempts.values() if a.phase in SETTLED_PHASES)
+        jsonl.sweep_payloads(store, {a.attempt_id for a in settled})
         n_unsent = count_unsent(session)
         session.log.compact(lambda: refresh(store))
         session.log.keep()
@@ -148,14 +150,6 @@ def _take_in_live(session: Session) -> None:
         from batchpond.run.live.seal import recover_all
 
         recover_all(session)
-
-
-def _settled(lake_state: LakeState) -> set[str]:
-    return {a.attempt_id for a in lake_state.attempts.values() if a.phase in SETTLED_PHASES}
-
-
-def _just_sent(lake_state: LakeState) -> list[str]:
-    return [a.attempt_id for a in lake_state.attempts.values() if a.phase is Phase.UNKNOWN and a.first_listed is None]
 
 
 def _is_stuck(session: Session) -> bool:

@@ -11,14 +11,17 @@ import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from pathlib import Path
 from types import MappingProxyType
 from typing import Final
+
+import orjson
 
 from batchpond.lake import tables
 from batchpond.lake.attempts import UNCLEAR_PHASES, Attempt, LakeState, Phase, seconds_of
 from batchpond.lake.records import Approval, Counted, Sharded
 from batchpond.lake.store import Store
-from batchpond.model import ErrorClass, Mode
+from batchpond.model import Mode
 from batchpond.providers import registry
 from batchpond.providers.shared.files import RECENT
 from batchpond.providers.shared.folder import Folder, of_host
@@ -35,20 +38,7 @@ _UNCOLLECTED_PHASES: Final = frozenset({Phase.ENDED, Phase.MISMATCH})
 _NO_PAST: Final[Mapping[str, Sequence[float]]] = MappingProxyType({})
 
 # What helps against each kind of failure; STUDY stands for the study.
-ADVICE: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        ErrorClass.TRANSIENT: "`batchpond retry STUDY` asks them again",
-        ErrorClass.PERMANENT: "asking again does not help: mend what the message names in the study, and plan it anew",
-        ErrorClass.BILLING: "add credit at the provider, then `batchpond retry STUDY --only billing`",
-        ErrorClass.ACCESS: "mend what the key may do, then `batchpond retry STUDY --only access`",
-        ErrorClass.MODEL_GONE: "name another model in the study and plan it anew",
-        ErrorClass.EXPIRED: "`batchpond retry STUDY` asks them again",
-        ErrorClass.CANCELLED: "`batchpond retry STUDY --only cancelled` asks them after all",
-        ErrorClass.UNREADABLE: "`batchpond audit STUDY` shows their batches; the lines are kept as they came",
-        ErrorClass.MISSING: "`batchpond retry STUDY` asks them again",
-        ErrorClass.LOST: "`batchpond retry STUDY --only lost` asks them again",
-    }
-)
+ADVICE: Final[Mapping[str, str]] = orjson.loads(Path(__file__).with_name("advice.json").read_bytes())
 
 _FAILED: Final = tables.query(__package__, "failures_told", failed=due.FAILED_SQL)
 

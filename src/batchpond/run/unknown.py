@@ -131,8 +131,8 @@ class Lines:
         """Return the batches whose first lines name a planned request of the study, of whatever version."""
         keys: dict[str, list[UnknownBatch]] = {}
         for one in batches:
-            for custom_id in self.head(one):
-                keys.setdefault(ids.request_key_of(custom_id) or "", []).append(one)
+            for key in filter(None, map(ids.request_key_of, self.head(one))):
+                keys.setdefault(key, []).append(one)
         found = {id(one) for key in _planned_keys(self.session.store, study, list(keys)) for one in keys[key]}
         return [one for one in batches if id(one) in found]
 

@@ -146,20 +146,7 @@ class _Curve:
         if self.votes.n_items <= DENSE_MAX:
             return np.asarray(np.linalg.solve(self.matrix(), gradient))
         diagonal = np.r_[per_item(self.votes, self.pair, self.pair), self.pair.sum()] + self.precision
-        step, rest = np.zeros_like(gradient), gradient.copy()
-        scaled = rest / diagonal
-        way, size = scaled.copy(), float(rest @ scaled)
-        goal = size * CONJUGATE_TOLERANCE**2
-        for _ in range(CONJUGATE_MAX):
-            if size <= goal:
-                break
-            turned = self.times(way)
-            share = size / float(way @ turned)
-            step, rest = step + share * way, rest - share * turned
-            scaled = rest / diagonal
-            size, before = float(rest @ scaled), size
-            way = scaled + size / before * way
-        return step
+        return arrays.conjugate(self.times, lambda rest: rest / diagonal, gradient, CONJUGATE_TOLERANCE, CONJUGATE_MAX)
 
 
 @dataclass(frozen=True, slots=True)

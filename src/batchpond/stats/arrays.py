@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from statistics import NormalDist
 from typing import Final
 
@@ -39,20 +40,35 @@ def solved(matrix: Floats, target: Floats, *, iterations_max: int = ITERATIONS_M
     """
     own = np.diag(matrix)
     scale = np.divide(1.0, own, out=np.zeros_like(own), where=own > 0)
-    x, residual = np.zeros_like(target), target
-    direction = scaled = scale * residual
-    gain = float(residual @ scaled)
-    enough = TOLERANCE**2 * gain
+    return conjugate(
+        lambda way: np.einsum("ij,j->i", matrix, way), lambda rest: scale * rest, target, TOLERANCE, iterations_max
+    )
+
+
+def conjugate(
+    times: Callable[[Floats], Floats],
+    scaled: Callable[[Floats], Floats],
+    target: Floats,
+    tolerance: float,
+    iterations_max: int,
+) -> Floats:
+    """Return x with `times(x)` about target, by conjugate gradients, `scaled` a rough inverse of `times`."""
+    x, rest = np.zeros_like(target), target
+    way = near = scaled(rest)
+    size = float(rest @ near)
+    enough = size * tolerance**2
     for _ in range(iterations_max):
-        product = np.einsum("ij,j->i", matrix, direction)
-        curvature = float(direction @ product)
-        if not (gain > enough and curvature > 0):
+        if not size > enough:
             break
-        x = x + gain / curvature * direction
-        residual = residual - gain / curvature * product
-        scaled = scale * residual
-        gain, before = float(residual @ scaled), gain
-        direction = scaled + gain / before * direction
+        turned = times(way)
+        curvature = float(way @ turned)
+        if not curvature > 0:
+            break
+        share = size / curvature
+        x, rest = x + share * way, rest - share * turned
+        near = scaled(rest)
+        size, before = float(rest @ near), size
+        way = near + size / before * way
     return x
 
 

@@ -399,6 +399,7 @@ def _settings_of(root: Table, file: tables.StudyFile) -> dict[str, Any]:
         "shards": file.shards,
         "retry": RetrySpec() if rules is None else RetrySpec(rules.max_attempts, rules.classes, is_automatic=True),
         "budget": file.budget,
+        "claims": file.claims,
     }
 
 

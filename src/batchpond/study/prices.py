@@ -18,9 +18,10 @@ from decimal import Decimal
 from fnmatch import fnmatchcase
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from batchpond.errors import UsageError
+from batchpond.lake import kept
 from batchpond.lake.store import CONFIG
 from batchpond.model import Mode, PricedModel
 from batchpond.providers import registry
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
 BATCH_PRICES_BEGIN: Final = datetime(2026, 10, 14, tzinfo=UTC)
 PER_TOKENS: Final = 1_000_000
-_PRICED: Final = ("input_mtok", "output_mtok")
 
 # Output tokens per request: an answer with a tag alone, and one with some sentences around it.
 ANSWER_TOKENS_LOW: Final = 12
@@ -230,22 +230,50 @@ def _bundled(asked: PricedModel, when: datetime) -> UnitPrices | None:
             found = _looked_up(asked, name, when, None)
         case Mode.FILES:  # whoever answers the files sends the bill
             found = None
-    if found is None or any(getattr(found, field) is None for field in _PRICED):
+    if found is None or not found[0] or not found[1]:
         return None
-    source = f"genai-prices {metadata.version('genai-prices')}"
-    priced = [getattr(found, field) for field in (*_PRICED, "cache_read_mtok", "cache_write_mtok")]
-    starts = sorted({0, *(tier.start for price in priced for tier in getattr(price, "tiers", ()))})
-    return UnitPrices(tuple(_tier(start, share, *priced) for start in starts), source)
+    input_steps, output_steps, cached_steps, stored_steps = found
+    priced = (input_steps, cached_steps or input_steps, output_steps, stored_steps or input_steps)
+    starts = sorted({start for steps in priced for start, _ in steps})
+    tiers = (Tier(start, *(share * _at(steps, start) for steps in priced)) for start in starts)
+    return UnitPrices(tuple(tiers), f"genai-prices {metadata.version('genai-prices')}")
 
 
-def _batch_price(asked: PricedModel, name: str, when: datetime) -> Any:
+# USD per 1M tokens, each from so many input tokens on, the first one from 0; none where the price is not known.
+_Steps: TypeAlias = list[tuple[int, float]]
+# Of input, output, what is read from a cache, and what is written to one.
+_Rates: TypeAlias = tuple[_Steps, _Steps, _Steps, _Steps]
+
+
+def _at(steps: _Steps, start: int) -> float:
+    return [usd for begins, usd in steps if begins <= start][-1]
+
+
+def _batch_price(asked: PricedModel, name: str, when: datetime) -> _Rates | None:
     batch, standard = (_looked_up(asked, name, when, context) for context in ({"processing": "batch"}, None))
-    is_known = batch is not None and standard is not None
-    return batch if is_known and any(getattr(batch, one) != getattr(standard, one) for one in _PRICED) else None
+    return batch if batch and standard and batch[:2] != standard[:2] else None
 
 
-def _looked_up(asked: PricedModel, name: str, when: datetime, context: dict[str, str] | None) -> Any:
-    from genai_prices import Usage, calc_price  # slow to import, and an idle pass prices nothing
+def _looked_up(asked: PricedModel, name: str, when: datetime, context: dict[str, str] | None) -> _Rates | None:
+    """Return what the price data say, kept for the day: to load them takes longer than all else of a small command."""
+    import msgspec
+
+    version = metadata.version("genai-prices")
+    day, key = f"{version}-{when.astimezone(UTC).date()}.json", " ".join((name, asked.model, *(context or {}).values()))
+    try:
+        known = msgspec.json.decode(kept.read("prices", day) or b"{}", type=dict[str, _Rates | None])
+    except msgspec.DecodeError:  # what is damaged is looked up again
+        known = {}
+    if key in known:
+        return known[key]
+    found = _in_data_of(asked, name, when, context)
+    if found is None or not _is_of_the_hour(found.model.prices):
+        kept.write("prices", day, msgspec.json.encode({**known, key: None if found is None else _rates(found)}))
+    return None if found is None else _rates(found)
+
+
+def _in_data_of(asked: PricedModel, name: str, when: datetime, context: dict[str, str] | None) -> Any:
+    from genai_prices import Usage, calc_price
 
     try:
         return calc_price(
@@ -254,24 +282,26 @@ def _looked_up(asked: PricedModel, name: str, when: datetime, context: dict[str,
             provider_id=name,
             genai_request_timestamp=when,
             price_context=context,
-        ).model_price
+        )
     except LookupError:
         return None
 
 
-def _tier(start: int, share: float, input_price: Any, output_price: Any, cached_price: Any, written_price: Any) -> Tier:
-    cached, written = (input_price if price is None else price for price in (cached_price, written_price))
-    return Tier(start, *(share * _at(price, start) for price in (input_price, cached, output_price, written)))
+def _is_of_the_hour(prices: Any) -> bool:
+    """Whether they change within a day."""
+    return isinstance(prices, list) and any(hasattr(price.constraint, "start_time") for price in prices)
 
 
-def _at(price: Any, start: int) -> float:
-    if isinstance(price, Decimal):
-        return float(price)
-    usd = price.base
-    for tier in price.tiers:
-        if start >= tier.start:
-            usd = tier.price
-    return float(usd)
+def _rates(found: Any) -> _Rates:
+    names = ("input_mtok", "output_mtok", "cache_read_mtok", "cache_write_mtok")
+    one, two, three, four = (_steps(getattr(found.model_price, name)) for name in names)
+    return one, two, three, four
+
+
+def _steps(price: Any) -> _Steps:
+    if price is None or isinstance(price, Decimal):
+        return [] if price is None else [(0, float(price))]
+    return [(0, float(price.base)), *((tier.start, float(tier.price)) for tier in price.tiers)]
 
 
 _TIERS = Path(__file__).parent / "tiers.toml"

@@ -182,6 +182,24 @@ class BudgetSpec:
     max_cost_usd: Annotated[float, between(0, 1e9, "`submit` refuses to go beyond")] | None = None
 
 
+CLAIMABLE: Final = ("position", "consistency by template", "consistency by judge", "win matrix", "length", "compliance")
+"""The tests of a report, as its table of all tests names them."""
+_Claim = Annotated[str, about("a test of the report", enum=[*CLAIMABLE])]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claims:
+    """What a study is to show, written down before anything is sent; the report marks what was and what was not."""
+
+    primary: _Claim
+    secondary: Annotated[tuple[_Claim, ...], entries(len(CLAIMABLE), "what else is claimed")] = ()
+    hypothesis: Annotated[Text, about("what is expected, in words")] | None = None
+    effect: Annotated[float, between(0, 1, "the smallest effect worth finding, as a difference of shares")] | None = (
+        None
+    )
+    stop: Annotated[Text, about("when no more is asked")] = "everything that was planned is answered"
+
+
 MAIN_STAGE = "main"
 CONVERSATION = "conversation"
 OWN_OUTPUT_TASKS = frozenset({"generation", CONVERSATION})
@@ -320,6 +338,7 @@ class Study:
     shards: ShardsSpec = field(default_factory=ShardsSpec)
     retry: RetrySpec = field(default_factory=RetrySpec)
     budget: BudgetSpec = field(default_factory=BudgetSpec)
+    claims: Claims | None = None
     source: str = "study.toml"
     base_path: Path = Path()
     templates: tuple[TemplateSpec, ...] = ()
@@ -367,6 +386,8 @@ def to_config(study: Study) -> dict[str, Any]:
     """
     plain = asdict(study)
     del plain["source"], plain["base_path"], plain["templates"]
+    if study.claims is None:  # they came later: a study without them keeps its version
+        del plain["claims"]
     return {**plain, "stages": [_stage_config(stage) for stage in study.stages]}
 
 
@@ -390,7 +411,7 @@ def from_config(config: Mapping[str, Any]) -> Study:
     try:
         stages = [_with_named_texts(entry) for entry in config["stages"]]
         known = {name: config[name] for name in _SETTINGS}
-        plain = {**known, "stages": stages, "source": f"study {config['name']}"}
+        plain = {**known, "claims": config.get("claims"), "stages": stages, "source": f"study {config['name']}"}
         return of_plain(plain, Study, lambda _, rule: registry.rule_of(rule))
     except (KeyError, TypeError, ValueError) as error:
         raise LakeError(

@@ -26,7 +26,7 @@ import orjson
 from batchpond import fields
 from batchpond.errors import StudyError
 from batchpond.files import read_text
-from batchpond.tasks.templates import Example, Rubric, Statement
+from batchpond.tasks.templates import NOT_KNOWN, Rubric
 
 FILE_SIZE_MAX_BYTES: Final = 200_000_000
 STATEMENTS_MAX: Final = 10_000
@@ -36,6 +36,7 @@ YAML: Final = (".yaml", ".yml")
 MARKDOWN: Final = (".md", ".markdown")
 JSON_LINES: Final = (".jsonl", ".ndjson")
 _EXAMPLE: Final = ("description", "user_query", "bad_response", "good_response")
+_PARTS: Final = ("Request", "Goes against the statement", "In line with the statement")
 
 
 def read(path: Path) -> tuple[Rubric, ...]:
@@ -58,14 +59,11 @@ def read(path: Path) -> tuple[Rubric, ...]:
         more = [f"and {len(problems) - PROBLEMS_SHOWN_MAX:,} more"] if len(problems) > PROBLEMS_SHOWN_MAX else []
         count = f"{len(found):,} statements; 1 to {STATEMENTS_MAX:,} can be used"
         shown = "\n  ".join((problems[:PROBLEMS_SHOWN_MAX] + more) or [count])
-        raise StudyError(f"{path}: statements cannot be read:\n  {shown}", hint=_hint(path))
+        hint = "a statement needs an id and a text; nothing was planned"
+        if path.suffix.lower() in MARKDOWN:
+            hint = "in Markdown a statement is a heading with {#its_id} and a text below it; nothing was planned"
+        raise StudyError(f"{path}: statements cannot be read:\n  {shown}", hint=hint)
     return tuple(rubric for _, rubric in found.values())
-
-
-def _hint(path: Path) -> str:
-    if path.suffix.lower() in MARKDOWN:
-        return "in Markdown a statement is a heading with {#its_id} and a text below it; nothing was planned"
-    return "a statement needs an id and a text; nothing was planned"
 
 
 def _entries(path: Path) -> Iterator[tuple[str, Any]]:
@@ -113,16 +111,16 @@ def rubric_of(entry: object) -> Rubric:
         raise ValueError("no id")
     if not isinstance(text, str) or not text.strip():
         raise ValueError(f"statement {statement_id!r} has no text")
-    statement = Statement(
-        statement_id,
-        text,
-        _word(found, "type") or "guideline",
-        _word(found, "authority_level"),
-        fields.text(found.get("section")) or "",
-        fields.text(found.get("subsection")) or "",
-        tuple(_examples(statement_id, found)),
-    )
-    return Rubric(statement_id, statement_id, text, tuple(statement.values().items()))
+    said = {
+        "STATEMENT": text,
+        "STATEMENT_ID": statement_id,
+        "STATEMENT_TYPE": _word(found, "type") or "guideline",
+        "AUTHORITY": _word(found, "authority_level"),
+        "SECTION": fields.text(found.get("section")),
+        "SUBSECTION": fields.text(found.get("subsection")),
+        "EXAMPLES": "\n\n".join(_examples(statement_id, found)),
+    }
+    return Rubric(statement_id, statement_id, text, tuple((name, value or NOT_KNOWN) for name, value in said.items()))
 
 
 def _word(found: Mapping[str, Any], name: str) -> str:
@@ -130,17 +128,20 @@ def _word(found: Mapping[str, Any], name: str) -> str:
     return (fields.text(found.get(name)) or "").strip().lower()
 
 
-def _examples(statement_id: str, found: Mapping[str, Any]) -> Iterator[Example]:
+def _examples(statement_id: str, found: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a statement's examples, numbered, without the parts that are blank."""
     written = fields.mapping(found.get("metadata")).get("examples", found.get("examples"))
     if written is None:
         return
     if not isinstance(written, list) or len(written) > EXAMPLES_MAX:
         raise ValueError(f"statement {statement_id!r} has examples that are no list of at most {EXAMPLES_MAX}")
     for number, example in enumerate(written, 1):
-        values = [example.get(name) or "" for name in _EXAMPLE] if isinstance(example, dict) else [None]
+        values: list[Any] = [example.get(name) or "" for name in _EXAMPLE] if isinstance(example, dict) else [None]
         if not all(isinstance(value, str) for value in values):
             raise ValueError(f"statement {statement_id!r}: example {number} is not {', '.join(_EXAMPLE)} with texts")
-        yield Example(*values)
+        description, *parts = values
+        named = (f"- {name}: {part}" for name, part in zip(_PARTS, parts, strict=True) if part.strip())
+        yield "\n".join([f"Example {number}: {description}".rstrip(": "), *named])
 
 
 YAML_VALUES_MAX: Final = 200_000

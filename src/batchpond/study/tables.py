@@ -16,6 +16,7 @@ from batchpond.study.spec import (
     TOKENS_MAX,
     AdaptiveSpec,
     BudgetSpec,
+    Claims,
     ModelSpec,
     Order,
     RetryRules,
@@ -156,6 +157,7 @@ class StudyFile:
     shards: ShardsSpec = field(default_factory=ShardsSpec)
     retry: RetryRules | None = None
     budget: BudgetSpec = field(default_factory=BudgetSpec)
+    claims: Claims | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -284,56 +284,6 @@ STATEMENT_PLACEHOLDERS: Final = (
 NOT_KNOWN: Final = "(none)"
 
 
-@dataclass(frozen=True, slots=True)
-class Example:
-    """A statement's example: a request with an answer that breaks the statement and one that keeps to it."""
-
-    description: str = ""
-    question: str = ""
-    bad_answer: str = ""
-    good_answer: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Statement:
-    """A policy statement that outputs are judged by; what is not known of it is blank."""
-
-    statement_id: str
-    text: str
-    statement_type: str = ""
-    authority: str = ""
-    section: str = ""
-    subsection: str = ""
-    examples: tuple[Example, ...] = ()
-
-    def values(self) -> dict[str, str]:
-        """Return what templates show of it, by placeholder."""
-        return {
-            "STATEMENT": self.text,
-            "STATEMENT_ID": self.statement_id,
-            "STATEMENT_TYPE": self.statement_type or NOT_KNOWN,
-            "AUTHORITY": self.authority or NOT_KNOWN,
-            "SECTION": self.section or NOT_KNOWN,
-            "SUBSECTION": self.subsection or NOT_KNOWN,
-            "EXAMPLES": examples_text(self.examples),
-        }
-
-
-def examples_text(examples: Sequence[Example]) -> str:
-    """Return examples as a numbered list, without the parts that are blank."""
-    return "\n\n".join(_example_text(number, example) for number, example in enumerate(examples, 1)) or NOT_KNOWN
-
-
-def _example_text(number: int, example: Example) -> str:
-    parts = (
-        ("Request", example.question),
-        ("Goes against the statement", example.bad_answer),
-        ("In line with the statement", example.good_answer),
-    )
-    lines = [f"Example {number}: {example.description}".rstrip(": ")]
-    return "\n".join(lines + [f"- {name}: {text}" for name, text in parts if text.strip()])
-
-
 @dataclass(frozen=True)
 class Rubric:
     """A trait by name and description, or a policy statement; its hash changes with anything it says.

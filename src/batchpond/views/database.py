@@ -11,10 +11,9 @@ from __future__ import annotations
 
 import functools
 import os
-import stat
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -24,7 +23,7 @@ import orjson
 
 from batchpond.clock import random_hex
 from batchpond.errors import LakeError
-from batchpond.lake import disk
+from batchpond.lake import disk, kept
 from batchpond.lake.disk import held
 from batchpond.lake.manifest import GONE
 from batchpond.lake.schemas import TABLES
@@ -70,39 +69,6 @@ def _columns(connection: duckdb.DuckDBPyConnection, name: str) -> str:
     WHERE database_name = current_database() AND table_name = ? ORDER BY column_index
     """
     return ", ".join(f"{quoted(column)} {kind}" for column, kind in connection.execute(sql, [name]).fetchall())
-
-
-FILES_MAX: Final = 8
-_SIZE_MAX_BYTES: Final = 64 << 20
-_PREFIX: Final = "lens-"
-
-
-def read(name: str) -> bytes | None:
-    """Return what is kept under a name, None for nothing, or what others could have written."""
-    path = _folder() / f"{_PREFIX}{name}.duckdb"
-    with suppress(OSError):
-        found = path.lstat()
-        is_own = stat.S_ISREG(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o022
-        if is_own and 0 < found.st_size <= _SIZE_MAX_BYTES:
-            return path.read_bytes()
-    return None
-
-
-def write(name: str, content: bytes) -> None:
-    """Keep an empty lens, and drop the oldest of too many."""
-    folder = _folder()
-    staged = folder / f".{random_hex(8)}"
-    with suppress(OSError):
-        disk.make_directory(folder)
-        disk.write_private(staged, content)
-        disk.replace(staged, folder / f"{_PREFIX}{name}.duckdb")
-        kept = sorted(folder.glob(f"{_PREFIX}*.duckdb"), key=lambda path: path.stat().st_mtime, reverse=True)
-        for path in kept[FILES_MAX:]:
-            disk.drop(path)
-
-
-def _folder() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "batchpond"
 
 
 STORAGE_VERSION: Final = "v1.0.0"  # the oldest that all supported DuckDB lines read and write
@@ -415,11 +381,11 @@ def _bases(lake_path: Path) -> Iterator[bytes]:
 
 def _unfilled() -> Iterator[bytes]:
     """Yield lenses over no files: one that was kept, then a fresh one, which is kept from then on."""
-    name = f"{views_digest()[:32]}-{duckdb.__version__}"
-    if (kept := read(name)) is not None:
-        yield kept
+    name = f"{views_digest()[:32]}-{duckdb.__version__}.duckdb"
+    if (found := kept.read("lens", name)) is not None:
+        yield found
     made = _template()
-    write(name, made)
+    kept.write("lens", name, made)
     yield made
 
 

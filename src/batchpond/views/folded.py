@@ -49,7 +49,7 @@ def _fold(connection: duckdb.DuckDBPyConnection, script: Script, new: Sequence[s
             f"FROM events WHERE attempt_id IN ({attempts})"
             f" UNION ALL FROM events WHERE kind = 'voided' AND shard_id IN ({shards})"
         )
-        kept = f" UNION ALL FROM {table} WHERE shard_id NOT IN ({shards})"
+        kept = f" UNION ALL FROM {table} WHERE coalesce(shard_id NOT IN ({shards}), TRUE)"
     # Our own table stands before the lake's of that name; its SELECT is bound and planned over that instead of files.
     connection.execute(f"CREATE TEMP TABLE {EVENTS.name} AS {chosen}")
     select = script.text.partition(f"VIEW {script.name} AS")[2].rstrip("; \n")

@@ -175,8 +175,8 @@ def named(lake_path: Path, files: Files) -> dict[str, list[str]]:
 def names(lake_path: Path, paths: Iterable[str | Path]) -> list[str]:
     """Return the files of a lake as the lens has them, in order: by their paths inside the lake."""
     root = f"{os.path.abspath(lake_path)}/"
-    found = (path if path.startswith(root) else os.path.abspath(path) for path in map(os.fspath, paths))
-    return sorted([path.removeprefix(root) for path in found])
+    found = [os.fspath(path) for path in paths]
+    return sorted([(path if path.startswith(root) else os.path.abspath(path)).removeprefix(root) for path in found])
 
 
 @cache

@@ -6,10 +6,9 @@ import sys
 
 import pytest
 
-from batchpond import progress
-from batchpond.cli import diagnostics
-from batchpond.cli.diagnostics import Diagnostics, Meter, meter_text
-from batchpond.progress import Work, each
+from batchpond.cli import output
+from batchpond.cli.output import Diagnostics, Meter, meter_text
+from batchpond.clock import BYTES, Work, each, heard_by
 
 
 class Heard:
@@ -31,7 +30,7 @@ class Heard:
 def test_each_tells_how_many_items_were_taken_and_ends_when_left_early() -> None:
     """Whoever takes the items may stop at any."""
     heard = Heard()
-    with progress.heard_by(heard):
+    with heard_by(heard):
         assert list(each("abcd", "reading", "letters", 4, every=2)) == list("abcd")
         for _ in each("abcd", "reading", "letters"):
             break
@@ -42,7 +41,7 @@ def test_each_tells_how_many_items_were_taken_and_ends_when_left_early() -> None
 def test_without_a_listener_nothing_is_told() -> None:
     """Nor after the one that listened has left."""
     heard = Heard()
-    with progress.heard_by(heard):
+    with heard_by(heard):
         pass
     with Work("planning", "requests") as work:
         work.add(5)
@@ -53,7 +52,7 @@ def test_without_a_listener_nothing_is_told() -> None:
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The seconds that the meter reads."""
     now_s = [100.0]
-    monkeypatch.setattr(diagnostics.time, "monotonic", lambda: now_s[0])
+    monkeypatch.setattr(output.time, "monotonic", lambda: now_s[0])
     return now_s
 
 
@@ -64,7 +63,7 @@ def test_a_line_comes_after_a_moment_and_then_now_and_then(
 ) -> None:  # fmt: skip
     """A second on a terminal, half a minute in a log; quick work says nothing."""
     monkeypatch.setattr(sys.stderr, "isatty", lambda: is_terminal)
-    with progress.heard_by(Meter(Diagnostics())):
+    with heard_by(Meter(Diagnostics())):
         with Work("quick", "steps", 1) as quick:
             quick.add()
         with Work("planning", "requests", 100) as work:
@@ -86,7 +85,7 @@ def test_a_line_has_what_is_done_of_all_the_rate_and_the_time_left() -> None:
 
 def test_what_travels_is_told_in_megabytes() -> None:
     """However large it is, and whatever the provider says of its size."""
-    work = Work("uploading", progress.BYTES, 200_000_000)
+    work = Work("uploading", BYTES, 200_000_000)
     work.add(12_500_000)
     assert meter_text(work, 5.0) == "uploading: 12.5 of 200.0 MB, 2.5/s, 1m 15s left"
     work.n_total = None

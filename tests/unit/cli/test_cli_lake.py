@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from batchpond.cli import adopt, formats, label, live, output, recover, resolve, submit, sync
+from batchpond.cli import adopt, formats, label, live, output, plan, resolve, sync
 from batchpond.cli.frame import Invocation, picked, root
 from batchpond.errors import UsageError
 from batchpond.interop.labels import Sheet
@@ -190,8 +190,8 @@ def shown() -> dict[str, set[str]]:
     synced = SyncReport(Counts(), 0, 0, 0, 0, False, ())
     return {
         "plan": {field.name for field in dataclasses.fields(PlanReport)},
-        "submit": set(submit.document(submitted)),
-        "retry": set(submit.retry_document(RetryReport((), submitted))),
+        "submit": set(plan.document(submitted)),
+        "retry": set(plan.retry_document(RetryReport((), submitted))),
         "live": set(live.document(LiveReport((), 0, ()))),
         "sync": set(sync.document(Counts(), synced)),
         "reread": set(resolve.READINGS),
@@ -200,7 +200,7 @@ def shown() -> dict[str, set[str]]:
         "cancel": set(picked(CancelReport((), ()))),
         "label": set(label.document(Sheet("s", [], 0, 0, {}), Path())),
         "resolve": set(resolve.DECISION),
-        "recover": set(recover.document(RecoverReport("s", "v", (), 0, 0, 0, 0, 0.0, 0, ()))),
+        "recover": set(adopt.recovered(RecoverReport("s", "v", (), 0, 0, 0, 0, 0.0, 0, ()))),
         "adopt": set(adopt.document(Adoption(Attempt(fact(Intent)), is_new=True))),
     }
 

@@ -13,10 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from batchpond.clock import SystemClock
+from batchpond.clock import SystemClock, Work, heard_by
 from batchpond.errors import LakeError
 from batchpond.model import Download
-from batchpond.progress import Work, heard_by
 from batchpond.providers.http.client import HttpError, HttpLimits
 from batchpond.providers.http.errors import RetryPolicy
 from tests.rigs.hostile_server import drip, hostile, raw, reply, reset

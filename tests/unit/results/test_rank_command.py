@@ -18,7 +18,7 @@ from click.testing import CliRunner, Result
 import batchpond
 from batchpond.cli.frame import Invocation, root
 from batchpond.errors import UsageError
-from batchpond.results.rank.rows import ITEM_SCHEMA, RANKING_SCHEMA, notes
+from batchpond.results.rank.verb import ITEM_SCHEMA, RANKING_SCHEMA, notes
 from batchpond.stats import ranking
 from tests.rigs.lakes import LakeBuilder
 from tests.rigs.rank import GOLDEN, golden_votes, rows

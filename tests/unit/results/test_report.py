@@ -20,7 +20,7 @@ from batchpond.cli.frame import Invocation, root
 from batchpond.errors import UsageError
 from batchpond.lake.schemas import ITEMS
 from batchpond.lake.store import Store
-from batchpond.results.report import build, markdown, page, tables
+from batchpond.results.report import build, markdown, page
 from batchpond.results.report.numbers import Kind, interval, shown
 from batchpond.results.report.parts import Facts, Report
 from batchpond.text import UNSAFE_BUT_NEWLINE
@@ -172,7 +172,7 @@ def test_findings_stand_at_the_top_with_the_numbers_of_their_exhibits(every: Mad
     told = {exhibit.key: exhibit for exhibit in every.report.exhibits()}
     for finding, section in findings:
         assert finding.key in {part.key for part in section.parts if not isinstance(part, Facts)}
-        cells = " ".join(cell.text for row in tables.table(told[finding.key]).rows for cell in row)
+        cells = " ".join(cell.text for row in markdown.table(told[finding.key]).rows for cell in row)
         unseen = [share for share in re.findall(r"[\d.]+\u202f%", finding.text) if share not in cells]
         assert (finding.key, unseen) == (finding.key, [])
     text = markdown.render(every.report)

@@ -62,11 +62,12 @@ def test_a_hang_lasts_until_the_client_gives_up_and_stops_nobody_else() -> None:
 
 
 def test_a_hang_that_the_client_outlasts_ends_in_a_reset_on_time() -> None:
-    with running(Settings(faults=("batches.create@1:hang_after=0.3",))) as sim, _client(sim) as http:
+    """Not before its time, and by a reset: a client that had waited to its own end would say that it timed out."""
+    with running(Settings(faults=("batches.create@1:hang_after=0.3",))) as sim, _client(sim, 300.0) as http:
         start = time.monotonic()
         with pytest.raises(httpx.ReadError):
             _create(http, payload(1))
-        assert 0.3 <= time.monotonic() - start < 5
+        assert time.monotonic() - start >= 0.3
         assert len(sim.world.ledger.batches) == 1
 
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+import json
+import sys
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from genai_prices import Usage, calc_price
 from hypothesis import given
 from hypothesis import strategies as st
 
 from batchpond.errors import UsageError
 from batchpond.model import Mode, PricedModel
-from batchpond.study.prices import NOTHING, THINKING_TOKENS, UNKNOWN, Estimate, Prices, output_tokens, overrides
+from batchpond.study.prices import NOTHING, THINKING_TOKENS, UNKNOWN, Estimate, Prices, known, output_tokens, overrides
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 PRICES = Prices(now=NOW)
@@ -53,6 +56,52 @@ def test_anthropic_prices_tell_reading_and_writing_a_cache_apart(model: str, pri
     assert PRICES.cost(PricedModel("anthropic", model), 10_000, 4_000, 500, None) == PRICES.cost(
         PricedModel("anthropic", model), 10_000, 4_000, 500
     )
+
+
+@pytest.mark.parametrize("mode", [Mode.BATCH, Mode.LIVE])
+def test_prices_that_were_kept_are_those_of_the_data(
+    mode: Mode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of every model that the data know of four providers: looked up, kept, and as genai-prices has them itself.
+
+    What changes within a day is not kept, nor is anything of another day, and damage is looked up again.
+    """
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    asked = [
+        PricedModel(name, model, mode) for name in ("openai", "anthropic", "gemini", "xai") for model in known(name)
+    ]
+    assert len(asked) > 100
+    first = {one: Prices(now=NOW).unit(one) for one in asked}
+    (file,) = (tmp_path / "batchpond").iterdir()
+    n_kept = len(json.loads(file.read_bytes()))
+    assert n_kept >= len({(one.provider, one.model) for one in asked})
+    with monkeypatch.context() as without:
+        without.setitem(sys.modules, "genai_prices", None)  # to load it is an error from here on
+        assert {one: Prices(now=NOW).unit(one) for one in asked} == first
+        with pytest.raises(ImportError):
+            Prices(now=NOW + timedelta(days=1)).unit(asked[0])
+    if mode is Mode.LIVE:
+        for one in asked:
+            unit = first[one]
+            for n_in in (1_000, 300_000) if unit is not None else ():
+                theirs = calc_price(
+                    Usage(input_tokens=n_in, output_tokens=700), one.model,
+                    provider_id={"gemini": "google", "xai": "x-ai"}.get(one.provider, one.provider),
+                    genai_request_timestamp=NOW,
+                )  # fmt: skip
+                assert unit is None or unit.cost_usd(n_in, 0, 700) == pytest.approx(float(theirs.total_price))
+    file.write_bytes(b'{"openai gpt')
+    assert Prices(now=NOW).unit(asked[0]) == first[asked[0]]
+
+
+def test_a_price_of_the_hour_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Deepseek's at night is another one."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    asked = PricedModel("deepseek", "deepseek-chat", Mode.LIVE)
+    night, day, again = (Prices(now=NOW.replace(hour=hour)).unit(asked) for hour in (0, 12, 0))
+    assert night == again
+    assert night != day
+    assert not (tmp_path / "batchpond").exists()
 
 
 def test_a_written_price_for_the_cache_is_used_and_otherwise_writing_costs_what_input_does() -> None:

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from batchpond.errors import LakeError, StudyError
 from batchpond.model import Finish, Outcome, Response, Role, Turn
+from batchpond.study.statements import rubric_of
 from batchpond.tasks import registry, templates
 from batchpond.tasks.base import Judgment, Rule
 from batchpond.tasks.pressure import Tactic, transcript
-from batchpond.tasks.templates import Example, Statement
 from tests.rigs.task import ANY_TEXT, FAILURES, HOSTILE, answered, check_judgment, responses, rule_of, seconds
 
 # By name: a rule, and a text that it reads.
@@ -152,16 +152,18 @@ def test_an_unknown_task_is_told() -> None:
         registry.rule_of({**CASES["pressure"][0].to_spec(), "reader": "x"})
 
 
-def statement() -> Statement:
-    """Return a statement with everything."""
-    example = Example("A case", "Do it?", "Yes, at once.", "No, because")
-    return Statement("s1", "Never {OUTPUT} lies.", "prohibition", "platform", "Honesty", "", (example, Example()))
+def statement() -> dict[str, str]:
+    """Return what a statement with everything fills in."""
+    said = ("A case", "Do it?", "Yes, at once.", "No, because")
+    example = dict(zip(("description", "user_query", "bad_response", "good_response"), said, strict=True))
+    entry = {"id": "s1", "text": "Never {OUTPUT} lies.", "type": "prohibition", "authority_level": "platform"}
+    return dict(rubric_of({**entry, "section": "Honesty", "subsection": "", "examples": [example, {}]}).more)
 
 
 def values() -> dict[str, str]:
     """Return something for every placeholder, in words that show where it went."""
     own = ("INPUT", "INPUT_ID", "OUTPUT", "OUTPUT_A", "OUTPUT_B", "QUESTION", "CONVERSATION", "CATEGORY", "SCENARIO")
-    return {**{name: f"<<{name} {{STATEMENT}}>>" for name in own}, **statement().values()}
+    return {**{name: f"<<{name} {{STATEMENT}}>>" for name in own}, **statement()}
 
 
 @each_task
@@ -264,13 +266,13 @@ def test_what_presses_a_model_has_no_placeholder_but_the_question() -> None:
 
 def test_statements_show_what_is_known_of_them() -> None:
     """Parts of examples that are blank are left out, and nothing known is said to be nothing."""
-    shown = statement().values()
+    shown = statement()
     assert shown["SUBSECTION"] == "(none)"
     assert shown["EXAMPLES"] == (
         "Example 1: A case\n- Request: Do it?\n- Goes against the statement: Yes, at once.\n"
         "- In line with the statement: No, because\n\nExample 2"
     )
-    assert Statement("s", "t").values()["EXAMPLES"] == "(none)"
+    assert dict(rubric_of({"id": "s", "text": "t"}).more)["EXAMPLES"] == "(none)"
 
 
 def test_a_transcript_counts_its_messages() -> None:

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from batchpond.errors import LakeWarning
-from batchpond.lake import disk, events, tables
+from batchpond.lake import disk, events, kept, tables
 from batchpond.lake.schemas import EVENTS, FORMAT_VERSION, IMPORTED_JUDGMENTS, ITEMS, TABLES
 from batchpond.lake.store import LENS, MARKER, Store
 from batchpond.views import database, folded, read
@@ -475,16 +475,16 @@ def test_an_empty_lens_is_kept_for_the_next_lake_and_a_damaged_one_is_made_anew(
     """The kept file is private, is what the next lens is made from, and neither damage nor its absence matters."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     LakeBuilder(tmp_path / "one").build()
-    (kept,) = (tmp_path / "cache" / "batchpond").iterdir()
-    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
-    made = kept.read_bytes()
+    (file,) = (tmp_path / "cache" / "batchpond").iterdir()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    made = file.read_bytes()
     for damage in (b"not a database", made[: len(made) // 2]):
-        kept.write_bytes(damage)
+        file.write_bytes(damage)
         lake = LakeBuilder(tmp_path / f"after {len(damage)}")
         assert lake.query("select count(*) as n from results") == [{"n": 0}]
-        assert kept.read_bytes() != damage
-    kept.chmod(0o666)  # somebody else could have written it
-    assert database.read(kept.stem.removeprefix("lens-")) is None
+        assert file.read_bytes() != damage
+    file.chmod(0o666)  # somebody else could have written it
+    assert kept.read("lens", file.name.removeprefix("lens-")) is None
     monkeypatch.setenv("XDG_CACHE_HOME", "/proc/nowhere")
     assert LakeBuilder(tmp_path / "without").query("select count(*) as n from results") == [{"n": 0}]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
@@ -138,7 +138,7 @@ def further_asks(store: Store, staged: Study, stage: StageSpec, kept: Kept) -> I
         made[found.rows[item_id].more[PARENT]].append(found.rows[item_id].text)
     for ask in asks(stage, lacking_rows(found, scenarios, kept, staged.seed), staged.seed):
         avoid = orjson.dumps(made[ask.first.item_id][:AVOID_MAX]).decode()
-        yield replace(ask, values={"AVOID": avoid})
+        yield ask._replace(values={"AVOID": avoid})
 
 
 OF_TALK: Final = ("conversation", "first_output", "pressure", "turn")
@@ -169,9 +169,10 @@ def talk_asks(stage: StageSpec, questions: Sequence[SourceRow], answers: Mapping
     by_id: dict[str, SourceRow] = {row.item_id: row for row in questions if row.item_id in answered}
     tactics = {tactic.tactic_id: tactic for tactic in stage.tactics}
     for tactic in stage.tactics:
+        rubric = rubric_of(tactic)
         for row in questions:
             first = first_message(row.text, tactic if stage.is_cold_start else None)
-            yield Ask(rubric_of(tactic), row, turn_no=0, text=first)
+            yield Ask(rubric, row, turn_no=0, text=first)
     for talk, said in sorted(answers.items(), key=lambda pair: (pair[0].tactic_id, pair[0].unit_id, pair[0].candidate)):
         question, talk_tactic = by_id.get(talk.unit_id), tactics.get(talk.tactic_id)
         if question is None or talk_tactic is None:

@@ -26,7 +26,7 @@ from batchpond.plan.rounds.inputs import GOOD, query
 from batchpond.plan.rounds.source import asks_by_now
 from batchpond.plan.versions import sampled
 from batchpond.plan.write import publish_round
-from batchpond.study.spec import Order, StageSpec, Study
+from batchpond.study.spec import StageSpec, Study
 from batchpond.views.refresh import refresh
 
 _STANDINGS: Final = tables.query(__package__, "standings", good=GOOD)
@@ -67,16 +67,6 @@ def _standings(store: Store, sql: str, studies: Sequence[str], **values: Any) ->
         name, stage = row.pop("study"), row.pop("stage")
         found[name][stage] = Standing(**row)
     return found
-
-
-def not_in_part(staged: Study) -> StageSpec | None:
-    """Return a stage whose choice among earlier answers another part of them would change, None where there is none."""
-    for stage in staged.stages:
-        spec = stage.pairs
-        is_of_all = spec.adaptive is not None or spec.count is not None or spec.order is Order.ALTERNATE
-        if stage.waits and (is_of_all or stage.rows.kept is not None or stage.rows.lacking is not None):
-            return stage
-    return None
 
 
 @dataclass

@@ -6,7 +6,6 @@ on them."""
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -145,8 +144,7 @@ def source_rows(store: Store, staged: Study, stage: StageSpec) -> Sequence[Sourc
         rows = talk_rows(source, said.questions, said.answers)
         chosen = (row for talk, row in rows if (talk, row.turn_no) in said.chosen)
         return [
-            dataclasses.replace(row, tier=said.tiers[row.unit_id], more={**said.more[row.unit_id], **row.more})
-            for row in chosen
+            row._replace(tier=said.tiers[row.unit_id], more={**said.more[row.unit_id], **row.more}) for row in chosen
         ]
     if source.task == INPUTS:
         return entry_rows(store, staged.name, [source], where)

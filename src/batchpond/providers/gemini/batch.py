@@ -33,13 +33,7 @@ from batchpond.providers.http import transfers
 from batchpond.providers.http.client import segment
 from batchpond.providers.http.errors import AckRule, Answer, ApiError
 from batchpond.providers.http.transfers import Commands, Start
-from batchpond.providers.shared.batches import (
-    BatchClient,
-    Order,
-    Page,
-    own_token,
-    page_by_token,
-)
+from batchpond.providers.shared.batches import BatchClient, Order, Page, own_token, page_by_token
 from batchpond.providers.shared.lines import load_row
 from batchpond.providers.shared.live import NO_RATES, LiveApi
 from batchpond.text import redact
@@ -262,7 +256,8 @@ class GeminiClient(GoogleClient):
         """Return a definite no; a 404 not about the file is about the model; a file gets ready by itself."""
         refusal = super().refusal(answer, spec)
         message = answer.error.message if answer.error else ""
-        if answer.status_code == 404 and "file" not in message.lower() and (spec.input_file_id or "") not in message:
+        is_about_file = "file" in message.lower() or spec.input_file_id is None or spec.input_file_id in message
+        if answer.status_code == 404 and not is_about_file:
             return replace(refusal, error_class=ErrorClass.MODEL_GONE)
         return refusal
 

@@ -23,10 +23,9 @@ import httpx
 import orjson
 
 from batchpond import fields
-from batchpond.clock import Clock
+from batchpond.clock import BYTES, Clock, Work
 from batchpond.errors import AccessError, ForbiddenError, LakeError, ProviderError, UnreachableError
 from batchpond.model import Download, ErrorClass
-from batchpond.progress import BYTES, Work
 from batchpond.providers.base import Descriptor
 from batchpond.providers.http import keys, transfers
 from batchpond.providers.http.connections import Auth, Deadline, KeyGuard, LaneTransport, failure, within

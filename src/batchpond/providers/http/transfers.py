@@ -22,10 +22,9 @@ from typing import BinaryIO, Final
 import orjson
 
 from batchpond import fields
-from batchpond.clock import Clock
+from batchpond.clock import BYTES, Clock, Work
 from batchpond.errors import LakeError
 from batchpond.model import Download
-from batchpond.progress import BYTES, Work
 from batchpond.providers.http.connections import Deadline
 from batchpond.providers.http.errors import Again, Answer, Fault, RetryReason
 

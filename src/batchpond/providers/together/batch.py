@@ -14,13 +14,7 @@ from typing import Any, Final
 
 from batchpond import fields
 from batchpond.errors import ProviderError
-from batchpond.model import (
-    BatchError,
-    BatchPage,
-    BatchState,
-    ErrorClass,
-    RemoteBatch,
-)
+from batchpond.model import BatchError, BatchPage, BatchState, ErrorClass, RemoteBatch
 from batchpond.providers import base
 from batchpond.providers.http.errors import AckRule
 from batchpond.providers.shared.batches import FilesClient, Page

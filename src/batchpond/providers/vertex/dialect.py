@@ -24,8 +24,9 @@ from batchpond import fields
 from batchpond.errors import ProviderError, UsageError
 from batchpond.model import Mode, Prompt, Response
 from batchpond.providers import base
-from batchpond.providers.gemini.dialect import FAMILIES, GENERATE, Gemini
+from batchpond.providers.gemini.dialect import FAMILIES, GENERATE, Gemini, Straight, read_straight
 from batchpond.providers.shared.dialect import BuiltBody, ModelSettings, on_one_line
+from batchpond.providers.shared.lines import Id, reader
 
 SETTINGS: Final = base.table("vertex", "settings")
 CREDENTIALS_ENV: Final = "GOOGLE_APPLICATION_CREDENTIALS"
@@ -59,11 +60,17 @@ def own_id(key: str) -> str:
     return ours[1] if ours else key
 
 
+class _Line(Straight, kw_only=True):
+    custom_id: Id
+
+
+_read_line: Final = reader(_Line, "custom_id", lambda line: read_straight(line, own_id(line.custom_id)))
+
+
 class Vertex(Gemini):
     """What is asked of Gemini's models on Vertex AI, and what they answer."""
 
     id_name = "custom_id"
-    shapes = "vertex.straight"
     DESCRIPTOR = base.descriptor(
         "vertex",
         endpoints=(GENERATE,),
@@ -107,14 +114,20 @@ class Vertex(Gemini):
         """
         return b'{"custom_id":%b,"request":%b}' % (orjson.dumps(_ID_HEAD + custom_id), on_one_line(custom_id, body))
 
+    def straight(self, line: bytes) -> Response | None:
+        """Return a well-formed row, read at once; None for any other line."""
+        return _read_line(line)
+
     def read_row(self, row: dict[str, Any]) -> Response:
         """Return one row of a result file made uniform.
 
         Its custom_id is what was sent without the letter before it; an id that came back as anything but text
         is none. What the answer and the error hold is read as the Gemini API's rows are.
         """
-        key = own_id(fields.identifier(row.get("custom_id")) or "")
-        return self.read_result(key, row.get("response"), _status(row.get("status")), row.get("error"))
+        key = fields.identifier(row.get("custom_id"))
+        return self.read_result(
+            None if key is None else own_id(key), row.get("response"), _status(row.get("status")), row.get("error")
+        )
 
 
 DIALECT: Final = Vertex()

@@ -92,9 +92,9 @@ def counted(
         if study is not None:
             check_study(connection, study)
         for found in _studies(connection, study, what, tuple(by)):
-            _count(connection, found)
+            _count(connection, found, "counts", [*found.varying, *["unit_id"] * found.has_units])
             if found.has_rounds:
-                _count_rounds(connection, found)
+                _count(connection, found, "adaptive", found.varying)
             yield from _scopes(connection, found)
 
 
@@ -117,17 +117,9 @@ def _studies(
         yield _Study(name, what, by, [row[5:] for row in own], any(row[3] for row in own), any(row[4] for row in own))
 
 
-def _count(connection: duckdb.DuckDBPyConnection, study: _Study) -> None:
+def _count(connection: duckdb.DuckDBPyConnection, study: _Study, table: str, keys: Sequence[str]) -> None:
     first, second = study.compared
-    keys = "".join(f"{name}, " for name in [*study.varying, *(["unit_id"] if study.has_units else [])])
-    counting = tables.query(__package__, "counts", keys=keys, first=first, second=second)
-    connection.execute(counting, {"study": study.name})
-
-
-def _count_rounds(connection: duckdb.DuckDBPyConnection, study: _Study) -> None:
-    first, second = study.compared
-    scope = "".join(f"{name}, " for name in study.varying)
-    counting = tables.query(__package__, "adaptive", scope=scope, first=first, second=second)
+    counting = tables.query(__package__, table, keys="".join(f"{name}, " for name in keys), first=first, second=second)
     connection.execute(counting, {"study": study.name})
 
 

@@ -6,35 +6,30 @@ their outputs, items otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
+import orjson
 import pyarrow as pa
 
 from batchpond.errors import UsageError
 from batchpond.model import CELL_COLUMNS
-from batchpond.results.rank.counts import Counts, What, counted
-from batchpond.results.rank.rows import EXTRA_COLUMNS, ITEM_SCHEMA, RANKING_SCHEMA, item_rows, notes, ranking_rows
-from batchpond.stats import ranking
+from batchpond.results.rank.counts import SCOPE, Counts, What, counted
+from batchpond.stats import adaptive, ranking
+from batchpond.stats.adaptive import Prediction
 from batchpond.stats.bradley_terry import Ties
-from batchpond.stats.ranking import Cluster, Extra, Options
+from batchpond.stats.ranking import Cluster, Component, Extra, Flag, Options, Ranking
+from batchpond.stats.votes import Votes, p_position, per_item
 from batchpond.views import database
 
 if TYPE_CHECKING:
     import duckdb
-
-
-class ClusterChoice(StrEnum):
-    """How votes are clustered; AUTO is by unit for candidates and where a pair met in several units, else by pair."""
-
-    AUTO = "auto"
-    PAIR = "pair"
-    UNIT = "unit"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +39,6 @@ class Request:
     study: str | None = None
     by: tuple[str, ...] = CELL_COLUMNS
     what: What = What.AUTO
-    cluster: ClusterChoice = ClusterChoice.AUTO
     options: Options = field(default_factory=Options)
 
 
@@ -98,7 +92,7 @@ def ranked(connection: duckdb.DuckDBPyConnection, request: Request) -> Report:
     items: list[dict[str, Any]] = []
     rankings: list[dict[str, Any]] = []
     for counts in counted(connection, request.study, request.what, request.by):
-        settings = replace(request.options, cluster=_cluster(counts, request.cluster))
+        settings = replace(request.options, cluster=_cluster(counts))
         found = ranking.rank(counts.votes, settings)
         items.extend(item_rows(counts, found, settings))
         rankings.extend(ranking_rows(counts, found, settings))
@@ -114,16 +108,191 @@ def ranked(connection: duckdb.DuckDBPyConnection, request: Request) -> Report:
     )
 
 
-def _cluster(counts: Counts, choice: ClusterChoice) -> Cluster:
-    match choice:
-        case ClusterChoice.PAIR:
-            return Cluster.PAIR
-        case ClusterChoice.UNIT:
-            return Cluster.UNIT
-        case ClusterChoice.AUTO:
-            votes = counts.votes
-            if not votes.unit.any():
-                return Cluster.PAIR
-            n_pairs = len(np.unique(votes.lo * votes.n_items + votes.hi))
-            meets_again = n_pairs < len(votes.lo)
-            return Cluster.UNIT if meets_again or counts.what is What.CANDIDATES else Cluster.PAIR
+def _cluster(counts: Counts) -> Cluster:
+    """Return how votes are clustered: by unit for candidates and where a pair met in several units, else by pair."""
+    votes = counts.votes
+    if not votes.unit.any():
+        return Cluster.PAIR
+    meets_again = len(np.unique(votes.lo * votes.n_items + votes.hi)) < len(votes.lo)
+    return Cluster.UNIT if meets_again or counts.what is What.CANDIDATES else Cluster.PAIR
+
+
+def _schema(groups: Iterable[tuple[str, str]]) -> pa.Schema:
+    lists = {"list": pa.list_(pa.string())}
+    return pa.schema([(name, lists.get(kind) or kind) for kind, names in groups for name in names.split()])
+
+
+ITEM_SCHEMA, RANKING_SCHEMA = map(_schema, orjson.loads(Path(__file__).with_name("columns.json").read_bytes()).values())
+EXTRA_COLUMNS: Final = ("theta_ml", "se_ml", "elo", "elo_sd", "elochoice", "trueskill_mu", "trueskill_sigma")
+
+# Below this, a ranking without the term is said to be moved by the position.
+_MOVED_P_MAX: Final = 0.05
+
+
+def _scope(counts: Counts, options: Options) -> dict[str, Any]:
+    is_moved = None if options.has_position else p_position(counts.votes) < _MOVED_P_MAX
+    shared = {"item_kind": str(counts.what)[:-1], "is_moved_by_position": is_moved}
+    return dict(zip(SCOPE, counts.scope, strict=True)) | shared
+
+
+def item_rows(counts: Counts, found: Ranking, options: Options) -> Iterator[dict[str, Any]]:
+    """Yield a ranking's items, best first, component by component, those without votes at the end."""
+    votes = counts.votes.without_units()
+    lo_won, hi_won, tied = votes.results
+    has_met = np.asarray(votes.total > 0, dtype=np.float64)
+    sides = (
+        per_item(votes, lo_won, hi_won), per_item(votes, hi_won, lo_won), per_item(votes, tied, tied),
+        per_item(votes, has_met, has_met),
+    )  # fmt: skip
+    scope = _scope(counts, options)
+    for item in np.lexsort((found.component_rank, found.component == 0, found.component)).tolist():
+        wins, losses, ties, opponents = (int(values[item]) for values in sides)
+        n_comparisons = wins + losses + ties
+        theta = _known(found.theta[item])
+        yield scope | {
+            "item": counts.names[item],
+            **_ranks(found, item),
+            "theta": theta,
+            **{name: _known(getattr(found, name)[item]) for name in ("se", "theta_lo", "theta_hi")},
+            "elo_scale": None if theta is None else ranking.ELO_CENTRE + ranking.ELO_PER_THETA * theta,
+            "component_id": int(found.component[item]) or None,
+            "n_comparisons": n_comparisons,
+            "n_wins": wins,
+            "n_losses": losses,
+            "n_ties": ties,
+            "n_opponents": opponents,
+            "n_without_verdict": counts.n_without_verdict[item],
+            "n_pending": counts.n_pending[item],
+            "win_rate": (wins + ties / 2) / n_comparisons if n_comparisons else None,
+            "flags": [str(flag) for flag in found.flags[item]],
+            **{name: _known(values[item]) for name, values in found.extras.items()},
+        }
+
+
+def _ranks(found: Ranking, item: int) -> dict[str, int | None]:
+    names = ("component_rank", "component_rank_lo", "component_rank_hi", "tied_group")
+    places = {name: int(getattr(found, name)[item]) or None for name in names}
+    overall = {name.removeprefix("component_"): place for name, place in places.items() if found.is_comparable}
+    return overall | places
+
+
+def _known(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None
+
+
+def ranking_rows(counts: Counts, found: Ranking, options: Options) -> Iterator[dict[str, Any]]:
+    """Yield a row per component, or a single one where no item has votes."""
+    shared = _scope(counts, options) | {
+        "n_components": len(found.components),
+        "n_items_without_votes": int(np.sum(found.component == 0)),
+        # Every judgment stands at two items.
+        "n_without_verdict": sum(counts.n_without_verdict) // 2,
+        "n_pending": sum(counts.n_pending) // 2,
+        "is_comparable": found.is_comparable,
+        "cluster": str(options.cluster),
+        **_held_out(counts),
+    }
+    if not found.components:
+        yield shared | {"n_items": 0, "n_comparisons": 0}
+    for component in found.components:
+        yield shared | _component_row(component, found)
+
+
+def _held_out(counts: Counts) -> dict[str, Any]:
+    """Return what adaptive rounds held out says of a ranking: there, it stands for reliability."""
+    if counts.held_out is None:
+        return {"is_reliability_valid": True}
+    found = _foretold(counts.votes, counts.held_out)
+    if found is None:
+        return {"is_reliability_valid": False, "n_held_out": 0}
+    return {
+        "is_reliability_valid": False,
+        "n_held_out": found.n_votes,
+        "held_out_accuracy": found.accuracy,
+        "held_out_log_loss": found.log_loss,
+    }
+
+
+def _foretold(everything: Votes, kept: Votes) -> Prediction | None:
+    """Return how well a ranking's other votes foretell those that were held out; None without any decided."""
+    if not len(kept.lo):
+        return None
+    whole = everything.without_units()
+    counts = whole.counts.copy()
+    place = np.searchsorted(whole.lo * whole.n_items + whole.hi, kept.lo * kept.n_items + kept.hi)
+    counts[:, :, place] -= kept.counts
+    others = Votes(whole.n_items, whole.lo, whole.hi, whole.unit, counts)
+    return adaptive.predict(adaptive.fit(others), kept)
+
+
+def _component_row(component: Component, found: Ranking) -> dict[str, Any]:
+    flags = [set(found.flags[item]) for item in component.items]
+    same = (
+        "component_id", "n_pairs", "n_pairs_unbalanced", "n_comparisons", "n_ties", "n_strong_groups", "mle_exists",
+        "n_clusters", "eta", "eta_se", "eta_p", "eta_lr", "eta_lr_p", "is_eta_lr_penalised", "nu",
+        "rank_change_ties_dropped", "rank_change_ties_davidson", "iterations", "score_max",
+    )  # fmt: skip
+    row = {name: getattr(component, name) for name in same}
+    row |= {"n_items": len(component.items)}
+    row |= {"reliability": component.separation.reliability, "strata": component.separation.strata}
+    row |= {
+        name: sum(flag in one for one in flags)
+        for name, flag in (
+            ("n_unbeaten", Flag.UNBEATEN), ("n_winless", Flag.WINLESS), ("n_few_comparisons", Flag.FEW_COMPARISONS),
+            ("n_at_bridges", Flag.BRIDGE),
+        )
+    }  # fmt: skip
+    if component.triads is not None:
+        circles = component.triads
+        row |= {"n_triads": circles.n_triads, "n_cyclic": circles.n_cyclic, "zeta": circles.zeta}
+        row |= {"n_cyclic_expected": circles.n_cyclic_expected, "p_cyclic_excess": circles.p_excess}
+    return row
+
+
+def _adaptive_notes(rankings: Sequence[dict[str, Any]]) -> Iterator[str]:
+    chosen = [row for row in rankings if not row["is_reliability_valid"] and row.get("component_id") in {None, 1}]
+    if not chosen:
+        return
+    yield (
+        f"in {len(chosen):,} of the rankings pairs were chosen by earlier answers: reliability is not valid there "
+        "(is_reliability_valid), held-out judgments say how good the ranking is"
+    )
+    judged = [row for row in chosen if row.get("held_out_accuracy") is not None]
+    n = sum(row["n_held_out"] for row in judged)
+    if n:
+        right = sum(row["held_out_accuracy"] * row["n_held_out"] for row in judged) / n
+        yield f"of {n:,} judgments held out at random, the others foretell {right:.1%} (a coin: 50 %)"
+
+
+def notes(rankings: Sequence[dict[str, Any]], options: Options) -> Iterator[str]:
+    """Yield what somebody who reads the numbers alone would get wrong."""
+    n_moved = sum(bool(row["is_moved_by_position"]) for row in rankings if row.get("component_id") == 1)
+    if n_moved:
+        yield (
+            f"in {n_moved:,} of the rankings the item shown first, or second, wins more often than chance explains "
+            "(p < .05), which draws theta together and makes its intervals too narrow: --position takes it out"
+        )
+    if options.is_full and any(row.get("reliability") is not None for row in rankings):
+        yield (
+            "reliability holds for pairs chosen without looking at answers; "
+            "adaptive rounds raise it even among equal items"
+        )
+    yield from _adaptive_notes(rankings)
+    apart = sum(row["component_id"] == 1 and not row["is_comparable"] for row in rankings if row.get("component_id"))
+    if apart:
+        yield (
+            f"{apart:,} of the rankings fall into parts that no judgment connects: ranks across parts do not exist, "
+            "component_rank is the place inside a part"
+        )
+    n_open = sum(not row["mle_exists"] for row in rankings if row.get("component_id"))
+    if n_open:
+        yield (
+            f"in {n_open:,} of the rankings some items only won or only lost against the rest: nothing bounds how far "
+            "away they are, and their intervals are open at that end"
+        )
+    unbalanced = sum(row["n_pairs_unbalanced"] > 0 for row in rankings if row.get("component_id"))
+    if unbalanced and not options.has_position:
+        yield (
+            f"in {unbalanced:,} of the rankings some pairs were not judged equally often in both orders, so a position "
+            "effect moves theta: --position takes it out"
+        )

@@ -12,8 +12,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
+from batchpond.clock import each
 from batchpond.errors import UsageError
-from batchpond.progress import each
 from batchpond.results.export import placed, refuse_existing, translated
 from batchpond.results.report import markdown, sections
 from batchpond.results.report.numbers import Kind

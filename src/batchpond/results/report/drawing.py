@@ -64,23 +64,10 @@ _KEPT: Final = frozenset(
 _DROPPED: Final = frozenset({"class", "version", "font-family", "font-weight", "pointer-events", "display"})
 _COLOUR: Final = re.compile(r"none|#[0-9a-f]{6}")
 _LONG_NUMBER: Final = re.compile(r"-?\d+\.\d{3,}(e-?\d+)?")
-_PAGE_CSS: Final = """\
-.chart svg{display:block;max-width:100%;height:auto;overflow:visible}
-.chart-scrolls{overflow-x:auto}
-.chart-scrolls svg{max-width:none}
-.chart-narrow{display:none}
-@media screen and (max-width:46rem){.chart-wide{display:none}.chart-narrow{display:block}}
-@media print{.chart-scrolls svg{max-width:100%}}
-"""
-
-
-def page_css() -> str:
-    """Return the style rules that a page with figures needs: their colours in both schemes, and their two widths."""
-    return palette.page_css() + _PAGE_CSS
 
 
 def figure_html(figure: Figure) -> str:
-    """Return a figure's drawing for a page: once for wide pages and print, once for phones; `page_css` shows one.
+    """Return a figure's drawing for a page: once for wide pages and print, once for phones; the style sheet shows one.
 
     A drawing wider than its page scrolls in a box of its own, which the keyboard reaches.
     """
@@ -178,7 +165,7 @@ def _clean(node: ElementTree.Element, figure: Figure) -> None:
         elif name not in _KEPT or (name in {"fill", "stroke"} and not _COLOUR.fullmatch(value)):
             raise BatchpondError(f"figure {figure.key}: the renderer drew {name}={value!r}, which a page must not show")
         else:
-            node.set(name, _LONG_NUMBER.sub(_rounded, value))
+            node.set(name, _LONG_NUMBER.sub(lambda found: f"{float(found[0]):.2f}".rstrip("0").rstrip("."), value))
     for child in list(node):
         if _is_invisible(child):
             node.remove(child)
@@ -200,7 +187,3 @@ def _lift(node: ElementTree.Element) -> None:
             node.remove(child)
             for inner in reversed(list(child)):
                 node.insert(place, inner)
-
-
-def _rounded(found: re.Match[str]) -> str:
-    return f"{float(found.group()):.2f}".rstrip("0").rstrip(".")

@@ -1,15 +1,87 @@
-"""The report as Markdown: the same chapters and tables, without drawings."""
+"""Exhibits as printed cells, the same for the page and for Markdown; and the report as Markdown, without drawings."""
 
 from __future__ import annotations
 
+import base64
 import re
-from collections.abc import Iterator
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import count
+from typing import Any, Final
 
-from batchpond.results.report import tables
-from batchpond.results.report.parts import Case, Cases, Exhibit, Facts, Passage, Report
-from batchpond.results.report.tables import table
-from batchpond.text import escape
+import polars as pl
+
+from batchpond.results.report.numbers import Kind, interval, shown
+from batchpond.results.report.parts import Case, Cases, Column, Exhibit, Facts, Report
+from batchpond.text import defused, escape
+
+TABLE_ROWS_MAX: Final = 200
+INTERVAL_TITLE: Final = "95 % interval"
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A printed value, or a head; numbers stand to the right."""
+
+    text: str
+    is_number: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Printed:
+    """A table ready to be set; the first `n_names` columns say what a row is. `is_cut`: there are more rows."""
+
+    heads: Sequence[Cell]
+    rows: Sequence[Sequence[Cell]]
+    n_names: int
+    is_cut: bool
+
+
+def table(exhibit: Exhibit) -> Printed:
+    """Return an exhibit's table as text."""
+    heads = [cell for column in exhibit.columns for cell in _heads(column)]
+    shown_rows = exhibit.frame.head(TABLE_ROWS_MAX).to_dicts()
+    rows = [[cell for column in exhibit.columns for cell in _cells(column, row)] for row in shown_rows]
+    n_names = next(
+        (n for n, column in enumerate(exhibit.columns) if column.kind is not Kind.TEXT), len(exhibit.columns)
+    )
+    return Printed(heads, rows, n_names, is_cut=exhibit.is_cut or len(exhibit.frame) > TABLE_ROWS_MAX)
+
+
+def _heads(column: Column) -> Iterator[Cell]:
+    is_number = column.kind is not Kind.TEXT
+    yield Cell(column.title, is_number)
+    if column.has_ends:
+        yield Cell(INTERVAL_TITLE, is_number)
+
+
+def _cells(column: Column, row: dict[str, Any]) -> Iterator[Cell]:
+    is_number = column.kind is not Kind.TEXT
+    yield Cell(shown(row[column.name], column.kind), is_number)
+    if column.has_ends:
+        low, high = (row[name] for name in column.ends)
+        yield Cell(interval(low, high, column.kind), is_number)
+
+
+def csv_link(frame: pl.DataFrame) -> str:
+    """Return a `data:` address that holds the rows as CSV; text that a spreadsheet would run gets a ' before it."""
+    return "data:text/csv;charset=utf-8;base64," + base64.b64encode(csv_text(frame).encode()).decode("ascii")
+
+
+def csv_text(frame: pl.DataFrame) -> str:
+    """Return rows as CSV, lists joined and formulas defused."""
+    flat = frame.with_columns(
+        *(pl.col(name).list.join(", ") for name, kind in frame.schema.items() if isinstance(kind, pl.List)),
+    )
+    texts = [name for name, kind in flat.schema.items() if kind == pl.String]
+    return flat.with_columns(pl.col(name).map_elements(defused, return_dtype=pl.String) for name in texts).write_csv()
+
+
+def command(exhibit: Exhibit) -> str:
+    """Return the shell command that prints all rows of an exhibit."""
+    return exhibit.command or f"batchpond query {shlex.quote(exhibit.sql)} --format csv"
+
 
 _SPECIAL = re.compile(r"([\\`*_\[\]#|~!])")
 _FENCE = re.compile(r"`{3,}")
@@ -59,7 +131,7 @@ def _exhibit(exhibit: Exhibit, number: int) -> Iterator[str]:
     if printed.is_cut:
         yield f"The table holds the first {len(printed.rows):,} rows. A command prints all of them:\n"
     if printed.is_cut or not exhibit.sql:
-        yield from _fenced(tables.command(exhibit), "sh")
+        yield from _fenced(command(exhibit), "sh")
     if exhibit.sql:
         yield from _fenced(exhibit.sql, "sql")
 
@@ -82,11 +154,8 @@ def _case(case: Case) -> Iterator[str]:
     yield f"### {plain(case.title)}\n"
     for passage in (*case.sides, *case.background):
         yield f"{plain(passage.title)}:\n"
-        yield from _fenced(_with_end(passage), "text")
-
-
-def _with_end(passage: Passage) -> str:
-    return passage.text + (f"\n[{passage.n_left_out:,} more characters]" if passage.n_left_out else "")
+        rest = f"\n[{passage.n_left_out:,} more characters]" if passage.n_left_out else ""
+        yield from _fenced(passage.text + rest, "text")
 
 
 def _row(texts: tuple[str, ...] | list[str]) -> str:

@@ -8,11 +8,11 @@ from typing import Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from batchpond.progress import Work
-from batchpond.results.report import drawing, tables
-from batchpond.results.report.parts import Figure, Part, Report
+from batchpond.clock import Work
+from batchpond.results.report import drawing, markdown, palette
+from batchpond.results.report.markdown import table
+from batchpond.results.report.parts import Figure, Report
 from batchpond.results.report.reading import undrawn_rows
-from batchpond.results.report.tables import table
 
 FOLDER: Final = Path(__file__).parent / "html"
 
@@ -26,7 +26,7 @@ def render(report: Report) -> str:
             names=names,
             anchor=lambda key: f"{key}-{'figure' if names[key].startswith('Figure') else 'table'}",
             queries=_queries(report, names),
-            figure_css=Markup(drawing.page_css()),  # noqa: S704 - made of our own colours alone
+            figure_css=Markup(palette.page_css()),  # noqa: S704 - made of our own colours alone
         )  # fmt: skip
 
 
@@ -41,14 +41,10 @@ def _environment(work: Work) -> Environment:
         lstrip_blocks=True, keep_trailing_newline=False,
     )  # fmt: skip
     environment.globals |= {
-        "kind_of": _kind, "table": table, "csv_link": tables.csv_link, "command": tables.command,
-        "drawing": drawn, "undrawn": undrawn_rows,
+        "kind_of": lambda part: type(part).__name__.lower(), "table": table, "csv_link": markdown.csv_link,
+        "command": markdown.command, "drawing": drawn, "undrawn": undrawn_rows,
     }  # fmt: skip
     return environment
-
-
-def _kind(part: Part) -> str:
-    return type(part).__name__.lower()
 
 
 def _names(report: Report) -> dict[str, str]:

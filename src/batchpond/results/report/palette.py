@@ -8,7 +8,9 @@ and the numbers in cells have at least 4.5:1 (1.4.3).
 
 from __future__ import annotations
 
+import tomllib
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 
@@ -21,57 +23,22 @@ class Tone:
     dark: str
 
 
-INK: Final = Tone("ink", "#1a1a1a", "#ececec")
-MUTED: Final = Tone("muted", "#5c5c5c", "#a9afb8")
-GRID: Final = Tone("grid", "#e4e4e4", "#353a42")
-AXIS: Final = Tone("axis", "#8a8a8a", "#7f868f")
-REFERENCE: Final = Tone("reference", "#6b6b6b", "#9aa1ab")
-BAND: Final = Tone("band", "#f3f3f3", "#23272e")
-PAPER: Final = Tone("paper", "#ffffff", "#16181d")
+_DATA: Final = tomllib.loads(Path(__file__).with_name("palette.toml").read_text("utf-8"))
 
-SERIES: Final = (
-    Tone("series-1", "#0072b2", "#56b4e9"),
-    Tone("series-2", "#c44e00", "#ff8a4c"),
-    Tone("series-3", "#00805e", "#2cc295"),
-    Tone("series-4", "#a4508b", "#e39bc6"),
-    Tone("series-5", "#8f6a00", "#e6b422"),
-    Tone("series-6", "#5a5ac8", "#a9a9ff"),
-)
+
+def _row(name: str) -> tuple[Tone, ...]:
+    return tuple(Tone(f"{name}-{number}", *pair) for number, pair in enumerate(_DATA[name], 1))
+
+
+_ROLES: Final = tuple(Tone(name, *pair) for name, pair in _DATA["roles"].items())
+INK, MUTED, GRID, AXIS, REFERENCE, BAND, PAPER, CELL_INK, CELL_INK_STRONG, NO_VALUE = _ROLES
+SERIES: Final = _row("series")
 SHAPES: Final = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross")
-
-# The numbers in cells: one ink for the steps near the middle (or the pale end), one for those at the ends.
-CELL_INK: Final = Tone("cell-ink", "#161616", "#f5f5f5")
-CELL_INK_STRONG: Final = Tone("cell-ink-strong", "#fefefe", "#0c0c0c")
-NO_VALUE: Final = Tone("no-value", "#eeeeec", "#1f2228")
-
-_DIVERGING: Final = (
-    ("#9a3b00", "#ffb48a"),
-    ("#b85213", "#f08a50"),
-    ("#e8a06c", "#a85a2c"),
-    ("#f6d3b8", "#5e3a26"),
-    ("#f4f4f2", "#2b2e34"),
-    ("#c4dcec", "#24465c"),
-    ("#86b8da", "#2a6a94"),
-    ("#2a78ad", "#5fb2e6"),
-    ("#0b4f80", "#a3d4f5"),
-)
-_SEQUENTIAL: Final = (
-    ("#f1f5f8", "#262a30"),
-    ("#d3e4ef", "#24405a"),
-    ("#a9cde3", "#265a80"),
-    ("#6ea9cf", "#2f74a3"),
-    ("#2b79ae", "#6fb9e8"),
-    ("#0c5081", "#a0d2f2"),
-    ("#083a5e", "#cfe9fb"),
-)
-DIVERGING: Final = tuple(Tone(f"diverging-{i}", *pair) for i, pair in enumerate(_DIVERGING, 1))
-SEQUENTIAL: Final = tuple(Tone(f"sequential-{i}", *pair) for i, pair in enumerate(_SEQUENTIAL, 1))
+DIVERGING: Final = _row("diverging")
+SEQUENTIAL: Final = _row("sequential")
 _STRONG: Final = frozenset((*DIVERGING[:2], *DIVERGING[-2:], *SEQUENTIAL[-3:]))
 
-TONES: Final = (
-    INK, MUTED, GRID, AXIS, REFERENCE, BAND, PAPER, *SERIES, CELL_INK, CELL_INK_STRONG, NO_VALUE, *DIVERGING,
-    *SEQUENTIAL,
-)  # fmt: skip
+TONES: Final = (*_ROLES[:7], *SERIES, *_ROLES[7:], *DIVERGING, *SEQUENTIAL)
 _BY_LIGHT: Final = {tone.light: tone for tone in TONES}
 
 

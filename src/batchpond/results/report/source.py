@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -105,16 +106,13 @@ class Source:
 
 def harmless(frame: pl.DataFrame) -> pl.DataFrame:
     """Return rows whose texts hold no control characters, and whose floats are rounded to DIGITS digits."""
+    visible = partial(escape, keep_newlines=True)
     texts = [name for name, kind in frame.schema.items() if kind == pl.String]
     numbers = [name for name, kind in frame.schema.items() if kind.is_float()]
     return frame.with_columns(
-        *(pl.col(name).map_elements(_visible, return_dtype=pl.String) for name in texts),
+        *(pl.col(name).map_elements(visible, return_dtype=pl.String) for name in texts),
         *(pl.col(name).round_sig_figs(DIGITS) for name in numbers),
     )
-
-
-def _visible(text: str) -> str:
-    return escape(text, keep_newlines=True)
 
 
 @contextmanager

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from batchpond.model import CELL_COLUMNS
-from batchpond.results.report.cells import JUDGED_BY
-from batchpond.results.report.declared import Chapter, Declared, Drawn, Said
+from batchpond.results.report.declared import JUDGED_BY, Chapter, Declared, Drawn, Said
 from batchpond.results.report.numbers import Kind
 from batchpond.results.report.parts import ChartKind, Column, Exhibit, When
 from batchpond.results.report.source import Source
@@ -68,7 +67,7 @@ def _exhibit(entry: Mapping[str, Any]) -> Declared:
     figure = entry.get("figure")
     read = {
         "columns": [_column(column) for column in entry["columns"]],
-        "cells": tuple(_named(entry.get("cells", ()))),
+        "cells": [one for name in entry.get("cells", ()) for one in _SEVERAL.get(name, (name,))],
         "left_out": tuple(entry.get("left_out", {}).items()),
         "figure": None if figure is None else Drawn(**{**figure, "kind": ChartKind(figure["kind"])}),
     }
@@ -79,8 +78,3 @@ def _column(entry: Mapping[str, Any]) -> Column:
     (kind,) = _KINDS & entry.keys()
     more = {key: value for key, value in entry.items() if key != kind}
     return Column(entry[kind], kind=Kind(kind), **{**more, "when": When(entry.get("when", When.ALWAYS))})
-
-
-def _named(names: Sequence[str]) -> Iterator[str]:
-    for name in names:
-        yield from _SEVERAL.get(name, (name,))

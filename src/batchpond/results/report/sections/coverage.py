@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import polars as pl
 
-from batchpond.results.report.cells import LABEL
-from batchpond.results.report.declared import Declared, Drawn
+from batchpond.results.report.declared import LABEL, Declared, Drawn
 from batchpond.results.report.numbers import total
 from batchpond.results.report.parts import FIGURE_ROWS_MAX, ChartKind
 from batchpond.results.report.written import chapter

@@ -1,0 +1,127 @@
+"""What a study is to show is written down before anything is sent, and the report says whether it was."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from batchpond.study.file import load
+from batchpond.study.spec import from_config, to_config
+from tests.rigs.fake_openai import FakeOpenAI, fake_openai
+from tests.rigs.program import STUDY, N, Program
+
+CLAIMS = """
+[claims]
+primary = "position"
+secondary = ["length", "win matrix"]
+hypothesis = 'The "first" is favoured, the longer one is not.'
+effect = {effect}
+"""
+N_PAIRS = N // 2
+# Of six pairs the exact test rejects at six of six only: 0.8 = s ** 6.
+SHARE_IN_REACH = 0.8 ** (1 / N_PAIRS)
+
+
+@pytest.fixture
+def account() -> Iterator[FakeOpenAI]:
+    with fake_openai() as found:
+        yield found
+
+
+@pytest.fixture
+def program(account: FakeOpenAI, tmp_path: Path) -> Program:
+    made = Program(tmp_path, account.url)
+    made.write()
+    return made
+
+
+def claim(program: Program, effect: float) -> str:
+    """Write claims into the study, plan it, and return what `plan` said."""
+    file = program.folder / "study.toml"
+    file.write_text(file.read_text().partition("\n[claims]")[0] + CLAIMS.format(effect=effect))
+    done = program.run("plan", "study.toml")
+    assert done.returncode == 0, done.stderr
+    return done.stderr + done.stdout
+
+
+def claimed(program: Program) -> dict[str, Any]:
+    """Return the row of the study's claims."""
+    (row,) = json.loads(program.run("query", "from report_claims", "--format", "json").stdout)
+    return dict(row)
+
+
+def report(program: Program) -> str:
+    """Return the report as Markdown."""
+    done = program.run("report", STUDY, "--format", "md", "-o", "report.md", "--force")
+    assert done.returncode == 0, done.stderr
+    return (program.folder / "report.md").read_text()
+
+
+def test_what_was_claimed_first_is_marked_and_how_much_the_plan_could_find_is_said(program: Program) -> None:
+    """Before anything is sent, and after everything was answered."""
+    assert "claimed: position, length, win matrix; kept with this plan" in claim(program, 0.1)
+    row = claimed(program)
+    assert (row["primary_claim"], row["secondary_claims"], row["effect"], row["n_claims"]) == (
+        "position", "length,win matrix", 0.1, 1
+    )  # fmt: skip
+    assert row["hypothesis"] == 'The "first" is favoured, the longer one is not.'
+    assert (row["first_sent_at"], row["is_claimed_first"], row["n_pairs"]) == (None, True, N_PAIRS)
+    assert row["position_mde"] == pytest.approx(SHARE_IN_REACH, abs=1e-9)
+    assert row["is_effect_in_reach"] is False
+    program.submit()
+    program.sync()
+    after = claimed(program)
+    assert (after["is_claimed_first"], after["n_sent_before"]) == (True, 0)
+    assert after["claims_sha256"] == row["claims_sha256"]
+    told = report(program)
+    assert "| position | primary |" in told
+    assert "were written down" not in told
+
+
+def test_claims_that_change_once_answers_were_asked_for_are_no_claims(account: FakeOpenAI, program: Program) -> None:
+    """The report says so first; nothing is asked again, and the first ones, once planned again, count as before."""
+    claim(program, 0.1)
+    program.submit()
+    program.sync()
+    first = claimed(program)
+    claim(program, 0.47)
+    assert program.submit().returncode == 0
+    late = claimed(program)
+    assert (late["is_claimed_first"], late["n_sent_before"], late["n_claims"]) == (False, N, 2)
+    assert late["claims_sha256"] != first["claims_sha256"]
+    assert late["is_effect_in_reach"] is True
+    told = report(program)
+    assert f"after {N} requests had been sent: nothing in it was planned first" in told
+    assert "| position | primary |" not in told
+    claim(program, 0.1)
+    again = claimed(program)
+    assert (again["is_claimed_first"], again["claims_sha256"], again["n_claims"]) == (True, first["claims_sha256"], 2)
+    assert len(account.batches) == 1
+
+
+def test_a_study_without_claims_has_none_and_an_unknown_test_is_named(program: Program) -> None:
+    """With the names there are."""
+    assert program.run("plan", "study.toml").returncode == 0
+    assert json.loads(program.run("query", "from report_claims", "--format", "json").stdout) == []
+    file = program.folder / "study.toml"
+    file.write_text(file.read_text() + '[claims]\nprimary = "positoin"\n')
+    done = program.run("plan", "study.toml")
+    assert done.returncode == 2
+    assert "claims.primary is 'positoin', not one of position" in done.stderr
+    assert "did you mean" in done.stderr
+
+
+def test_claims_of_stages_come_back_from_the_lake(program: Program) -> None:
+    """As they were written; a study without them is kept without the word, so that its version stays."""
+    file = program.folder / "study.toml"
+    without = load(file)
+    file.write_text(file.read_text() + CLAIMS.format(effect=0.25))
+    study = load(file)
+    assert from_config(json.loads(json.dumps(to_config(study)))).claims == study.claims
+    assert study.claims is not None
+    assert "claims" not in to_config(without)
+    assert from_config(to_config(without)).claims is None
