@@ -75,6 +75,7 @@ def test_what_the_lens_folds_bit_by_bit_is_what_it_folds_anew(
 def test_events_of_no_shard_leave_the_attempts_of_the_lens(tmp_path: Path) -> None:
     """A study that is planned anew, with other items, while its batches are open."""
     rig = Rig(tmp_path, with_lens=True)
+    rig.plan()
     rig.submit()
     rig.change()
     _as_folded_anew(rig)
