@@ -161,7 +161,7 @@ def test_what_failed_on_the_way_is_told_and_what_was_kept_stays_so_when_it_comes
     found = stages(store, fold(read(store)))
     assert {status.state for status in found} == {StageState.DONE}
     failed = rig.ask("select rubric_id from results where stage = 'asked.questions-1' and outcome = 'error'")
-    assert [remark.text for remark in remarks(found)] == [
+    assert [remark.message for remark in remarks(found)] == [
         "1 of 16 answers of stage asked.questions-1 of study demo are not usable, so not for asked.ratings-1",
         "stage asked.ratings-1 of study demo: 1 of 4 statements have fewer than 7 questions rated below 6: "
         f"{failed[0]['rubric_id']} 6; 6 of each are kept",
