@@ -29,8 +29,9 @@ PARAMETERS_MAX = 8
 CALLBACK_PARAMETERS_MAX = 10
 WRITERS = {"batchpond/cli/output.py": ("sys.stdout", "sys.stderr")}
 
-# The names that every provider's folder uses, `live` in the place of `batch` where there is none.
-PROVIDER_MODULES = {"__init__", "batch", "live", "dialect"}
+# The names that every provider's folder uses, `live` in the place of `batch` where there is none; `straight` where its
+# lines have a form of their own.
+PROVIDER_MODULES = {"__init__", "batch", "live", "dialect", "straight"}
 PROVIDER_EXTRAS = {
     "vertex": {"auth", "storage"},
 }

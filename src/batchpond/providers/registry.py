@@ -18,10 +18,10 @@ from batchpond.providers.base import LIVE_CONNECTIONS, BatchProvider, Descriptor
 from batchpond.providers.http.keys import KeyRow, listing
 from batchpond.providers.shared import files
 from batchpond.providers.shared import folder as folders
+from batchpond.providers.shared.dialect import Dialect
 from batchpond.text import did_you_mean
 
-if TYPE_CHECKING:  # they bring msgspec and the HTTP library, which a pass with nothing to ask does not need
-    from batchpond.providers.shared.dialect import Dialect
+if TYPE_CHECKING:  # it brings the HTTP library, which a pass with nothing to ask does not need
     from batchpond.providers.shared.live import LiveApi, LiveClient
 
 NAMES: Final = ("openai", "anthropic", "gemini", "vertex", "together")
@@ -42,12 +42,12 @@ class KeyCheck:
 def module(name: str) -> Dialect:
     """Return how a provider's requests are written and its answers read; raises UsageError for a name that is none."""
     if name in NAMES:
-        return cast("Dialect", importlib.import_module(f"batchpond.providers.{name}.dialect").DIALECT)
+        return cast(Dialect, importlib.import_module(f"batchpond.providers.{name}.dialect").DIALECT)
     if name in LIVE_ONLY:
-        return cast("Dialect", wire(name).DIALECT)
+        return cast(Dialect, wire(name).DIALECT)
     compatible = importlib.import_module(_COMPATIBLE)
     if found := compatible.module_of(name):
-        return cast("Dialect", found)
+        return cast(Dialect, found)
     names = (*NAMES, *LIVE_ONLY, *compatible.NAMES)
     hint = did_you_mean(name, names, f"providers: {', '.join(names)}, {compatible.PREFIX}NAME")
     raise UsageError(f"there is no provider {name!r}", hint=hint)

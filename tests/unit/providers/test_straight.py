@@ -86,6 +86,7 @@ ODD_BYTES = st.sampled_from(
 
 def check(dialect: Dialect, line: bytes) -> None:
     """Hold the two readers of a dialect against each other."""
+    assert dialect.straight is not None
     found = dialect.straight(line)
     assert found is None or found == dialect.read_any_line(line)
 
@@ -100,6 +101,7 @@ def places(tree: Any) -> list[tuple[Any, Any]]:
 def test_a_whole_line_is_read_at_once(provider: str) -> None:
     """As its provider writes it, the line never comes to the general reader."""
     dialect = registry.module(provider)
+    assert dialect.straight is not None
     line = json.dumps(WHOLE[provider]).encode()
     found = dialect.straight(line)
     assert found is not None

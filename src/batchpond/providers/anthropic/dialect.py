@@ -11,10 +11,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, Final, Literal
+from typing import Any, Final, Literal
 
 import orjson
-from msgspec import Struct
 
 from batchpond import fields
 from batchpond.errors import UsageError
@@ -32,22 +31,7 @@ from batchpond.providers.shared.dialect import (
     on_one_line,
     refused_thinking,
 )
-from batchpond.providers.shared.lines import (
-    NO_TOKENS,
-    OTHER,
-    PARTS,
-    PARTS_MAX,
-    Count,
-    Id,
-    Row,
-    Tokens,
-    Word,
-    answered,
-    failed,
-    joined,
-    reader,
-    unreadable,
-)
+from batchpond.providers.shared.lines import PARTS_MAX, Row, Tokens, answered, failed, joined, unreadable
 
 HEAD: Final = b'{"requests":['
 TAIL: Final = b"]}"
@@ -116,70 +100,11 @@ class Thinking:
     budget_tokens: int = 0
 
 
-FINISH: Final = base.by_word("anthropic", "finish", Finish)
-
-
-class _Details(Struct):
-    thinking_tokens: Count | None = None
-
-
-class _Usage(Struct):
-    input_tokens: Count
-    output_tokens: Count
-    cache_read_input_tokens: Count | None = None
-    cache_creation_input_tokens: Count | None = None
-    output_tokens_details: _Details | None = None
-
-    def tokens(self) -> Tokens:
-        read, written = self.cache_read_input_tokens, self.cache_creation_input_tokens
-        details = self.output_tokens_details
-        reasoning = details.thinking_tokens if details else None
-        return self.input_tokens + (written or 0) + (read or 0), self.output_tokens, reasoning, read, written
-
-
-class _Block(Struct):
-    type: str | None = None
-    text: str | None = None
-    thinking: str | None = None
-
-
-class _Message(Struct):
-    content: Annotated[list[_Block], PARTS]
-    id: str | None = None
-    model: str | None = None
-    stop_reason: Word | None = None
-    usage: _Usage | None = None
-
-
-class _Result(Struct):
-    type: Literal["succeeded"]
-    message: _Message
-
-
-class _Line(Struct):
-    custom_id: Id
-    result: _Result
-
-
-def _read(line: _Line) -> Response | None:
-    message = line.result.message
-    finish = FINISH.get(message.stop_reason or "", OTHER)
-    if finish is Finish.REFUSAL:
-        return None
-    texts = [block.text for block in message.content if block.type == "text" and block.text is not None]
-    thoughts = [block.thinking for block in message.content if block.type == "thinking" and block.thinking]
-    tokens = message.usage.tokens() if message.usage else NO_TOKENS
-    row = Row(line.custom_id, None, message.id or None)
-    return answered(row, message.model, message.stop_reason, finish, (*joined(texts, thoughts), None), tokens)
-
-
-_read_line: Final = reader(_Line, "custom_id", _read)
-
-
 class Anthropic(Dialect):
     """What is asked of Anthropic's models, and what they answer."""
 
     answer_members = ("content",)
+    shapes = "anthropic.straight"
     DESCRIPTOR = base.descriptor(
         "anthropic",
         endpoints=tuple(VERSIONS),
@@ -247,10 +172,6 @@ class Anthropic(Dialect):
     def is_answer(self, body: dict[str, Any]) -> bool:
         """Return whether the body of a live call that went well is an answer at all."""
         return isinstance(body.get("content"), list | str)
-
-    def straight(self, line: bytes) -> Response | None:
-        """Return a well-formed message in its row, read at once; None for any other line."""
-        return _read_line(line)
 
     def read_row(self, row: dict[str, Any]) -> Response:
         """Return one row of a batch's results made uniform."""
@@ -378,6 +299,7 @@ def _set_effort(body: dict[str, Any], effort: str | None, settings: ModelSetting
         body["output_config"] = {**given, "effort": effort}
 
 
+FINISH: Final = base.by_word("anthropic", "finish", Finish)
 _NOT_RUN: Final = {
     "canceled": (ErrorClass.CANCELLED, "the batch was cancelled before this request ran"),
     "cancelled": (ErrorClass.CANCELLED, "the batch was cancelled before this request ran"),

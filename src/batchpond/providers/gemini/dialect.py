@@ -13,10 +13,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Any, Final, Literal
+from typing import Any, Final
 
 import orjson
-from msgspec import Struct
 
 from batchpond import fields
 from batchpond.errors import UsageError
@@ -37,18 +36,12 @@ from batchpond.providers.shared.dialect import (
 )
 from batchpond.providers.shared.lines import (
     NO_TOKENS,
-    OTHER,
-    PARTS,
     PARTS_MAX,
-    Count,
-    Id,
     Row,
     Tokens,
-    Word,
     answered,
     failed,
     joined,
-    reader,
     unreadable,
 )
 
@@ -127,76 +120,11 @@ def _base_of(base_url: str, environ: Mapping[str, str]) -> str:
     return f"{base_url}/{version}"
 
 
-FINISH: Final = base.by_word("gemini", "finish", Finish)
-
-
-class _Usage(Struct):
-    promptTokenCount: Count
-    toolUsePromptTokenCount: Count = 0
-    candidatesTokenCount: Count = 0
-    thoughtsTokenCount: Count = 0
-    cachedContentTokenCount: Count = 0
-
-    def tokens(self) -> Tokens:
-        given = self.promptTokenCount + self.toolUsePromptTokenCount
-        made = self.candidatesTokenCount + self.thoughtsTokenCount
-        return given, made, self.thoughtsTokenCount, self.cachedContentTokenCount, None
-
-
-class _Part(Struct):
-    text: str | None = None
-    thought: bool | None = None
-
-
-class _Content(Struct):
-    parts: Annotated[list[_Part], PARTS]
-
-
-class _Candidate(Struct):
-    content: _Content
-    finishReason: Word | None = None
-
-
-class _Generated(Struct):
-    candidates: Annotated[list[_Candidate], PARTS]
-    usageMetadata: _Usage | None = None
-    modelVersion: str | None = None
-    responseId: str | None = None
-    error: None = None
-
-
-class Straight(Struct, kw_only=True):
-    """What a row holds beside its id: an answer and no error, which Vertex AI says by an empty `status`."""
-
-    response: _Generated
-    error: None = None
-    status: Literal[""] | None = None
-
-
-class _Line(Straight, kw_only=True):
-    key: Id
-
-
-def read_straight(row: Straight, custom_id: str) -> Response:
-    """Return what a row says, made uniform."""
-    generated = row.response
-    candidate = generated.candidates[0]
-    parts, reason = candidate.content.parts, candidate.finishReason
-    texts = [part.text for part in parts if part.text is not None and part.thought is not True]
-    thoughts = [part.text for part in parts if part.text and part.thought is True]
-    tokens = generated.usageMetadata.tokens() if generated.usageMetadata else NO_TOKENS
-    around = Row(custom_id, None, generated.responseId or None)
-    finish = FINISH.get(reason or "", OTHER)
-    return answered(around, generated.modelVersion, reason, finish, (*joined(texts, thoughts), None), tokens)
-
-
-_read_line: Final = reader(_Line, "key", lambda line: read_straight(line, line.key))
-
-
 class Gemini(Dialect):
     """What is asked of Gemini's models, and what they answer."""
 
     id_name = "key"
+    shapes = "gemini.straight"
     answer_members = ("candidates", "promptFeedback", "usageMetadata")
     DESCRIPTOR = base.descriptor("gemini", endpoints=(GENERATE,), nearest=FAMILIES.nearest, base_of=_base_of)
 
@@ -242,10 +170,6 @@ class Gemini(Dialect):
     def payload_line(self, custom_id: str, endpoint: str, body: bytes) -> bytes:  # noqa: ARG002  # the model's URL has it
         """Return one line of a batch input file, without its line feed; `body` is used as it is."""
         return b'{"key":%b,"request":%b}' % (orjson.dumps(custom_id), on_one_line(custom_id, body))
-
-    def straight(self, line: bytes) -> Response | None:
-        """Return a well-formed GenerateContentResponse in its row, read at once; None for any other line."""
-        return _read_line(line)
 
     def read_row(self, row: dict[str, Any]) -> Response:
         """Return one row of a result file made uniform.
@@ -361,6 +285,7 @@ def _contents(prompt: Prompt) -> list[dict[str, Any]]:
 _RPC: Final = {int(code): tuple(row) for code, row in base.table("gemini", "rpc").items()}
 _WORDS: Final = {int(status): word for status, word in base.table("gemini", "words").items()}
 _CLEARLY_ACCESS: Final = frozenset({"UNAUTHENTICATED", "API_KEY_INVALID"})
+FINISH: Final = base.by_word("gemini", "finish", Finish)
 
 
 def is_blank(error: object) -> bool:

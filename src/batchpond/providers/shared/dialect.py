@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
+from importlib import import_module
 from typing import Any, ClassVar, Final
 
 import orjson
@@ -117,12 +119,13 @@ class Dialect(ABC):
     """The pure half of a provider: building lines before, reading lines after.
 
     `id_name` is what a result line calls its custom_id. A live answer has one of `answer_members`; the first names what
-    another lacks.
+    another lacks. `shapes` is the module whose LINE reads well-formed lines.
     """
 
     DESCRIPTOR: Descriptor
     id_name = "custom_id"
     answer_members: tuple[str, ...]
+    shapes: ClassVar[str | None] = None
 
     def endpoint_for(self, model: str, include_thoughts: bool, temperature: float | None = None) -> str:  # noqa: ARG002
         """Return the endpoint to use where a study names none: the first, unless something speaks for another."""
@@ -152,14 +155,16 @@ class Dialect(ABC):
         """Return whether the body of a live call that went well is an answer at all."""
         return not body.keys().isdisjoint(self.answer_members)
 
+    @cached_property
+    def straight(self) -> Callable[[bytes], Response | None] | None:
+        """What reads a well-formed success as `read_any_line` does, only sooner; None for other lines, or for all."""
+        # Loaded with the first line: a pass that only looks reads none.
+        return None if self.shapes is None else import_module(f"batchpond.providers.{self.shapes}").LINE
+
     def read_line(self, line: bytes) -> Response:
         """Return a result line made uniform; total: any bytes give a Response."""
-        found = self.straight(line)
+        found = None if self.straight is None else self.straight(line)
         return self.read_any_line(line) if found is None else found
-
-    def straight(self, line: bytes) -> Response | None:  # noqa: ARG002
-        """Return a well-formed success as `read_any_line` does, only sooner; None for any other line, or for all."""
-        return None
 
     def read_any_line(self, line: bytes) -> Response:
         """Return a result line made uniform by looking at each of its members; total.
@@ -233,10 +238,12 @@ class ChatDialect(Dialect):
         head = b'{"custom_id":%b,"method":"POST","url":%b,"body":' % (orjson.dumps(custom_id), orjson.dumps(endpoint))
         return head + on_one_line(custom_id, body) + b"}"
 
-    def straight(self, line: bytes) -> Response | None:
-        """Return a well-formed chat completion in its row; None for any other line."""
-        found = lines.read_straight_chat(line)
-        return None if found is None else self.settle(*found)
+    @cached_property
+    def straight(self) -> Callable[[bytes], Response | None]:
+        """What reads a well-formed chat completion in its row."""
+        from batchpond.providers.shared import straight  # noqa: PLC0415 - a pass that only looks reads no line
+
+        return straight.chat(self.settle)
 
     def settle(self, response: Response, total_tokens: int | None) -> Response:  # noqa: ARG002
         """Return a completion as this provider means it; `total_tokens` is the sum that it gave."""

@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import orjson
 
@@ -48,10 +48,8 @@ from batchpond.model import (
 )
 from batchpond.providers.base import BatchProvider, Descriptor
 from batchpond.providers.shared import folder as folders
+from batchpond.providers.shared.dialect import Dialect
 from batchpond.providers.shared.folder import FOLDER_ENV, INBOX, OUTBOX, TOKEN, Folder, Part
-
-if TYPE_CHECKING:
-    from batchpond.providers.shared.dialect import Dialect
 
 RECENT: Final = "written to just now"
 CAVEATS: Final = (

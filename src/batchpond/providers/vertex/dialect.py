@@ -24,9 +24,8 @@ from batchpond import fields
 from batchpond.errors import ProviderError, UsageError
 from batchpond.model import Mode, Prompt, Response
 from batchpond.providers import base
-from batchpond.providers.gemini.dialect import FAMILIES, GENERATE, Gemini, Straight, read_straight
+from batchpond.providers.gemini.dialect import FAMILIES, GENERATE, Gemini
 from batchpond.providers.shared.dialect import BuiltBody, ModelSettings, on_one_line
-from batchpond.providers.shared.lines import Id, reader
 
 SETTINGS: Final = base.table("vertex", "settings")
 CREDENTIALS_ENV: Final = "GOOGLE_APPLICATION_CREDENTIALS"
@@ -60,17 +59,11 @@ def own_id(key: str) -> str:
     return ours[1] if ours else key
 
 
-class _Line(Straight, kw_only=True):
-    custom_id: Id
-
-
-_read_line: Final = reader(_Line, "custom_id", lambda line: read_straight(line, own_id(line.custom_id)))
-
-
 class Vertex(Gemini):
     """What is asked of Gemini's models on Vertex AI, and what they answer."""
 
     id_name = "custom_id"
+    shapes = "vertex.straight"
     DESCRIPTOR = base.descriptor(
         "vertex",
         endpoints=(GENERATE,),
@@ -113,10 +106,6 @@ class Vertex(Gemini):
         turns text that looks like a number into one, so that the id begins with a letter.
         """
         return b'{"custom_id":%b,"request":%b}' % (orjson.dumps(_ID_HEAD + custom_id), on_one_line(custom_id, body))
-
-    def straight(self, line: bytes) -> Response | None:
-        """Return a well-formed row, read at once; None for any other line."""
-        return _read_line(line)
 
     def read_row(self, row: dict[str, Any]) -> Response:
         """Return one row of a result file made uniform.
