@@ -9,7 +9,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from batchpond.lake.schemas import ITEMS, RUBRICS
+from batchpond.lake.schemas import ITEMS, RUBRICS, STUDIES
 from batchpond.views import database
 from tests.rigs.lakes import BAD, OK, LakeBuilder
 
@@ -23,6 +23,8 @@ def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[duckdb.DuckDBPyCo
     random.seed(11)
     for study in ("demo", "other"):
         _busy_plan(lake, study)
+        claims = '{"claims":{"primary":"position","secondary":["length"],"stop":"all is answered"}}'
+        lake.rows(STUDIES, [{"study": study, "study_version": "v1", "config": claims}])
     _staged_plan(lake)
     requests = [f"r{n:03d}" for n in range(120)]
     for number in range(6):
