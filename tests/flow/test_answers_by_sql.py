@@ -63,6 +63,8 @@ REFUSED = [
     ("[text]", "gives VARCHAR[], not a text"),
     ("CAST(text AS DATE)", "gives DATE, not a text"),
     ("regexp_extract(text, '(')", "missing )"),
+    ("CAST(text AS TIMESTAMPTZ) - INTERVAL 1 DAY", "depends on where it is read"),
+    ("(text::timestamp with time zone)::VARCHAR", "depends on where it is read"),
     ("text AS label", "is not SQL"),
     ("text) FROM (SELECT 1", "is not one expression"),
     ("text FROM read_text('/etc/hostname'", "is not SQL"),
