@@ -62,6 +62,8 @@ def test_no_command_decides_by_what_is_left(
     """
     program, n_batches = damaged(settled, tmp_path, table, damage, account), len(account.batches)
     all_say(program, (*COMMANDS, *READERS) if table == "plan" else COMMANDS, table)
+    for name in ("all.parquet", "folder"):
+        assert not (program.folder / name).exists(), "a file outlives the warning that something is not in it"
     assert len(account.batches) == n_batches
     if damage == "deleted":
         with pytest.warns(LakeWarning, match="it was published and is not there"):

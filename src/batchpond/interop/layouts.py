@@ -225,7 +225,8 @@ def export_layout(
     if not force and os.path.lexists(folder) and (not folder.is_dir() or any(folder.iterdir())):
         raise UsageError(f"{folder} exists already", hint="give another folder, or --force to replace files in it")
     report = LayoutReport()
-    with closing(database.connect(lake_path)) as connection, translated(folder):
+    # Files outlive the warning that something is not in them.
+    with closing(database.connect(lake_path, must_be_whole=True)) as connection, translated(folder):
         if study is not None:
             check_study(connection, study)
         tree = Tree(connection, folder, study, report, force)

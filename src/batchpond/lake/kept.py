@@ -18,8 +18,8 @@ _SIZE_MAX_BYTES: Final = 64 << 20
 
 def read(kind: str, name: str) -> bytes | None:
     """Return what is kept under a name, None for nothing, or what others could have written."""
-    path = _folder() / f"{kind}-{name}"
-    with suppress(OSError):
+    with suppress(OSError, RuntimeError):
+        path = _folder() / f"{kind}-{name}"
         found = path.lstat()
         is_own = stat.S_ISREG(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o022
         if is_own and 0 < found.st_size <= _SIZE_MAX_BYTES:
@@ -29,9 +29,9 @@ def read(kind: str, name: str) -> bytes | None:
 
 def write(kind: str, name: str, content: bytes) -> None:
     """Keep something, if that is possible, and drop the oldest of too many of its kind."""
-    folder = _folder()
-    staged = folder / f".{random_hex(8)}"
-    with suppress(OSError):
+    with suppress(OSError, RuntimeError):
+        folder = _folder()
+        staged = folder / f".{random_hex(8)}"
         disk.make_directory(folder)
         disk.write_private(staged, content)
         disk.replace(staged, folder / f"{kind}-{name}")
@@ -41,4 +41,5 @@ def write(kind: str, name: str, content: bytes) -> None:
 
 
 def _folder() -> Path:
+    """Return where it is; raises RuntimeError for who has no home."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "batchpond"
