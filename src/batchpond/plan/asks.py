@@ -12,7 +12,7 @@ import weakref
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache, cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple, overload
 
@@ -231,7 +231,7 @@ def n_asks(stage: StageSpec, rows: Sequence[SourceRow], pairs: Pairs | None) -> 
     n_rubrics = max(1, len(stage.rubrics))
     if pairs is not None:
         return (len(pairs) + int(pairs.has_reverse.sum())) * n_rubrics
-    if stage.task in {"ranking", CONVERSATION} or not isinstance(rows, SpilledRows):
+    if stage.task in {"ranking", CONVERSATION} or not isinstance(rows, SpilledRows) or rows.is_chosen:
         return None
     named = {rubric.rubric_id for rubric in stage.rubrics} or rows.rubric_ids.keys()
     n_own = sum(n for name, n in rows.rubric_ids.items() if name is not None)
@@ -285,7 +285,7 @@ def _rubrics_of(stage: StageSpec, row: SourceRow) -> Iterable[Rubric]:
     return found
 
 
-@cache
+@lru_cache(maxsize=1_000)
 def _named_rubric(rubric_id: str) -> Rubric:
     return Rubric(rubric_id, rubric_id, "")
 
@@ -301,16 +301,17 @@ class SpilledRows(Sequence[SourceRow]):
         weakref.finalize(self, file.close)
         self._descriptor = file.fileno()
         starts, chunks, hashes = array("q", [0]), [], bytearray()
-        self.n_text_bytes, self.rubric_ids = 0, Counter[str | None]()
+        self.n_text_bytes, self.rubric_ids, self.is_chosen = 0, Counter[str | None](), False
         rest = iter(rows)
         while some := list(itertools.islice(rest, _ROWS_AT_ONCE)):
             items = [row.item() for row in some]
-            hashes += _bytes_of(names_of([ids.hashed("item", *item[:2], item.metadata or "") for item in items]))
+            hashes += _bytes_of(names_of([ids.hashed("item", *item.named_by) for item in items]))
             for row in some:
                 written = pickle.dumps(tuple(row), pickle.HIGHEST_PROTOCOL)
                 starts.append(starts[-1] + file.write(written))
             self.n_text_bytes += sum([size_of(row.text) for row in some])
             self.rubric_ids.update([row.rubric_id for row in some])
+            self.is_chosen |= any(row.judged_by is not None for row in some)
             chunks.append(pa.array([row.item_id for row in some], pa.string()))
         file.flush()
         # By bytes of UTF-8, which is the order of the texts themselves.

@@ -52,10 +52,15 @@ class _Item(NamedTuple):
 class Item(_Item):
     """One text to be judged; `metadata` is the JSON of its other columns, None when there are none."""
 
+    @property
+    def named_by(self) -> tuple[str, str, str]:
+        """What its hash is made of."""
+        return self.item_id, self.text, self.metadata or ""
+
     @cached_property
     def item_hash(self) -> str:
         """The digest of id, text and metadata, so that a row of the lake is found by it alone."""
-        return ids.digest("item", self.item_id, self.text, self.metadata or "")
+        return ids.digest("item", *self.named_by)
 
 
 def names_of(hashes: Iterable[bytes]) -> pa.StringArray:

@@ -14,11 +14,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from batchpond import ids
 from batchpond.errors import StudyError
-from batchpond.plan.asks import SourceRow, SpilledRows
-from batchpond.plan.items import each, read_any
+from batchpond.plan.asks import SourceRow, SpilledRows, asks, n_asks
+from batchpond.plan.items import each, names_of, pair_hash, read_any
 from batchpond.plan.write import PlannedAsks
-from batchpond.study.spec import ItemsFrom, ItemsSpec
+from batchpond.study.spec import ItemsFrom, ItemsSpec, RowsSpec, StageSpec
+from batchpond.tasks.compliance import ComplianceRule
+from batchpond.tasks.templates import Rubric
 from tests.rigs.stage_study import RUBRICS, StageRig, models, stage, use
 
 NAMES = st.text(st.characters(exclude_categories=("Cs",)), max_size=6)
@@ -42,6 +45,31 @@ def test_what_a_query_gives_comes_back_unchanged(tmp_path: Path) -> None:
     assert found == row
     assert found.item() == row.item()
     assert list(tmp_path.iterdir()) == []
+
+
+RUBRIC_IDS = st.sampled_from([None, "r1", "r2"])
+BY = tuple(Rubric(f"r{number}", "name", "description") for number in (1, 2, 3))
+
+
+@given(
+    st.lists(st.tuples(RUBRIC_IDS, st.sampled_from([None, (), ("r1",)])), max_size=12),
+    st.integers(0, len(BY)),
+)
+def test_the_number_of_asks_is_that_of_the_asks(told: list[tuple[str | None, tuple[str, ...] | None]], n: int) -> None:
+    """Or is not told: where earlier answers chose the rubrics, or a row has one that the stage lacks."""
+    rows = [SourceRow(f"{at}", "t", f"{at}", by, judged_by=chosen) for at, (by, chosen) in enumerate(told)]
+    judged = StageSpec("s", "compliance", RowsSpec(), ComplianceRule(), (), (), BY[:n])
+    spill = SpilledRows(FOLDER, rows)
+    found = n_asks(judged, spill, None)
+    if found is None:
+        assert spill.is_chosen or not {by for by, _ in told} <= {None, *(rubric.rubric_id for rubric in BY[:n])}
+    else:
+        assert found == len(list(asks(judged, spill, 1)))
+
+
+@given(st.lists(st.tuples(NAMES, NAMES), max_size=40))
+def test_ids_that_are_made_at_once_are_those_that_are_made_one_by_one(pairs: list[tuple[str, str]]) -> None:
+    assert names_of([pair_hash(*pair) for pair in pairs]).to_pylist() == [ids.digest("pair", *pair) for pair in pairs]
 
 
 def test_an_id_that_stands_twice_is_noticed(tmp_path: Path) -> None:
