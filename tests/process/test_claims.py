@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from batchpond.study.file import load
-from batchpond.study.spec import from_config, to_config
+from batchpond.study.spec import CLAIMABLE, from_config, to_config
 from tests.rigs.fake_openai import FakeOpenAI, fake_openai
 from tests.rigs.program import STUDY, N, Program
 
@@ -113,6 +114,14 @@ def test_a_study_without_claims_has_none_and_an_unknown_test_is_named(program: P
     assert done.returncode == 2
     assert "claims.primary is 'positoin', not one of position" in done.stderr
     assert "did you mean" in done.stderr
+
+
+@pytest.mark.parametrize("name", CLAIMABLE)
+def test_what_can_be_claimed_is_a_test_of_the_report(name: str) -> None:
+    """A claim by a name that no test has would be marked nowhere."""
+    written = (files("batchpond.results.report") / "sections" / "tests.toml").read_text("utf-8")
+    compared = name.removeprefix("consistency by ")
+    assert f"'{name}'" in written or ("'consistency by ' || compared" in written and compared in {"template", "judge"})
 
 
 def test_claims_of_stages_come_back_from_the_lake(program: Program) -> None:

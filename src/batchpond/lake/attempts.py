@@ -247,7 +247,7 @@ _Told = (
 
 
 @_step.register
-def _(event: _Told | records.Tidied, attempt: Attempt) -> None:
+def _(event: _Told, attempt: Attempt) -> None:
     """Keep what is told of it beside what was told before."""
     match event:
         case records.Candidate():

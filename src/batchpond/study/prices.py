@@ -266,13 +266,13 @@ def _looked_up(asked: PricedModel, name: str, when: datetime, context: dict[str,
         known = {}
     if key in known:
         return known[key]
-    found = _in_data_of(asked, name, when, context)
+    found = _calculated(asked, name, when, context)
     if found is None or not _is_of_the_hour(found.model.prices):
         kept.write("prices", day, msgspec.json.encode({**known, key: None if found is None else _rates(found)}))
     return None if found is None else _rates(found)
 
 
-def _in_data_of(asked: PricedModel, name: str, when: datetime, context: dict[str, str] | None) -> Any:
+def _calculated(asked: PricedModel, name: str, when: datetime, context: dict[str, str] | None) -> Any:
     from genai_prices import Usage, calc_price
 
     try:
