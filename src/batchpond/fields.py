@@ -1,4 +1,4 @@
-"""Reading what others wrote: each function takes any value of JSON and returns the type asked for, or None."""
+"""Reading what others wrote: any value of JSON as the type asked for, or None; and how a sheet separates its columns."""
 
 from __future__ import annotations
 
