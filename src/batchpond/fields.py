@@ -1,4 +1,4 @@
-"""Reading what others wrote: any value of JSON as the type asked for, or None; and how a sheet separates its columns."""
+"""Reading what others wrote: a value of JSON as the type asked for, or None, and what separates the cells of a sheet."""
 
 from __future__ import annotations
 
