@@ -1,4 +1,4 @@
-"""Reading what others wrote: a value of JSON as the type asked for, or None, and what separates the cells of a sheet."""
+"""Reading what others wrote: a value of JSON as the type asked for, or None, and what separates a sheet's cells."""
 
 from __future__ import annotations
 
