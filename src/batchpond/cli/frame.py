@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import errno
 import importlib
+import mmap
 import os
 import select
 import signal
@@ -151,6 +153,7 @@ def _common_options(*, is_group: bool) -> list[click.Parameter]:
     ]
 
 
+_LIBRARIES_BYTES = 256 << 20
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
@@ -370,6 +373,22 @@ def _lake_warnings(diagnostics: Diagnostics) -> Iterator[set[str]]:
         yield said
 
 
+def _is_of_memory(error: BaseException) -> bool:
+    """Whether it is for want of memory, which Python may say as an error of its own, or of loading: none is left then."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, MemoryError) or (isinstance(cause, OSError) and cause.errno == errno.ENOMEM):
+            return True
+        cause = cause.__cause__
+    if not isinstance(error, SystemError | ImportError):
+        return False
+    try:
+        mmap.mmap(-1, _LIBRARIES_BYTES).close()
+    except (OSError, MemoryError):
+        return True
+    return False
+
+
 def _end(diagnostics: Diagnostics, error: BaseException, *, was_interrupted: bool) -> ExitCode:
     """Say what ended the command, and return what that is to a script."""
     code, hint, message = ExitCode.FAILED, None, str(error)
@@ -380,15 +399,15 @@ def _end(diagnostics: Diagnostics, error: BaseException, *, was_interrupted: boo
             return ExitCode.DONE
         case _ if was_interrupted or isinstance(error, KeyboardInterrupt | click.Abort):
             code, message = ExitCode.INTERRUPTED, SAFE_TO_STOP
+        case _ if _is_of_memory(error):
+            message = "the machine has no memory left for this"
+            hint = "what was recorded before is intact: end other programs, or allow more, and run it again"
         case BatchpondError():
             code, hint = error.exit_code, error.hint
             if code in PARAGRAPHS:
                 hint = "; ".join(filter(None, (hint, f"`batchpond guide {PARAGRAPHS[code]}` says more")))
         case click.ClickException():
             code, message, hint = ExitCode.USAGE, error.format_message(), _usage_hint(error)
-        case MemoryError():
-            message = "the machine has no memory left for this"
-            hint = "what was recorded before is intact: end other programs, or allow more, and run it again"
         case _:
             message = f"unexpected {type(error).__name__}: {error}"
             hint = "this is a defect; `batchpond -v ...` shows where. What was recorded before is intact"

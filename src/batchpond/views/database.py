@@ -152,6 +152,8 @@ def build(lake_path: Path, files: Files, gone: Sequence[str] | None = None) -> l
     good, bad = sorted_out(lake_path, named(lake_path, files), _known_sound(lake_path), gone)
     try:
         _put_in_place(lake_path, _remade_of(_bases(lake_path), lake_path, _info(good, bad), good, bad))
+    except duckdb.OutOfMemoryException as error:
+        raise MemoryError from error
     except (duckdb.Error, OSError) as error:
         raise LakeError(
             f"the views of {lake_path} could not be written: {first_line(error)}",
