@@ -30,10 +30,11 @@ def as_tables(connection: duckdb.DuckDBPyConnection, changed: Mapping[str, Seque
         is_table = _is_table(connection, script.name)
         changes = _tables_read(script) & changed.keys()
         new = changed.get(EVENTS.name) if is_table and changes <= {EVENTS.name} else None
-        if is_table and (not changes or (new is not None and not _has_any(connection, new, AS_TABLES[script.name]))):
+        if is_table and not changes:
             continue
         with suppress(duckdb.Error), _all_or_nothing(connection):
-            _fold(connection, script, new)
+            if new is None or _has_any(connection, new, AS_TABLES[script.name]):
+                _fold(connection, script, new)
             continue
         connection.execute(f"DROP {'TABLE' if is_table else 'VIEW'} {quoted(script.name)}")
         connection.execute(script.text)
