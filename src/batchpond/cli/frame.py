@@ -374,7 +374,7 @@ def _lake_warnings(diagnostics: Diagnostics) -> Iterator[set[str]]:
 
 
 def _is_of_memory(error: BaseException) -> bool:
-    """Whether it is for want of memory; Python may say that as an error of its own, or of loading: none is left then."""
+    """Whether it is for want of memory; Python may say that as an error of its own or of loading: none is left then."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, MemoryError) or (isinstance(cause, OSError) and cause.errno == errno.ENOMEM):
