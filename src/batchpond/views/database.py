@@ -30,6 +30,7 @@ from batchpond.lake.schemas import TABLES
 from batchpond.lake.store import LENS, TMP
 from batchpond.lake.tables import literal, quoted
 from batchpond.views import refresh
+from batchpond.views.draft import AT_HAND, CATALOG, Draft, Seen, seen
 from batchpond.views.folded import as_tables
 from batchpond.views.refresh import (
     BadFile,
@@ -71,12 +72,8 @@ def _columns(connection: duckdb.DuckDBPyConnection, name: str) -> str:
     return ", ".join(f"{quoted(column)} {kind}" for column, kind in connection.execute(sql, [name]).fetchall())
 
 
-STORAGE_VERSION: Final = "v1.0.0"  # the oldest that all supported DuckDB lines read and write
-BLOCK_BYTES: Final = 16_384  # the least: of larger ones each of a dozen small tables would fill several
-CATALOG: Final = "batchpond"
 MEMORY_LIMIT: Final = "1GB"  # a dozen joins and their buffers need up to half of it on tiny lakes
 THREADS_MAX: Final = 4
-_REUSED_BYTES_MAX = 64 << 20
 
 _TYPES: Final = {
     "string": "VARCHAR",
@@ -151,7 +148,11 @@ def build(lake_path: Path, files: Files, gone: Sequence[str] | None = None) -> l
     """
     good, bad = sorted_out(lake_path, named(lake_path, files), _known_sound(lake_path), gone)
     try:
-        _put_in_place(lake_path, _remade_of(_bases(lake_path), lake_path, _info(good, bad), good, bad))
+        with AT_HAND.of(lake_path / LENS) as current:
+            draft, content = _remade(_bases(lake_path, current), lake_path, good, bad)
+            AT_HAND.keep(draft, None)
+            _put_in_place(lake_path, content)
+            AT_HAND.keep(draft, seen(lake_path / LENS))
     except duckdb.OutOfMemoryException as error:
         raise MemoryError from error
     except (duckdb.Error, OSError) as error:
@@ -270,7 +271,8 @@ def _attach_own(connection: duckdb.DuckDBPyConnection, lake_path: Path) -> None:
     for name in known:  # no list has derived files, but what showed them
         if TABLES[name.partition("/")[0]].is_derived and not os.path.exists(f"{lake_path}/{name}"):
             bad.append(BadFile(name.partition("/")[0], lake_path / name, GONE))
-    content = _remade_of(_unfilled(), lake_path, _info(good, bad), good, bad)
+    draft, content = _remade(_unfilled(), lake_path, good, bad)
+    draft.close()
     with _scratch() as path:
         path.write_bytes(content)
         # The engine holds the file open: it may lose its name at once.
@@ -280,11 +282,8 @@ def _attach_own(connection: duckdb.DuckDBPyConnection, lake_path: Path) -> None:
 
 def _kept(lake_path: Path) -> _Kept | None:
     """Return what the lens on disk says of itself; None when there is none to read."""
-    path = lake_path / LENS
-    if not path.is_file():
-        return None
-    seen = path.stat()
-    return _read_lens(os.fspath(path), (seen.st_ino, seen.st_size, seen.st_mtime_ns))
+    found = seen(lake_path / LENS)
+    return found and _said(found)
 
 
 def _known_sound(lake_path: Path) -> dict[str, Sound]:
@@ -301,16 +300,16 @@ def _sound_of(lists: Sequence[tuple[Any, ...]]) -> dict[str, Sound]:
 
 
 @functools.lru_cache(maxsize=8)
-def _read_lens(lens_path: str, _seen: tuple[int, int, int]) -> _Kept | None:
+def _said(lens: Seen) -> _Kept | None:
     # A lens is replaced, never changed, and a pass looks at the same one more than once.
-    try:
-        with duckdb.connect(":memory:", config={"threads": 1}) as connection:
-            connection.execute(f"ATTACH {literal(lens_path)} AS {CATALOG} (READ_ONLY)")
-            connection.execute(f"USE {CATALOG}")
-            (row,) = connection.execute("SELECT * FROM lens_info").fetchall()
-            return _Kept(_Info(*row), connection.execute(_LISTS).fetchall())
-    except (duckdb.Error, ValueError, TypeError):
-        return None
+    with AT_HAND.of(Path(lens[0])) as draft:
+        if draft is None:
+            return None
+        try:
+            (row,) = draft.connection.execute("SELECT * FROM lens_info").fetchall()
+            return _Kept(_Info(*row), draft.connection.execute(_LISTS).fetchall())
+        except (duckdb.Error, ValueError, TypeError):
+            return None
 
 
 def _put_in_place(lake_path: Path, content: bytes) -> None:
@@ -324,31 +323,30 @@ def _put_in_place(lake_path: Path, content: bytes) -> None:
     (lake_path / f"{LENS}.wal").unlink(missing_ok=True)
 
 
-def _remade_of(bases: Iterator[bytes], lake_path: Path, info: _Info, good: Good, bad: Sequence[BadFile]) -> bytes:
-    """Return a lens made from the first base that is sound; raises what the last one failed with."""
+def _remade(bases: Iterator[Draft | bytes], lake_path: Path, good: Good, bad: Sequence[BadFile]) -> tuple[Draft, bytes]:
+    """Return a lens made from the first base that is sound, and its content; raises what the last one failed with.
+
+    From one with the same views, because making those costs most of a second.
+    """
     failure: duckdb.Error | OSError = OSError("no base")
     for base in bases:
         try:
-            return _remade(base, lake_path, info, good, bad)
+            draft = base if isinstance(base, Draft) else Draft.opened(base)
+            try:
+                return draft, _filled(draft, lake_path, good, bad)
+            except BaseException:
+                draft.close()
+                raise
         except (duckdb.Error, OSError) as error:
             failure = error
     raise failure
 
 
-def _remade(base: bytes, lake_path: Path, info: _Info, good: Good, bad: Sequence[BadFile]) -> bytes:
-    """Return a lens made from one with the same views, because making those costs most of a second."""
-    with _scratch() as path:
-        path.write_bytes(base)
-        with duckdb.connect(":memory:", config={"threads": 1}) as connection:
-            connection.execute(f"ATTACH {literal(os.fspath(path))} AS {CATALOG}")
-            connection.execute(f"USE {CATALOG}")
-            connection.execute(_set_lake(lake_path))
-            as_tables(connection, _relisted(connection, lake_path, good))
-            for table in ("lens_info", "lens_lists", "lens_bad"):
-                connection.execute(f"DELETE FROM {table}")
-            _record(connection, lake_path, info, good, bad)
-            _finish(connection)
-        return path.read_bytes()
+def _filled(draft: Draft, lake_path: Path, good: Good, bad: Sequence[BadFile]) -> bytes:
+    draft.connection.execute(_set_lake(lake_path))
+    as_tables(draft.connection, _relisted(draft.connection, lake_path, good))
+    _record(draft.connection, lake_path, good, bad)
+    return draft.content()
 
 
 def _relisted(connection: duckdb.DuckDBPyConnection, lake_path: Path, good: Good) -> dict[str, list[str] | None]:
@@ -371,13 +369,12 @@ def _scratch() -> Iterator[Path]:
         yield Path(folder) / LENS
 
 
-def _bases(lake_path: Path) -> Iterator[bytes]:
+def _bases(lake_path: Path, current: Draft | None) -> Iterator[Draft | bytes]:
     """Yield what a new lens can be made from: the present one if only its files differ, a kept one, a fresh one."""
     kept = _kept(lake_path)
     wanted = (views_digest(), duckdb.__version__)
-    is_same = kept is not None and (kept.info.views_digest, kept.info.duckdb_version) == wanted
-    if is_same and (lake_path / LENS).stat().st_size <= _REUSED_BYTES_MAX:
-        yield (lake_path / LENS).read_bytes()
+    if current and kept and (kept.info.views_digest, kept.info.duckdb_version) == wanted:
+        yield current
     yield from _unfilled()
 
 
@@ -393,21 +390,13 @@ def _unfilled() -> Iterator[bytes]:
 
 @functools.cache
 def _template() -> bytes:
-    with _scratch() as path:
-        with duckdb.connect(":memory:", config={"threads": 1}) as connection:
-            options = f"STORAGE_VERSION {literal(STORAGE_VERSION)}, BLOCK_SIZE {BLOCK_BYTES}"
-            connection.execute(f"ATTACH {literal(os.fspath(path))} AS {CATALOG} ({options})")
-            connection.execute(f"USE {CATALOG}")
-            _create(connection)
-            as_tables(connection, dict.fromkeys(TABLES))
-            _finish(connection)
-        return path.read_bytes()
-
-
-def _finish(connection: duckdb.DuckDBPyConnection) -> None:
-    connection.execute(f"CHECKPOINT {CATALOG}")
-    connection.execute("USE memory")
-    connection.execute(f"DETACH {CATALOG}")
+    draft = Draft.opened(None)
+    try:
+        _create(draft.connection)
+        as_tables(draft.connection, dict.fromkeys(TABLES))
+        return draft.content()
+    finally:
+        draft.close()
 
 
 def _create(connection: duckdb.DuckDBPyConnection) -> None:
@@ -423,14 +412,18 @@ def _info(good: Good, bad: Sequence[BadFile]) -> _Info:
     return _Info("" if bad else fingerprint(good), n_files, views_digest(), duckdb.__version__)
 
 
-def _record(
-    connection: duckdb.DuckDBPyConnection, lake_path: Path, info: _Info, good: Good, bad: Sequence[BadFile]
-) -> None:
-    connection.execute("INSERT INTO lens_info VALUES (?, ?, ?, ?)", list(astuple(info)))
-    for table, found in good.items():
-        if found:
-            stood = orjson.dumps([list(sound) for sound in found.values()]).decode()
-            connection.execute("INSERT INTO lens_lists VALUES (?, ?, ?)", [table, "\n".join(found), stood])
+def _record(connection: duckdb.DuckDBPyConnection, lake_path: Path, good: Good, bad: Sequence[BadFile]) -> None:
+    for table in ("lens_info", "lens_lists", "lens_bad"):
+        connection.execute(f"DELETE FROM {table}")
+    connection.execute("INSERT INTO lens_info VALUES (?, ?, ?, ?)", list(astuple(_info(good, bad))))
+    lists = [
+        (table, "\n".join(found), orjson.dumps([list(sound) for sound in found.values()]).decode())
+        for table, found in good.items()
+        if found
+    ]
+    if lists:
+        sql = "INSERT INTO lens_lists SELECT unnest($1), unnest($2), unnest($3)"
+        connection.execute(sql, [list(column) for column in zip(*lists, strict=True)])
     for file in bad:
         (name,) = names(lake_path, [file.path])
         connection.execute("INSERT INTO lens_bad VALUES (?, ?, ?)", [file.table, name, file.problem])

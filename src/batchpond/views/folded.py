@@ -24,23 +24,24 @@ def as_tables(connection: duckdb.DuckDBPyConnection, changed: Mapping[str, Seque
     anew for what the new ones are about alone. Where a file turns out to be unreadable the view stays one, and says so
     to whoever reads it.
     """
+    tables = _tables(connection)
     for script in refresh.scripts():
         if script.name not in AS_TABLES:
             continue
-        is_table = _is_table(connection, script.name)
+        is_table = script.name in tables
         changes = _tables_read(script) & changed.keys()
         new = changed.get(EVENTS.name) if is_table and changes <= {EVENTS.name} else None
         if is_table and not changes:
             continue
         with suppress(duckdb.Error), _all_or_nothing(connection):
             if new is None or _has_any(connection, new, AS_TABLES[script.name]):
-                _fold(connection, script, new)
+                _fold(connection, script, new, is_table=is_table)
             continue
         connection.execute(f"DROP {'TABLE' if is_table else 'VIEW'} {quoted(script.name)}")
         connection.execute(script.text)
 
 
-def _fold(connection: duckdb.DuckDBPyConnection, script: Script, new: Sequence[str] | None) -> None:
+def _fold(connection: duckdb.DuckDBPyConnection, script: Script, new: Sequence[str] | None, *, is_table: bool) -> None:
     """Make a view's table from the events, read once; with `new` ones only the rows of the shards that they name."""
     table = quoted(script.name)
     chosen, kept = f"FROM events WHERE {AS_TABLES[script.name]}", ""
@@ -56,7 +57,7 @@ def _fold(connection: duckdb.DuckDBPyConnection, script: Script, new: Sequence[s
     select = script.text.partition(f"VIEW {script.name} AS")[2].rstrip("; \n")
     connection.execute(f"CREATE TABLE {quoted(_STAGED)} AS ({select}){kept}")
     connection.execute(f"DROP TABLE temp.{EVENTS.name}")
-    connection.execute(f"DROP {'TABLE' if _is_table(connection, script.name) else 'VIEW'} {table}")
+    connection.execute(f"DROP {'TABLE' if is_table else 'VIEW'} {table}")
     connection.execute(f"ALTER TABLE {quoted(_STAGED)} RENAME TO {table}")
 
 
@@ -98,9 +99,9 @@ def _all_or_nothing(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
     connection.execute("COMMIT")
 
 
-def _is_table(connection: duckdb.DuckDBPyConnection, name: str) -> bool:
-    sql = "SELECT count(*) FROM duckdb_tables() WHERE database_name = current_database() AND table_name = ?"
-    return bool(connection.execute(sql, [name]).fetchall()[0][0])
+def _tables(connection: duckdb.DuckDBPyConnection) -> set[str]:
+    rows = connection.execute("SELECT table_name FROM duckdb_tables() WHERE database_name = current_database()")
+    return {name for (name,) in rows.fetchall()}
 
 
 def _tables_read(script: Script) -> frozenset[str]:

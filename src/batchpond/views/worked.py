@@ -14,7 +14,7 @@ import duckdb
 from batchpond.lake.schemas import TABLES
 from batchpond.lake.tables import quoted
 from batchpond.views import refresh
-from batchpond.views.database import CATALOG
+from batchpond.views.draft import CATALOG
 from batchpond.views.folded import AS_TABLES
 from batchpond.views.refresh import Script
 
