@@ -19,7 +19,7 @@ from batchpond.model import CreateAnswer, CreateSpec, Match, Response, Unclear
 from batchpond.providers.openai.batch import OpenAIClient
 from batchpond.run import send
 from batchpond.run.session import Session
-from batchpond.views.folded import AS_TABLES
+from batchpond.views.draft import AS_TABLES
 from batchpond.views.refresh import scripts
 from tests.rigs import schedules
 from tests.rigs.sim_study import Rig

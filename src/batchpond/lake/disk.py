@@ -10,6 +10,7 @@ import json
 import os
 import re
 import socket
+import stat
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
-from batchpond.clock import Clock
+from batchpond.clock import Clock, random_hex
 from batchpond.errors import BusyError, LakeError, UsageError
 from batchpond.lake.schemas import FORMAT_VERSION, Table
 
@@ -36,6 +37,9 @@ _PLAIN_COLUMNS = frozenset(
      "event_id", "provider_request_id", "line_number", "slot", "import_key", "explanation"}
 )  # fmt: skip
 _SMALL_ROWS: Final = 64
+CACHED_MAX: Final = 8
+"""How many of one kind are kept beside a person's other caches."""
+_CACHED_BYTES_MAX: Final = 64 << 20
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+(.*)", re.DOTALL)
 
 
@@ -349,3 +353,35 @@ def merged_paths(path: str) -> list[str]:
         return []  # it covers nothing then; whoever reads it says what is wrong
     folder = os.path.dirname(path)
     return [f"{folder}/{name}" for name in orjson.loads(metadata.get(MERGED_KEY.encode(), b"[]"))]
+
+
+def cached(kind: str, name: str) -> bytes | None:
+    """Return what was worked out once for all of a person's lakes, beside other caches; to lose it costs time alone.
+
+    None for nothing, and for what others could have written.
+    """
+    with suppress(OSError, RuntimeError):
+        path = _cache_folder() / f"{kind}-{name}"
+        found = path.lstat()
+        is_own = stat.S_ISREG(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o022
+        if is_own and 0 < found.st_size <= _CACHED_BYTES_MAX:
+            return path.read_bytes()
+    return None
+
+
+def cache(kind: str, name: str, content: bytes) -> None:
+    """Have something `cached`, if that is possible, and drop the oldest of too many of its kind."""
+    with suppress(OSError, RuntimeError):
+        folder = _cache_folder()
+        staged = folder / f".{random_hex(8)}"
+        make_directory(folder)
+        write_private(staged, content)
+        replace(staged, folder / f"{kind}-{name}")
+        kept = sorted(folder.glob(f"{kind}-*"), key=lambda path: path.stat().st_mtime, reverse=True)
+        for path in kept[CACHED_MAX:]:
+            drop(path)
+
+
+def _cache_folder() -> Path:
+    """Return where it is; raises RuntimeError for who has no home."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "batchpond"

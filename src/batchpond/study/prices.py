@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from batchpond.errors import UsageError
-from batchpond.lake import kept
+from batchpond.lake import disk
 from batchpond.lake.store import CONFIG
 from batchpond.model import Mode, PricedModel
 from batchpond.providers import registry
@@ -261,14 +261,14 @@ def _looked_up(asked: PricedModel, name: str, when: datetime, context: dict[str,
     version = metadata.version("genai-prices")
     day, key = f"{version}-{when.astimezone(UTC).date()}.json", " ".join((name, asked.model, *(context or {}).values()))
     try:
-        known = msgspec.json.decode(kept.read("prices", day) or b"{}", type=dict[str, _Rates | None])
+        known = msgspec.json.decode(disk.cached("prices", day) or b"{}", type=dict[str, _Rates | None])
     except msgspec.DecodeError:  # what is damaged is looked up again
         known = {}
     if key in known:
         return known[key]
     found = _calculated(asked, name, when, context)
     if found is None or not _is_of_the_hour(found.model.prices):
-        kept.write("prices", day, msgspec.json.encode({**known, key: None if found is None else _rates(found)}))
+        disk.cache("prices", day, msgspec.json.encode({**known, key: None if found is None else _rates(found)}))
     return None if found is None else _rates(found)
 
 

@@ -23,15 +23,14 @@ import orjson
 
 from batchpond.clock import random_hex
 from batchpond.errors import LakeError
-from batchpond.lake import disk, kept
+from batchpond.lake import disk
 from batchpond.lake.disk import held
 from batchpond.lake.manifest import GONE
 from batchpond.lake.schemas import TABLES
 from batchpond.lake.store import LENS, TMP
 from batchpond.lake.tables import literal, quoted
 from batchpond.views import refresh
-from batchpond.views.draft import AT_HAND, CATALOG, Draft, Seen, seen
-from batchpond.views.folded import as_tables
+from batchpond.views.draft import AT_HAND, CATALOG, Draft, Seen, as_tables, seen
 from batchpond.views.refresh import (
     BadFile,
     Files,
@@ -381,10 +380,10 @@ def _bases(lake_path: Path, current: Draft | None) -> Iterator[Draft | bytes]:
 def _unfilled() -> Iterator[bytes]:
     """Yield lenses over no files: one that was kept, then a fresh one, which is kept from then on."""
     name = f"{views_digest()[:32]}-{duckdb.__version__}.duckdb"
-    if (found := kept.read("lens", name)) is not None:
+    if (found := disk.cached("lens", name)) is not None:
         yield found
     made = _template()
-    kept.write("lens", name, made)
+    disk.cache("lens", name, made)
     yield made
 
 

@@ -1,7 +1,8 @@
 """The lens while it is written: a database whose file has lost its name, so that nothing of it outlives its writer.
 
 The last one stays open, for the lake it was written for: to change it takes no new engine and reads no catalog of
-views again, which together take longer than most changes.
+views again, which together take longer than most changes. What it keeps as tables is folded from the events, of new
+ones only what those are about.
 """
 
 from __future__ import annotations
@@ -10,14 +11,17 @@ import contextlib
 import os
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import duckdb
 
-from batchpond.lake.tables import literal
+from batchpond.lake.schemas import EVENTS, TABLES
+from batchpond.lake.tables import literal, quoted
+from batchpond.views import refresh
+from batchpond.views.refresh import Script
 
 CATALOG: Final = "batchpond"
 STORAGE_VERSION: Final = "v1.0.0"  # the oldest that all supported DuckDB lines read and write
@@ -125,3 +129,107 @@ class _AtHand:
 
 AT_HAND = _AtHand()
 os.register_at_fork(after_in_child=AT_HAND.forget)
+
+
+# A row per study or attempt, never one per request, and the events that they are folded from.
+AS_TABLES: Final = {"studies_current": "kind IN ('planned', 'forget')", "attempts": "TRUE"}
+
+
+def as_tables(connection: duckdb.DuckDBPyConnection, changed: Mapping[str, Sequence[str] | None]) -> None:
+    """Make those of AS_TABLES anew that read one of the changed tables of the lake; the open lens shows these already.
+
+    `changed` has the paths of the files that a table gained, None where it lost some too. A table of events is folded
+    anew for what the new ones are about alone. Where a file turns out to be unreadable the view stays one, and says so
+    to whoever reads it.
+    """
+    tables = _tables(connection)
+    for script in refresh.scripts():
+        if script.name not in AS_TABLES:
+            continue
+        is_table = script.name in tables
+        changes = _tables_read(script) & changed.keys()
+        new = changed.get(EVENTS.name) if is_table and changes <= {EVENTS.name} else None
+        if is_table and not changes:
+            continue
+        with contextlib.suppress(duckdb.Error), _all_or_nothing(connection):
+            if new is None or _has_any(connection, new, AS_TABLES[script.name]):
+                _fold(connection, script, new, is_table=is_table)
+            continue
+        connection.execute(f"DROP {'TABLE' if is_table else 'VIEW'} {quoted(script.name)}")
+        connection.execute(script.text)
+
+
+def _fold(connection: duckdb.DuckDBPyConnection, script: Script, new: Sequence[str] | None, *, is_table: bool) -> None:
+    """Make a view's table from the events, read once; with `new` ones only the rows of the shards that they name."""
+    table = quoted(script.name)
+    chosen, kept = f"FROM events WHERE {AS_TABLES[script.name]}", ""
+    if new is not None and script.name == "attempts":
+        attempts, shards = (", ".join(map(literal, ids)) or "NULL" for ids in _named(connection, new))
+        chosen = (
+            f"FROM events WHERE attempt_id IN ({attempts})"
+            f" UNION ALL FROM events WHERE kind = 'voided' AND shard_id IN ({shards})"
+        )
+        kept = f" UNION ALL FROM {table} WHERE coalesce(shard_id NOT IN ({shards}), TRUE)"
+    # Our own table stands before the lake's of that name; its SELECT is bound and planned over that instead of files.
+    connection.execute(f"CREATE TEMP TABLE {EVENTS.name} AS {chosen}")
+    select = script.text.partition(f"VIEW {script.name} AS")[2].rstrip("; \n")
+    connection.execute(f"CREATE TABLE {quoted(_STAGED)} AS ({select}){kept}")
+    connection.execute(f"DROP TABLE temp.{EVENTS.name}")
+    connection.execute(f"DROP {'TABLE' if is_table else 'VIEW'} {table}")
+    connection.execute(f"ALTER TABLE {quoted(_STAGED)} RENAME TO {table}")
+
+
+def _has_any(connection: duckdb.DuckDBPyConnection, paths: Sequence[str], which: str) -> bool:
+    sql = f"SELECT count(*) FROM read_parquet($paths, hive_partitioning = FALSE) WHERE {which}"
+    return bool(paths) and bool(connection.execute(sql, {"paths": list(paths)}).fetchall()[0][0])
+
+
+def _named(connection: duckdb.DuckDBPyConnection, paths: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the attempts whose rows events in these files may change, and their shards: all attempts of each shard."""
+    sql = """
+    WITH found AS (SELECT attempt_id, shard_id, kind FROM read_parquet($paths, hive_partitioning = FALSE)),
+    known AS (
+      SELECT attempt_id, shard_id FROM found WHERE kind = 'intent'
+      UNION SELECT attempt_id, shard_id FROM attempts
+    ),
+    shards AS (
+      SELECT shard_id FROM found WHERE kind IN ('intent', 'voided')
+      UNION SELECT known.shard_id FROM known JOIN found ON found.attempt_id = known.attempt_id
+    )
+    SELECT known.attempt_id, shards.shard_id FROM shards LEFT JOIN known ON known.shard_id = shards.shard_id
+    ORDER BY ALL
+    """
+    rows = connection.execute(sql, {"paths": list(paths)}).fetchall() if paths else []
+    return [attempt for attempt, _ in rows if attempt is not None], list(dict.fromkeys(shard for _, shard in rows))
+
+
+_STAGED: Final = "lens_staged"
+
+
+@contextlib.contextmanager
+def _all_or_nothing(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    connection.execute("BEGIN")
+    try:
+        yield
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+    connection.execute("COMMIT")
+
+
+def _tables(connection: duckdb.DuckDBPyConnection) -> set[str]:
+    rows = connection.execute("SELECT table_name FROM duckdb_tables() WHERE database_name = current_database()")
+    return {name for (name,) in rows.fetchall()}
+
+
+def _tables_read(script: Script) -> frozenset[str]:
+    by_name = {name: other for other in refresh.scripts() for name in other.views}
+    found: set[str] = set()
+    pending, seen = [script], {script.name}
+    while pending:
+        needs = pending.pop().needs
+        found |= needs & TABLES.keys()
+        further = needs & by_name.keys() - seen
+        seen |= further
+        pending += [by_name[name] for name in further]
+    return frozenset(found)

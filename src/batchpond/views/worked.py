@@ -14,8 +14,7 @@ import duckdb
 from batchpond.lake.schemas import TABLES
 from batchpond.lake.tables import quoted
 from batchpond.views import refresh
-from batchpond.views.draft import CATALOG
-from batchpond.views.folded import AS_TABLES
+from batchpond.views.draft import AS_TABLES, CATALOG
 from batchpond.views.refresh import Script
 
 ROWS_MAX: Final = 100_000  # of a larger study, what has a row per request stays a view: its texts fill the memory

@@ -18,10 +18,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from batchpond.errors import LakeWarning
-from batchpond.lake import disk, events, kept, tables
+from batchpond.lake import disk, events, tables
 from batchpond.lake.schemas import EVENTS, FORMAT_VERSION, IMPORTED_JUDGMENTS, ITEMS, TABLES
 from batchpond.lake.store import LENS, MARKER, Store
-from batchpond.views import database, folded, read
+from batchpond.views import database, draft, read
 from batchpond.views.refresh import refresh, scripts
 from tests.rigs.lakes import LakeBuilder
 
@@ -133,7 +133,7 @@ def test_views_that_are_tables_have_the_rows_of_the_views_after_each_change(lake
             assert same == [views]
             plain.execute(lists if number else lists + first_view + views)
             with database.connect(lake.path) as connection:
-                for name in folded.AS_TABLES:
+                for name in draft.AS_TABLES:
                     ((kind,),) = connection.execute(
                         "SELECT table_type FROM information_schema.tables WHERE table_name = ?", [name]
                     ).fetchall()
@@ -146,7 +146,7 @@ def test_views_that_are_tables_have_the_rows_of_the_views_after_each_change(lake
 
 def test_only_what_has_a_row_per_study_or_attempt_is_a_table() -> None:
     """A lens is copied whenever something is published: it holds nothing that has a row per request."""
-    assert {view.grain for view in database.views() if view.name in folded.AS_TABLES} == {"study", "attempt_id"}
+    assert {view.grain for view in database.views() if view.name in draft.AS_TABLES} == {"study", "attempt_id"}
 
 
 def test_a_reader_beside_a_writer_never_sees_attempts_of_another_moment_than_their_events(lake: LakeBuilder) -> None:
@@ -484,7 +484,7 @@ def test_an_empty_lens_is_kept_for_the_next_lake_and_a_damaged_one_is_made_anew(
         assert lake.query("select count(*) as n from results") == [{"n": 0}]
         assert file.read_bytes() != damage
     file.chmod(0o666)  # somebody else could have written it
-    assert kept.read("lens", file.name.removeprefix("lens-")) is None
+    assert disk.cached("lens", file.name.removeprefix("lens-")) is None
     monkeypatch.setenv("XDG_CACHE_HOME", "/proc/nowhere")
     assert LakeBuilder(tmp_path / "without").query("select count(*) as n from results") == [{"n": 0}]
 

@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any
 
 from batchpond.lake.schemas import TABLES
-from batchpond.views import database, folded, refresh
+from batchpond.views import database, draft, refresh
 
 # Operators of a plan that is not optimised. The lines of DuckDB differ by a few: 10,338 in 2.0.
 OF_ONE_VIEW_MAX = 500
@@ -27,7 +27,7 @@ def _n_operators(node: dict[str, Any]) -> int:
 def _sizes() -> dict[str, int]:
     """Return how many operators each view has over the tables of an empty lens."""
     with database.empty() as connection:
-        folded.as_tables(connection, dict.fromkeys(TABLES))
+        draft.as_tables(connection, dict.fromkeys(TABLES))
         connection.execute("PRAGMA disable_optimizer")
         plans = {
             script.name: connection.execute(f"EXPLAIN (FORMAT json) SELECT * FROM {script.name}").fetchall()[0][1]
