@@ -84,7 +84,18 @@ def report_lines(report: PlanReport) -> Iterator[str]:
     low, expected, worst = _costs(report.cost, "{} + unknown")
     yield f"cost of what is to ask{rest}, a rough estimate at {prices}:"
     yield f"low {low}, expected {expected}, worst {worst}"
+    yield from _learned(report)
     yield from _remarks(report)
+
+
+def _learned(report: PlanReport) -> Iterator[str]:
+    """Yield what the study's own answers say of what is still to ask."""
+    asked = [cell for cell in report.cells if cell.n_to_ask]
+    if learned := [cell for cell in asked if cell.n_learned_from]:
+        n_answers = sum(cell.n_learned_from for cell in learned)
+        low, high = (usd(report.cost.low_usd), usd(report.cost.high_usd))
+        ends = "" if report.cost.high_usd is None else f": nine of ten such costs are {low} to {high}"
+        yield f"learned from {plural(n_answers, 'answer')} in {len(learned):,} of {plural(len(asked), 'cell')}{ends}"
 
 
 def _costs(cost: Estimate, form: str = ">{}") -> Iterator[str]:

@@ -21,15 +21,23 @@ ROW_GROUP_TEXT: Final = 16_384
 ROW_GROUP_NARROW: Final = 122_880
 
 
+_SQL_TYPES: Final = {
+    "string": "VARCHAR", "int64": "BIGINT", "int32": "INTEGER", "float64": "DOUBLE", "bool": "BOOLEAN",
+    "binary": "BLOB", "timestamp": "TIMESTAMPTZ",
+}  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Table:
-    """A table's name, columns with their types, and whether its rows carry long text.
+    """A table's name, columns with their types, what a row of it is and answers, and whether it carries long text.
 
     Files that were written before a column of `later` was added lack it; its values read as NULL there.
     """
 
     name: str
     columns: tuple[tuple[str, str], ...]
+    grain: str
+    question: str
     has_text: bool = False
     is_derived: bool = False
     later: frozenset[str] = frozenset()
@@ -41,6 +49,12 @@ class Table:
 
         times = {"timestamp": pa.timestamp("us", tz="UTC")}
         return pa.schema([(name, times.get(kind) or pa.type_for_alias(kind)) for name, kind in self.columns])
+
+    def select(self, what: str, *, is_empty: bool = False) -> str:
+        """Return a SELECT in SQL of its columns, each with its type; of NULLs where nothing is there to read."""
+        named = [("NULL" if is_empty else f'"{name}"', name, _SQL_TYPES[kind]) for name, kind in self.columns]
+        columns = ",\n".join(f'  CAST({value} AS {kind}) AS "{name}"' for value, name, kind in named)
+        return f"SELECT\n{columns}{what}"
 
     def completed(self, rows: pa.Table) -> pa.Table:
         """Return rows with all columns of the table, those that their file lacks as NULL."""

@@ -26,9 +26,6 @@ if TYPE_CHECKING:
 
 MEMORY_LIMIT = "256MB"
 
-_TYPES = {"string": "VARCHAR", "int64": "BIGINT", "int32": "INTEGER", "double": "DOUBLE", "bool": "BOOLEAN",
-          "binary": "BLOB", "timestamp[us, tz=UTC]": "TIMESTAMPTZ"}  # fmt: skip
-
 
 @dataclass(slots=True)
 class _Engine:
@@ -129,8 +126,7 @@ def reading(what: str) -> Iterator[None]:
 def _select(store: Store, name: str) -> str:
     table = TABLES[name]
     files = store.files(name)
-    columns = ", ".join(f"CAST(NULL AS {_TYPES[str(f.type)]}) AS {quoted(f.name)}" for f in table.schema)
-    nothing = f"SELECT {columns}, CAST(NULL AS VARCHAR) AS filename WHERE FALSE"
+    nothing = table.select(", CAST(NULL AS VARCHAR) AS filename WHERE FALSE", is_empty=True)
     if not files:
         return nothing
     paths = ", ".join(literal(os.fspath(path)) for path in files)

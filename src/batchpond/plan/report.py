@@ -16,9 +16,9 @@ from batchpond.model import Mode
 from batchpond.plan.cells import WISHES, Dropped, ModelConfig, model_notes
 from batchpond.plan.items import Balance, Pairs
 from batchpond.plan.prompts import OF_INPUT
-from batchpond.plan.versions import Limits, Line, cut, limits_of
+from batchpond.plan.versions import Limits, Line, cut, limits_of, used
 from batchpond.providers import registry
-from batchpond.study.prices import Estimate, Prices, total
+from batchpond.study.prices import Estimate, Prices, Used, total
 from batchpond.study.spec import Order, PairsSpec, ShardsSpec, StageSpec
 from batchpond.tasks.pairwise import PairwiseRule
 
@@ -33,7 +33,10 @@ ConfigOf = Mapping[tuple[str, str, str, str], ModelConfig]
 
 @dataclass(frozen=True, slots=True)
 class CellReport:
-    """One cell; a request that cells share is counted in the first of them only."""
+    """One cell; a request that cells share is counted in the first of them only.
+
+    Its cost is learned from `n_learned_from` answers of the study; from none, it is rough.
+    """
 
     cell_id: str
     stage: str
@@ -48,6 +51,7 @@ class CellReport:
     estimated_input_tokens: int
     cost: Estimate
     left_out: tuple[str, ...]
+    n_learned_from: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +164,7 @@ class Counted:
     n_in_shards: int
     cells: Sequence[Cell]
     n_shards: Mapping[tuple[str, str, str, Mode], int]
+    used: Used
 
 
 def count(
@@ -183,7 +188,8 @@ def count(
 
     n_shards = Counter(groups[shard[0].group].model for shard in cut(_lines(connection), limits, spec.segments))
     n_plan_rows = sum(cell.n_plan_rows for cell in cells)
-    return Counted(n_plan_rows, n_requests, n_answered, n_in_shards, cells, n_shards)
+    learned = used(connection, study, version) if n_answered else {}
+    return Counted(n_plan_rows, n_requests, n_answered, n_in_shards, cells, n_shards, learned)
 
 
 _TOTALS: Final = "SELECT count(*), count(*) FILTER (is_answered), count(*) FILTER (is_in_shard) FROM asked"
@@ -216,11 +222,14 @@ def cell_reports(counted: Counted, configs: ConfigOf, stages: Iterable[StageSpec
     found = []
     for cell in counted.cells:
         config, said = configs[cell.config], cell._asdict()
+        learned = counted.used.get((cell.stage, cell.template_id, cell.provider, cell.request_model, cell.thinking))
         cost = prices.estimate(
             config.spec.priced, cell.thinking, config.settings.max_output_tokens, cell.n_to_ask,
-            cell.estimated_input_tokens, expected[cell.stage],
+            cell.estimated_input_tokens, expected[cell.stage], learned,
         )  # fmt: skip
-        found.append(CellReport(**{name: said[name] for name in _OF_CELL}, cost=cost, left_out=config.left_out))
+        own = {name: said[name] for name in _OF_CELL}
+        n_learned_from = learned.n if learned and cell.n_to_ask else 0
+        found.append(CellReport(**own, cost=cost, left_out=config.left_out, n_learned_from=n_learned_from))
     return found
 
 

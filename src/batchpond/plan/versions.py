@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import chain, groupby, islice
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
 from batchpond.errors import UsageError
@@ -19,7 +19,11 @@ from batchpond.lake.schemas import STUDIES
 from batchpond.lake.store import Memo, Store, keep_memo, recall_memo, relative
 from batchpond.model import ErrorClass, Mode
 from batchpond.providers.base import Descriptor
+from batchpond.study.prices import ANSWERS_LEAST, Usage, Used
 from batchpond.text import did_you_mean
+
+if TYPE_CHECKING:
+    import duckdb
 
 MEMO: Final = ".studies"
 UNLIMITED: Final = 1_000
@@ -124,6 +128,16 @@ def expected_output_tokens(store: Store, version: str) -> dict[str, int]:
     stages = study_settings(store, version).get("stages") or ()
     said = {stage["name"]: stage.get("expected_output_tokens") for stage in stages}
     return {name: n_tokens for name, n_tokens in said.items() if n_tokens is not None}
+
+
+def used(connection: duckdb.DuckDBPyConnection, study: str, version: str) -> Used:
+    """Return what the study's answers used of each way that this version asks in, where they are enough to learn from.
+
+    `connection` has views of the plan, the requests and the responses.
+    """
+    values = {"study": study, "version": version, "least": ANSWERS_LEAST}
+    rows = connection.execute(tables.query(__package__, "used"), values).fetchall()
+    return {tuple(row[:5]): Usage(*row[5:]) for row in rows}
 
 
 def later_cost(

@@ -26,7 +26,7 @@ from batchpond.providers.http.errors import ApiError, classify
 from batchpond.run.find import check_settled
 from batchpond.run.send import was_never_made
 from batchpond.run.session import Rules, Session, answered
-from batchpond.study.prices import NOTHING, Estimate, Prices, load_config
+from batchpond.study.prices import NOTHING, Estimate, Prices, Used, load_config
 
 if TYPE_CHECKING:
     import duckdb
@@ -125,6 +125,7 @@ CELLS_TEXT_MAX = 500
 _FETCH_ROWS = 10_000
 _EVERYTHING = 2**62
 _UNSAID: Mapping[str, int] = MappingProxyType({})
+_UNSEEN: Used = MappingProxyType({})
 
 _DUE = tables.query(__package__, "due")
 _CHOSEN_FIRST = "chosen AS (SELECT CAST(NULL AS VARCHAR) AS request_id WHERE FALSE)"
@@ -185,10 +186,12 @@ def new_shards(
     settings = load_config(store.path)
     book = Prices.of_lake(store.path / CONFIG, store.clock.now())
     expected = versions.expected_output_tokens(store, version)
+    is_any_answered = any(a.phase is Phase.VERIFIED for a in lake_state.attempts.values() if a.intent.study == study)
     chosen, values = _chosen(lake_state, again)
     kind = ShardKind.FIRST if again is None else ShardKind.RETRY
     generation = len(lake_state.voided) + (0 if again is None else len(lake_state.shards))
     with tables.connect(store, ["plan", "requests", "shard_requests", "responses"]) as connection:
+        used = versions.used(connection, study, version) if is_any_answered else {}
         connection.execute(
             _DUE.replace("{chosen}", chosen).replace("{sampled}", versions.sampled(sample)),
             {
@@ -208,7 +211,7 @@ def new_shards(
             return versions.limits_of(descriptor, Mode(line.mode), rule.max_requests, queue.enqueued_tokens)
 
         for lines in versions.cut(_rows(connection), limits, rule.segments):
-            yield NewShard(shard_event(study, version, lines, kind, book, generation, expected), lines)
+            yield NewShard(shard_event(study, version, lines, kind, book, generation, expected, used), lines)
 
 
 def _chosen(lake_state: LakeState, again: Again | None) -> tuple[str, dict[str, Any]]:
@@ -263,14 +266,15 @@ def shard_event(
     book: Prices,
     generation: int,
     expected_tokens: Mapping[str, int] = _UNSAID,
+    used: Used = _UNSEEN,
 ) -> Sharded:
     """Return the fact of a shard of these lines, with what they are expected to cost.
 
-    `expected_tokens` is the expected output of an answer by stage, where the study says it.
+    `expected_tokens` is the expected output of an answer by stage, where the study says it; `used` what answers did.
     """
     first, mode = lines[0], Mode(lines[0].mode)
     tokens = sum(line.estimated_input_tokens for line in lines)
-    cost = _estimate(book, lines, expected_tokens)
+    cost = _estimate(book, lines, expected_tokens, used)
     return Sharded(
         study=study,
         study_version=version,
@@ -299,16 +303,19 @@ def priced(shard: Sharded) -> PricedModel:
     return PricedModel(shard.provider, shard.request_model, shard.mode)
 
 
-def _estimate(book: Prices, lines: list[DueRequest], expected_tokens: Mapping[str, int]) -> Estimate:
-    groups: dict[tuple[str, int | None, int | None], list[int]] = {}
+def _estimate(book: Prices, lines: list[DueRequest], expected_tokens: Mapping[str, int], used: Used) -> Estimate:
+    groups: dict[tuple[str, str, str, int | None], list[int]] = {}
     for line in lines:
-        key = (line.thinking, line.max_output_tokens, expected_tokens.get(line.stage))
+        key = (line.stage, line.template_id, line.thinking, line.max_output_tokens)
         groups.setdefault(key, []).append(line.estimated_input_tokens)
     total = NOTHING
-    for (thinking, max_output_tokens, expected), tokens in groups.items():
+    for (stage, template_id, thinking, max_output_tokens), tokens in groups.items():
         first = lines[0]
         asked = PricedModel(first.provider, first.request_model, Mode(first.mode))
-        total += book.estimate(asked, thinking, max_output_tokens, len(tokens), sum(tokens), expected)
+        total += book.estimate(
+            asked, thinking, max_output_tokens, len(tokens), sum(tokens), expected_tokens.get(stage),
+            used.get((stage, template_id, first.provider, first.request_model, thinking)),
+        )  # fmt: skip
     return total
 
 

@@ -10,6 +10,7 @@ prices begin on 2026-10-14, so an earlier date is taken as that day.
 from __future__ import annotations
 
 import dataclasses
+import math
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import astuple, dataclass, field
@@ -42,6 +43,8 @@ THINKING_TOKENS: Final = {
     "none": 0, "off": 0, "disabled": 0, "minimal": 100, "low": 400, "default": 600, "medium": 1_200,
     "enabled": 1_200, "high": 3_000, "xhigh": 6_000, "max": 10_000,
 }  # fmt: skip
+ANSWERS_LEAST: Final = 10
+"""So many answers of a way say more of the next ones than what models usually write."""
 INPUT_FACTOR_LOW: Final = 0.8
 INPUT_FACTOR_WORST: Final = 1.5
 
@@ -64,7 +67,9 @@ class UnitPrices:
     tiers: tuple[Tier, ...]
     source: str
 
-    def cost_usd(self, input_tokens: int, cached_tokens: int, output_tokens: int, cache_write_tokens: int = 0) -> float:
+    def cost_usd(
+        self, input_tokens: float, cached_tokens: float, output_tokens: float, cache_write_tokens: float = 0
+    ) -> float:
         """Return what one request costs; `input_tokens` includes those read from and written to a cache.
 
         What is written is taken to live for minutes: Anthropic's cache of an hour costs more.
@@ -79,11 +84,15 @@ class UnitPrices:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A rough cost in USD before sending; None is unknown, and `known_*` what is known of it all the same."""
+    """A rough cost in USD before sending; None is unknown, and `known_*` what is known of it all the same.
+
+    Where it is learned from answers, nine of ten such costs lie between `low_usd` and `high_usd`; else that is None.
+    """
 
     low_usd: float | None
     expected_usd: float | None
     worst_usd: float | None
+    high_usd: float | None = None
     known_low_usd: float = 0.0
     known_expected_usd: float = 0.0
     known_worst_usd: float = 0.0
@@ -91,11 +100,40 @@ class Estimate:
     def __add__(self, other: Estimate) -> Estimate:
         """Return the sum; a sum with an unknown part is unknown, but for what is known of it."""
         pairs = zip(astuple(self), astuple(other), strict=True)
-        low, expected, worst, *known = (None if a is None or b is None else a + b for a, b in pairs)
-        return Estimate(low, expected, worst, *(usd or 0.0 for usd in known))
+        low, expected, worst, high, *known = (None if a is None or b is None else a + b for a, b in pairs)
+        return Estimate(low, expected, worst, high, *(usd or 0.0 for usd in known))
 
 
-NOTHING: Final = Estimate(0.0, 0.0, 0.0)
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What `n` answers used: input tokens for each estimated one, the share that a cache had, and output tokens."""
+
+    n: int
+    input_share: float
+    cached_share: float
+    output_tokens: float
+    output_sd: float
+
+    def cost(self, unit: UnitPrices, n_requests: int, input_tokens: int, worst_usd: float | None) -> Estimate:
+        """Return what requests with so many estimated tokens will cost; its interval holds nine of ten such sums.
+
+        Of the next `n_requests` answers' mean, by Student's t in its first terms around the normal quantile.
+        """
+        mean = input_tokens / n_requests * self.input_share
+        each = unit.cost_usd(mean, mean * self.cached_share, self.output_tokens)
+        one_sd = unit.cost_usd(mean, mean * self.cached_share, self.output_tokens + self.output_sd) - each
+        quantile = _NORMAL_95 + (_NORMAL_95**3 + _NORMAL_95) / (4 * (self.n - 1))
+        expected, half = each * n_requests, quantile * one_sd * n_requests * math.sqrt(1 / n_requests + 1 / self.n)
+        worst = None if worst_usd is None else max(worst_usd, expected)
+        high = expected + half if worst is None else min(expected + half, worst)
+        low = max(0.0, expected - half)
+        return Estimate(low, expected, worst, high, low, expected, worst or 0.0)
+
+
+_NORMAL_95: Final = 1.6449
+Used: TypeAlias = Mapping[tuple[str, str, str, str, str], Usage]
+"""By stage, template, provider, model and thinking."""
+NOTHING: Final = Estimate(0.0, 0.0, 0.0, 0.0)
 UNKNOWN: Final = Estimate(None, None, None)
 
 
@@ -166,8 +204,9 @@ class Prices:
         n_requests: int,
         input_tokens: int,
         expected_tokens: int | None = None,
+        used: Usage | None = None,
     ) -> Estimate:
-        """Return the rough cost of `n_requests` with `input_tokens` estimated tokens in all."""
+        """Return the rough cost of `n_requests` with `input_tokens` estimated tokens, by what was `used` before."""
         if n_requests == 0:
             return NOTHING
         if (unit := self.unit(asked)) is None:
@@ -176,10 +215,14 @@ class Prices:
         mean, worst = input_tokens / n_requests, max_output_tokens
         low_usd = unit.cost_usd(int(mean * INPUT_FACTOR_LOW), 0, low) * n_requests
         expected_usd = unit.cost_usd(round(mean), 0, expected) * n_requests
-        if worst is None:
-            return Estimate(low_usd, expected_usd, None, low_usd, expected_usd)
-        worst_usd = unit.cost_usd(round(mean * INPUT_FACTOR_WORST), 0, worst) * n_requests
-        return Estimate(low_usd, expected_usd, worst_usd, low_usd, expected_usd, worst_usd)
+        worst_usd = None
+        if worst is not None:
+            worst_usd = unit.cost_usd(round(mean * INPUT_FACTOR_WORST), 0, worst) * n_requests
+        if used is not None:
+            return used.cost(unit, n_requests, input_tokens, worst_usd)
+        if worst_usd is None:
+            return Estimate(low_usd, expected_usd, None, None, low_usd, expected_usd)
+        return Estimate(low_usd, expected_usd, worst_usd, None, low_usd, expected_usd, worst_usd)
 
 
 def known(provider: str) -> tuple[str, ...]:

@@ -74,16 +74,6 @@ def _columns(connection: duckdb.DuckDBPyConnection, name: str) -> str:
 MEMORY_LIMIT: Final = "1GB"  # a dozen joins and their buffers need up to half of it on tiny lakes
 THREADS_MAX: Final = 4
 
-_TYPES: Final = {
-    "string": "VARCHAR",
-    "int64": "BIGINT",
-    "int32": "INTEGER",
-    "float64": "DOUBLE",
-    "bool": "BOOLEAN",
-    "binary": "BLOB",
-    "timestamp": "TIMESTAMPTZ",
-}
-
 _INFO = """
 CREATE TABLE lens_info (fingerprint VARCHAR, n_files BIGINT, views_digest VARCHAR, duckdb_version VARCHAR);
 CREATE TABLE lens_lists (table_name VARCHAR, paths VARCHAR, stood VARCHAR);
@@ -436,8 +426,7 @@ def _table_views(files: Good) -> Iterator[str]:
 def _table_view(name: str, files: Mapping[str, Sound]) -> str:
     table = TABLES[name]
     head = f"CREATE OR REPLACE VIEW {quoted(name)} AS\n"
-    columns = ",\n".join(f"  CAST(NULL AS {_TYPES[kind]}) AS {quoted(column)}" for column, kind in table.columns)
-    nothing = f"SELECT\n{columns}\nWHERE FALSE"
+    nothing = table.select("\nWHERE FALSE", is_empty=True)
     if not files:
         return f"{head}{nothing};\n"
     # One text for all paths: a list of thousands of constants takes ten times as long to bind, each time.
@@ -446,32 +435,10 @@ def _table_view(name: str, files: Mapping[str, Sound]) -> str:
     if any(sound.is_older for sound in files.values()):
         options = "hive_partitioning = FALSE, union_by_name = TRUE"
         return f"{head}{nothing}\nUNION ALL BY NAME\nFROM read_parquet({paths}, {options});\n"
-    columns = ",\n".join(
-        f"  CAST({quoted(column)} AS {_TYPES[kind]}) AS {quoted(column)}" for column, kind in table.columns
-    )
-    return f"{head}SELECT\n{columns}\nFROM read_parquet({paths}, hive_partitioning = FALSE);\n"
+    return f"{head}{table.select('')}\nFROM read_parquet({paths}, hive_partitioning = FALSE);\n"
 
 
 TABLE_STAGE: Final = "lake"
-
-_TABLES: Final = {
-    "studies": ("study, study_version", "What does a study file, in one version, describe?"),
-    "items": ("item_hash, item_id", "Which items were judged, by content?"),
-    "rubrics": ("rubric_hash, rubric_id", "Which rubrics were they judged by, by content?"),
-    "templates": ("template_hash, template_id", "Which prompt texts were used, by content?"),
-    "requests": ("request_id", "Which prompts, with full body, are there to ask of a model?"),
-    "plan": ("study, study_version, slot", "Where in a study does each request stand?"),
-    "shard_requests": ("shard_id, line_number", "Which requests go into one provider batch, in which order?"),
-    "events": ("event_id", "What happened to every study, approval, attempt and batch?"),
-    "raw": ("provider, batch_id, file_id, file_sha256, line_number", "What did the provider send, byte for byte?"),
-    "responses": ("provider, batch_id, file_id, line_number", "What does each raw line say, made uniform?"),
-    "judgments": ("provider, batch_id, file_id, line_number, parser_id", "What did a task's parser read in it?"),
-    "doubts": (
-        "attempt_id, custom_id, found_at",
-        "Which live calls may have been answered and paid though no whole answer came, and why?",
-    ),
-    "imported_judgments": ("import_key", "Which judgments come from elsewhere?"),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -491,7 +458,7 @@ class ViewInfo:
 
 def views() -> list[ViewInfo]:
     """Return the lake's tables, then every view, each after those it reads."""
-    tables = [ViewInfo(name, TABLE_STAGE, grain, question) for name, (grain, question) in _TABLES.items()]
+    tables = [ViewInfo(table.name, TABLE_STAGE, table.grain, table.question) for table in TABLES.values()]
     return tables + [
         ViewInfo(name, script.stage, *(script.header.get(field, "") for field in ("grain", "question")))
         for script in refresh.scripts()
@@ -501,7 +468,7 @@ def views() -> list[ViewInfo]:
 
 def is_view(name: str) -> bool:
     """Whether there is such a table or view; reads no SQL: a file of views is called as the one it makes."""
-    return name in _TABLES or name in refresh.view_names()
+    return name in TABLES or name in refresh.view_names()
 
 
 def columns() -> dict[str, list[str]]:

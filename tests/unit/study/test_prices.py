@@ -7,6 +7,7 @@ import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import numpy as np
 import pytest
 from genai_prices import Usage, calc_price
 from hypothesis import given
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 from batchpond.errors import UsageError
 from batchpond.model import Mode, PricedModel
+from batchpond.study import prices
 from batchpond.study.prices import NOTHING, THINKING_TOKENS, UNKNOWN, Estimate, Prices, known, output_tokens, overrides
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
@@ -201,7 +203,7 @@ def test_estimates_follow_the_documented_rule() -> None:
     assert usd.low_usd == pytest.approx(100 * (400 * 0.375 + 12 * 2.25) / 1e6)
     assert usd.expected_usd == pytest.approx(100 * (500 * 0.375 + 150 * 2.25) / 1e6)
     assert usd.worst_usd == pytest.approx(100 * (750 * 0.375 + 300 * 2.25) / 1e6)
-    assert PRICES.estimate(PricedModel("openai", "gpt-5.4-mini"), "none", None, 0, 0) == Estimate(0.0, 0.0, 0.0)
+    assert PRICES.estimate(PricedModel("openai", "gpt-5.4-mini"), "none", None, 0, 0) == Estimate(0.0, 0.0, 0.0, 0.0)
 
 
 def test_a_live_call_costs_the_standard_price_and_a_server_of_ones_own_nothing() -> None:
@@ -232,3 +234,47 @@ def test_where_few_models_are_cheaper_in_batches_the_others_cost_what_live_calls
     assert PRICES.cost(PricedModel("together", model), 1_000_000, 0, 0) == pytest.approx(input_usd)
     assert PRICES.cost(PricedModel("together", model), 0, 0, 1_000_000) == pytest.approx(output_usd)
     assert PRICES.cost(PricedModel("together", "nobody/knows-this"), 1, 0, 1) is None
+
+
+@pytest.mark.parametrize("sigma", [0.2, 0.6])
+@pytest.mark.parametrize("n_requests", [40, 1_000])
+def test_nine_of_ten_sums_lie_between_low_and_high(sigma: float, n_requests: int) -> None:
+    """Answers whose length is log-normal, a pilot of 25 and what follows it, 2,000 times: .85 to .95 are inside."""
+    random = np.random.default_rng(7)
+    price = PRICES.unit(PricedModel("openai", "gpt-5.4-mini"))
+    assert price is not None
+    n_inside = 0
+    for pilot, rest in zip(
+        random.lognormal(5, sigma, (2_000, 25)), random.lognormal(5, sigma, (2_000, n_requests)), strict=True
+    ):
+        used = prices.Usage(25, 1.1, 0.0, float(pilot.mean()), float(pilot.std(ddof=1)))
+        found = used.cost(price, n_requests, 300 * n_requests, None)
+        actual = n_requests * price.cost_usd(330, 0, 0) + price.cost_usd(0, 0, float(rest.sum()))
+        assert found.low_usd is not None
+        assert found.high_usd is not None
+        n_inside += found.low_usd <= actual <= found.high_usd
+    assert 0.85 <= n_inside / 2_000 <= 0.95
+
+
+@given(
+    st.builds(
+        prices.Usage,
+        st.integers(10, 500),
+        st.floats(0.1, 5),
+        st.floats(0, 1),
+        st.floats(0, 60_000),
+        st.floats(0, 60_000),
+    ),
+    st.one_of(st.none(), st.integers(1, 50_000)),
+    st.integers(1, 1_000),
+    st.integers(0, 10_000_000),
+)
+def test_what_is_learned_is_in_order_too(used: prices.Usage, limit: int | None, n: int, tokens: int) -> None:
+    """Low, expected, high, worst; and what is learned takes the place of what models usually write."""
+    found = PRICES.estimate(PricedModel("openai", "gpt-5.4"), "none", limit, n, tokens, 150, used)
+    assert found.low_usd is not None
+    assert found.expected_usd is not None
+    assert found.high_usd is not None
+    assert 0 <= found.low_usd <= found.expected_usd <= found.high_usd
+    assert (found.worst_usd is None) == (limit is None)
+    assert found.worst_usd is None or found.high_usd <= found.worst_usd
