@@ -29,15 +29,7 @@ COLUMNS = (
 HEADS = ("provider", "batch", "state", "created", "of", "done", "failed", "endpoint", "name", "whose", "attempt")
 
 
-@pond_command(
-    "adopt",
-    "batchpond adopt --list",
-    "batchpond adopt --list --provider openai --since 2026-10-01 --json",
-    "batchpond adopt batch_6920a1",
-    "batchpond adopt batch_6920a1 --study my-study",
-    "batchpond adopt batch_6920a1 --study my-study --map ids.csv",
-    "batchpond adopt --all --study my-study",
-)
+@pond_command("adopt")
 @click.argument("batch", required=False)
 @click.option("--list", "wish", flag_value="list", help="Show the accounts' batches that the lake does not know.")
 @click.option("--all", "wish", flag_value="all", help="With --study: every batch that holds requests of the study.")
@@ -207,12 +199,7 @@ def document(adoption: Adoption) -> dict[str, Any]:
     return {**picked(attempt, "attempt_id", "phase", "batch_id"), **asked, "is_new": adoption.is_new}
 
 
-@pond_command(
-    "recover",
-    "batchpond recover study.toml",
-    "batchpond recover study.toml --limit 200 --lake new-lake",
-    "batchpond recover study.toml --json",
-)
+@pond_command("recover")
 @click.argument("study", type=click.Path(dir_okay=False, path_type=Path), default=Path("study.toml"))
 @plan.limit_option
 @json_option

@@ -10,11 +10,7 @@ from batchpond.errors import ExitCode, UsageError
 from batchpond.text import plural
 
 
-@pond_command(
-    "cancel",
-    "batchpond cancel batch_6920a1",
-    "batchpond cancel --yes k3vq7d mz2x4p",
-)
+@pond_command("cancel")
 @click.argument("batches", nargs=-1, required=True, metavar="BATCH...")
 @yes_option
 @json_option
@@ -43,11 +39,7 @@ def command(invocation: Invocation, batches: tuple[str, ...], is_yes: bool, is_j
     return report.exit_code
 
 
-@pond_command(
-    "tidy",
-    "batchpond tidy",
-    "batchpond tidy my-study --yes --json",
-)
+@pond_command("tidy")
 @click.argument("study", required=False)
 @yes_option
 @json_option
@@ -73,12 +65,7 @@ def tidy(invocation: Invocation, study: str | None, is_yes: bool, is_json: bool)
     return report.exit_code
 
 
-@pond_command(
-    "forget",
-    "batchpond forget --study my-study",
-    "batchpond forget --item essay-17 --yes --json",
-    "batchpond forget",
-)
+@pond_command("forget")
 @click.option("--study", metavar="STUDY", help="A whole study: its plan, prompts and answers.")
 @click.option("--item", metavar="ITEM", help="All that was asked about an item, in any study without stages or rounds.")
 @click.option("--request", metavar="REQUEST", help="One request, by its request_id.")

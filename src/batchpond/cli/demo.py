@@ -27,7 +27,7 @@ EXPLORE = (
 )
 
 
-@pond_command("demo", "batchpond demo", "batchpond demo --lake /tmp/pond --json")
+@pond_command("demo")
 @json_option
 def command(invocation: Invocation, is_json: bool) -> None:
     """Judge 20 essays with a simulated model of each of three providers, over real HTTP on this machine.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 ENGINES = ("duckdb", "polars", "pyarrow", "httpx")
 
 
-@pond_command("doctor", "batchpond doctor", "batchpond doctor --deep", "batchpond doctor --fix --json")
+@pond_command("doctor")
 @click.option("--deep", "is_deep", is_flag=True, help="Read every byte of the tables against its checksum.")
 @click.option("--fix", "is_fix", is_flag=True, help="Write the views anew, drop damaged derived files; facts stay.")
 @click.option("--lost", "lost", multiple=True, metavar="FILE", help="This file of raw lines is gone for good.")
@@ -85,7 +85,7 @@ def _lines(findings: list[Finding]) -> list[str]:
 NAMES = ("provider", "variable", "is_found", "host", "scope", "problem")
 
 
-@pond_command("keys", "batchpond keys", "batchpond keys openai", "batchpond keys --check --json")
+@pond_command("keys")
 @click.argument("provider", required=False)
 @click.option("--check", "is_check", is_flag=True, help="One free call to each provider whose key is set.")
 @format_option

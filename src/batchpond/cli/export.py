@@ -15,13 +15,7 @@ KINDS = ("parquet", "csv", "jsonl")
 LAYOUTS = ("pairwisellm", "speceval", "sycobench")
 
 
-@pond_command(
-    "export",
-    "batchpond export results.parquet",
-    "batchpond export bias.csv --view metric_position_bias",
-    "batchpond export by-batch --per-batch --format jsonl",
-    "batchpond export for-r --layout pairwisellm --study essays",
-)
+@pond_command("export")
 @click.argument("destination", type=click.Path(path_type=Path))
 @click.option("--format", "kind", type=click.Choice(KINDS), help="Taken from the file's ending otherwise.")
 @click.option("--view", metavar="NAME", help="What to export.  [default: results]")

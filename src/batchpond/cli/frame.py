@@ -166,20 +166,20 @@ def guide_line(name: str | None) -> str:
 class PondCommand(click.Command):
     """A command that also takes the global options, wherever they are typed."""
 
-    def __init__(self, *args: Any, examples: Sequence[str] = (), **kwargs: Any) -> None:
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         kwargs.setdefault("context_settings", _CONTEXT)
-        kwargs.setdefault("epilog", "\b\nExamples:\n" + "\n".join(f"  {example}" for example in examples))
         super().__init__(*args, **kwargs)
-        self.epilog = f"{self.epilog}\n\n{guide_line(self.name)}"
-        self.examples = tuple(examples)
+        self.examples: list[str] = _KNOWN["examples"][self.name]
+        shown = "\n".join(f"  {example}" for example in self.examples)
+        self.epilog = f"\b\nExamples:\n{shown}\n\n{guide_line(self.name)}"
         self.params.extend(_common_options(is_group=False))
 
 
-def pond_command(name: str, *examples: str) -> Callable[[_F], PondCommand]:
-    """Make a function of an invocation a command; the examples end its help."""
+def pond_command(name: str) -> Callable[[_F], PondCommand]:
+    """Make a function of an invocation a command; its examples end its help."""
 
     def decorate(function: _F) -> PondCommand:
-        decorated = click.command(name, cls=PondCommand, examples=examples)(_pass_invocation(function))
+        decorated = click.command(name, cls=PondCommand)(_pass_invocation(function))
         assert isinstance(decorated, PondCommand)  # noqa: S101 - tells the type checker what cls= made
         return decorated
 

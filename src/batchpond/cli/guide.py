@@ -15,7 +15,7 @@ from batchpond.text import did_you_mean
 FOLDER = Path(__file__).parents[1] / "guides"
 
 
-@pond_command("guide", "batchpond guide", "batchpond guide tutorial", "batchpond guide cron | less")
+@pond_command("guide")
 @click.argument("name", required=False)
 @format_option
 def command(invocation: Invocation, name: str | None, form: Format) -> None:

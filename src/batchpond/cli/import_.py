@@ -33,12 +33,7 @@ def command() -> None:
     """Bring in what was judged or written elsewhere; it stays marked as imported."""
 
 
-@pond_command(
-    "judgments",
-    "batchpond import judgments judgments.csv",
-    "batchpond import judgments answers.parquet --study pilot",
-    "batchpond import judgments results.csv",
-)
+@pond_command("judgments")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--study", help="The study to file them under, where the file has no such column.")
 @json_option
@@ -67,11 +62,7 @@ def judgments(invocation: Invocation, file: Path, study: str | None, is_json: bo
     )
 
 
-@pond_command(
-    "labels",
-    "batchpond import labels my-study-labels.csv --rater anna",
-    "batchpond import labels labels-anna.csv labels-ben.csv",
-)
+@pond_command("labels")
 @click.argument("paths", metavar="FILE...", nargs=-1, required=True,
                 type=click.Path(exists=True, dir_okay=False, path_type=Path))  # fmt: skip
 @click.option("--rater", metavar="NAME", help="Who filled it in, where the file does not say.")
@@ -105,10 +96,10 @@ def foreign_options(function: _F) -> _F:
     return json_option(function)
 
 
-def _of_tool(name: str, *examples: str, says: str) -> click.Command:
+def _of_tool(name: str, says: str) -> click.Command:
     """Return the command that imports the files and folders of the tool NAME, read by its module of `interop`."""
 
-    @pond_command(name, *examples)
+    @pond_command(name)
     @_source
     @foreign_options
     def imported(invocation: Invocation, /, paths: tuple[Path, ...], is_json: bool, **given: Any) -> None:
@@ -121,8 +112,6 @@ def _of_tool(name: str, *examples: str, says: str) -> click.Command:
 
 pairwisellm = _of_tool(
     "pairwisellm",
-    "batchpond import pairwisellm llm_multi_batch/",
-    "batchpond import pairwisellm r.csv samples.csv --set template_id=test1",
     says="""Import results, samples and registries of pairwiseLLM from files or folders.
 
     Read are results CSVs, jobs_registry.csv, batch outputs that no CSV was made of, tables
@@ -133,8 +122,6 @@ pairwisellm = _of_tool(
 )
 speceval = _of_tool(
     "speceval",
-    "batchpond import speceval data/",
-    "batchpond import speceval generations/ rankings/ --study policies",
     says="""Import specs, inputs, generations, rankings and compliance results of SpecEval.
 
     Statements become rubrics; inputs and outputs become items. Rankings need the generations
@@ -144,8 +131,6 @@ speceval = _of_tool(
 )
 sycobench = _of_tool(
     "sycobench",
-    "batchpond import sycobench results/",
-    "batchpond import sycobench gpt-5-nano.json scored.csv --study syco",
     says="""Import conversations, 50-pressure rows, cold starts and labels of SycoBench.
 
     Questions and answers become items, labels become judgments of the task `pressure`. A label
@@ -155,12 +140,7 @@ sycobench = _of_tool(
 )
 
 
-@pond_command(
-    "rows",
-    "batchpond import rows output.jsonl --map ids.csv --provider openai",
-    "batchpond import rows out.jsonl --provider anthropic --task likert --set rubric_id=tone"
-    " --pattern '(?P<unit_id>q[0-9]+)_(?P<item_first>.+)'",
-)
+@pond_command("rows")
 @_source
 @click.option("--map", "map_path", metavar="FILE", type=click.Path(exists=True, dir_okay=False, path_type=Path),
               help="What each custom_id asked: .csv, .jsonl or .parquet.")  # fmt: skip

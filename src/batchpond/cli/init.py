@@ -20,8 +20,7 @@ COMMENTED = EXAMPLES[:2]
 IGNORED = "lake/\ntrial/\nsimulator/\n.env\n"
 
 
-@pond_command("init", "batchpond init", "batchpond init my-study --example stages", "batchpond init --commented",
-              "batchpond init --schema > study.schema.json")  # fmt: skip
+@pond_command("init")
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False), default=Path())
 @click.option("--example", type=click.Choice(EXAMPLES), help="What to judge, and how; on a terminal it asks.")
 @click.option("--commented", "is_commented", is_flag=True, help="A study file that explains every key there is.")
@@ -86,13 +85,7 @@ def _write(path: Path, text: str) -> bool:
     return True
 
 
-@pond_command(
-    "templates",
-    "batchpond templates",
-    "batchpond templates plain > my_template.txt",
-    "batchpond templates --task compliance",
-    "batchpond templates --rubrics --json",
-)
+@pond_command("templates")
 @click.argument("name", required=False)
 @click.option("--rubrics", "is_rubrics", is_flag=True, help="The built-in rubrics instead.")
 @click.option("--task", "task", metavar="TASK", help="Only the templates of a task, such as ranking.")

@@ -18,11 +18,7 @@ SAMPLE = 100
 SAMPLE_MAX = 10_000
 
 
-@pond_command(
-    "label",
-    "batchpond label my-study",
-    "batchpond label my-study --sample 200 -o sheet.html",
-)
+@pond_command("label")
 @click.argument("study")
 @click.option("--sample", "n", type=click.IntRange(1, SAMPLE_MAX), default=SAMPLE, show_default=True, metavar="N",
               help="How many pairs or items.")  # fmt: skip

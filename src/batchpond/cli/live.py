@@ -23,12 +23,7 @@ LOG_EVERY_S = 60.0
 SHOW_EVERY_S = 0.5
 
 
-@pond_command(
-    "live",
-    "batchpond live",
-    "batchpond live my-study --concurrency 32",
-    "batchpond live --qps 2 --on-doubt hold --json",
-)
+@pond_command("live")
 @click.argument("studies", metavar="[STUDY]...", nargs=-1)
 @click.option("--concurrency", type=click.IntRange(1, 256), metavar="N", help="Calls at once, for every model.")
 @click.option(

@@ -32,7 +32,7 @@ STAGE_COLUMNS = ("stage", "task", "waits for", "requests", "tokens in", *COSTS)
 CELL_COLUMNS = ("template", "rubric", "model", "thinking", "to ask", "expected")
 
 
-@pond_command("plan", "batchpond plan study.toml", "batchpond plan study.toml --json | jq .cost.expected_usd")
+@pond_command("plan")
 @click.argument("study", type=click.Path(dir_okay=False, path_type=Path), default=Path("study.toml"))
 @json_option
 def command(invocation: Invocation, study: Path, is_json: bool) -> None:
@@ -209,12 +209,7 @@ fresh_option = click.option(
 )  # fmt: skip
 
 
-@pond_command(
-    "submit",
-    "batchpond submit my-study --dry-run",
-    "batchpond submit my-study --limit 200 --max-cost 5",
-    "batchpond submit my-study --yes --json",
-)
+@pond_command("submit")
 @click.argument("study")
 @yes_option
 @click.option("--dry-run", is_flag=True, help="Show what would be sent and its cost; send nothing.")
@@ -394,12 +389,7 @@ def created_text(counts: Counts) -> str:
 FAILURE_COLUMNS = ("provider", "model", "failure", "requests", "asked again", "out of attempts")
 
 
-@pond_command(
-    "retry",
-    "batchpond retry my-study --dry-run",
-    "batchpond retry my-study --only expired --only transient --yes",
-    "batchpond retry my-study --only billing --max-cost 5",
-)
+@pond_command("retry")
 @click.argument("study")
 @click.option(
     "--only",

@@ -14,7 +14,7 @@ NAMES = ("provider", "model", "mode", "above_tokens", "input_usd", "cached_input
 _PLANNED = "SELECT DISTINCT provider, request_model, mode FROM plan_current ORDER BY ALL"
 
 
-@pond_command("prices", "batchpond prices", "batchpond prices openai", "batchpond prices openai/gpt-5.4-mini --json")
+@pond_command("prices")
 @click.argument("of", metavar="[PROVIDER[/MODEL]]", required=False)
 @format_option
 def command(invocation: Invocation, of: str | None, form: Format) -> None:

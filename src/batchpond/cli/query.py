@@ -23,12 +23,7 @@ GRACE_S = 3.0
 ADDRESS_SPACE_BYTES = 3 << 30
 
 
-@pond_command(
-    "query",
-    'batchpond query "select outcome, count(*) as n from results group by all order by n desc"',
-    "batchpond query metric_position_bias --format csv > bias.csv",
-    "batchpond query - --json < my.sql",
-)
+@pond_command("query")
 @click.argument("sql")
 @click.option("--timeout", "timeout_s", type=click.FloatRange(min=0.1), default=60.0, metavar="SECONDS",
               show_default=True, help="Give up after this long.")  # fmt: skip
@@ -105,11 +100,7 @@ def _standard_input() -> str:
 WIDE = 160
 
 
-@pond_command(
-    "views",
-    "batchpond views",
-    "batchpond views --ddl > batchpond.sql && duckdb -init batchpond.sql",
-)
+@pond_command("views")
 @click.option("--ddl", "is_ddl", is_flag=True, help="Print the script that makes them, for plain DuckDB.")
 @format_option
 def views(invocation: Invocation, is_ddl: bool, form: Format) -> None:
@@ -146,12 +137,7 @@ LEFT_OUT_BELOW = 100
 LEFT_OUT = frozenset({"rubric_id", "thinking"})
 
 
-@pond_command(
-    "results",
-    "batchpond results --study demo --limit 20",
-    "batchpond results --format parquet > results.parquet",
-    "batchpond results --json | jq '.[] | select(.outcome == \"refused\") | .text'",
-)
+@pond_command("results")
 @click.option("--study", help="Only this study; all of them otherwise.")
 @click.option("--limit", type=click.IntRange(min=0), metavar="N", help="At most this many rows.")
 @click.option("--all-columns", is_flag=True, help="On a terminal, all columns too.")

@@ -15,13 +15,7 @@ TERMINAL_COLUMNS = ("item", "rank", "rank_lo", "rank_hi", "tied_group", "theta",
                     "n_comparisons", "win_rate", "flags")  # fmt: skip
 
 
-@pond_command(
-    "rank",
-    "batchpond rank my-study",
-    "batchpond rank my-study --by study --json > pooled.json",
-    "batchpond rank my-study --by rubric_id --position --with elo --format csv > ranks.csv",
-    "batchpond rank --summary --format markdown",
-)
+@pond_command("rank")
 @click.argument("study", required=False)
 @click.option("--by", multiple=True, type=click.Choice(("study", *CELL_COLUMNS)), help="One ranking per value of this, "
               "other cells pooled; may be repeated. A ranking per cell otherwise.")  # fmt: skip

@@ -18,13 +18,7 @@ if TYPE_CHECKING:
 FORMS = ("html", "md")
 
 
-@pond_command(
-    "report",
-    "batchpond report",
-    "batchpond report my-study -o my-study.html --open",
-    "batchpond report my-study --figures figures/",
-    "batchpond report my-study --format md > my-study.md",
-)
+@pond_command("report")
 @click.argument("study", required=False)
 @click.option("-o", "--output", "path", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
               help="Where to write it.  [default: report.html; Markdown is printed]")  # fmt: skip

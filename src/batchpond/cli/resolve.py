@@ -21,13 +21,7 @@ RISKS = {
 }
 
 
-@pond_command(
-    "resolve",
-    "batchpond resolve k3vq7d --adopt batch_6920a1",
-    "batchpond resolve k3vq7d --absent --yes",
-    "batchpond resolve k3vq7d --refetch",
-    "batchpond resolve k3vq7d --take first",
-)
+@pond_command("resolve")
 @click.argument("attempt")
 @click.option("--adopt", "batch_id", metavar="BATCH", help="This provider batch is the attempt's (checked).")
 @click.option("--absent", "is_absent", is_flag=True, help="The provider has no batch: it may be sent again.")
@@ -82,7 +76,7 @@ def command(
     )
 
 
-@pond_command("reread", "batchpond reread my-study --dry-run", "batchpond reread my-study --yes --json")
+@pond_command("reread")
 @click.argument("study")
 @click.option("--dry-run", "is_dry_run", is_flag=True, help="Only show what would change.")
 @yes_option

@@ -17,12 +17,7 @@ if TYPE_CHECKING:
     from batchpond.run.sync import SyncReport
 
 
-@pond_command(
-    "run",
-    "batchpond run study.toml",
-    "batchpond run study.toml --limit 200 --max-cost 5",
-    "batchpond run study.toml --yes --interval 300 --json",
-)
+@pond_command("run")
 @click.argument("study", type=click.Path(dir_okay=False, path_type=Path), default=Path("study.toml"))
 @yes_option
 @plan.max_cost_option

@@ -31,14 +31,7 @@ def _list_faults(ctx: click.Context, _: click.Parameter, is_asked: bool) -> None
         ctx.exit()
 
 
-@pond_command(
-    "simulate",
-    "batchpond simulate --port 8787 --state sim",
-    "batchpond simulate --state sim --latency 5 60 --fault 'batches.create@1:reset_after'",
-    "batchpond simulate --state sim --limit '*:rpm=600' --fault 'live@100-200:status=529'",
-    "batchpond simulate --state sim --judge 'gpt-5.4-mini:sharpness=9,position_bias=0.9'",
-    "batchpond simulate -- batchpond run --yes",
-)
+@pond_command("simulate")
 @click.argument("program", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND...]")
 @click.option("--port", type=click.IntRange(0, 65_535), default=0, metavar="P", help="0 takes a free one.")
 @click.option("--state", "state", type=click.Path(file_okay=False, path_type=Path), default=Path("simulator"),

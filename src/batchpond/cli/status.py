@@ -26,13 +26,7 @@ STAGE_COLUMNS = ("study", "stage", "task", "round_no", "state", "waits_for", "n_
 BATCH_HEADS = ("study", "model", "batch", "state", "done", "of", "age", "ends in")
 
 
-@pond_command(
-    "status",
-    "batchpond status",
-    "batchpond status my-study --batches --format csv",
-    "batchpond status my-study --stages",
-    "batchpond status --exit-code --json",
-)
+@pond_command("status")
 @click.argument("study", required=False)
 @click.option("--batches", "is_batches", is_flag=True, help="One row per batch, the settled ones too.")
 @click.option("--stages", "is_stages", is_flag=True, help="One row per stage: what it waits for, what it came to.")
@@ -266,7 +260,7 @@ AUDIT_COLUMNS = (
 )  # fmt: skip
 
 
-@pond_command("audit", "batchpond audit", "batchpond audit my-study --json")
+@pond_command("audit")
 @click.argument("study", required=False)
 @format_option
 def audit(invocation: Invocation, study: str | None, form: Format) -> ExitCode:

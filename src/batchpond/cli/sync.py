@@ -71,12 +71,7 @@ class Watch:
     submit_due: bool
 
 
-@pond_command(
-    "sync",
-    "batchpond sync",
-    "batchpond sync --watch --interval 300 --on-done 'echo $BATCHPOND_N_LINES answers | mail -s done me'",
-    "batchpond sync --json --exit-code",
-)
+@pond_command("sync")
 @click.option("--watch", "is_watch", is_flag=True, help="Go on until nothing is pending that waiting brings forward.")
 @interval_option("With --watch: wait")
 @timeout_option("With --watch: stop")
