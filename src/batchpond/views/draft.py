@@ -132,7 +132,7 @@ os.register_at_fork(after_in_child=AT_HAND.forget)
 
 
 # A row per study or attempt, never one per request, and the events that they are folded from.
-AS_TABLES: Final = {"studies_current": "kind IN ('planned', 'forget')", "attempts": "TRUE"}
+AS_TABLES: Final = {"attempts": "TRUE", "studies_current": "kind IN ('planned', 'forget')"}
 
 
 def as_tables(connection: duckdb.DuckDBPyConnection, changed: Mapping[str, Sequence[str] | None]) -> None:
@@ -143,9 +143,7 @@ def as_tables(connection: duckdb.DuckDBPyConnection, changed: Mapping[str, Seque
     to whoever reads it.
     """
     tables = _tables(connection)
-    for script in refresh.scripts():
-        if script.name not in AS_TABLES:
-            continue
+    for script in map(refresh.script, AS_TABLES):
         is_table = script.name in tables
         changes = _tables_read(script) & changed.keys()
         new = changed.get(EVENTS.name) if is_table and changes <= {EVENTS.name} else None
@@ -223,13 +221,12 @@ def _tables(connection: duckdb.DuckDBPyConnection) -> set[str]:
 
 
 def _tables_read(script: Script) -> frozenset[str]:
-    by_name = {name: other for other in refresh.scripts() for name in other.views}
     found: set[str] = set()
-    pending, seen = [script], {script.name}
+    pending, seen = [script.name], {script.name}
     while pending:
-        needs = pending.pop().needs
+        needs = refresh.script(pending.pop()).needs
         found |= needs & TABLES.keys()
-        further = needs & by_name.keys() - seen
+        further = needs & refresh.view_names() - seen
         seen |= further
-        pending += [by_name[name] for name in further]
+        pending += further
     return frozenset(found)

@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Siz
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
@@ -362,11 +361,6 @@ def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
             pending.extend(node)
 
 
-@cache
-def _macros() -> frozenset[str]:
-    return frozenset(name for script in refresh.scripts() for name in script.macros)
-
-
 def _check_node(node: dict[str, Any]) -> None:
     kind = node.get("type")
     if isinstance(kind, str) and kind.endswith("_NODE") and kind not in _QUERY_NODES:
@@ -375,7 +369,7 @@ def _check_node(node: dict[str, Any]) -> None:
         _refuse(f"{node['info_type']} inside a query")
     if kind == "TABLE_FUNCTION":
         name = str(node["function"]["function_name"]).lower()
-        if name not in _TABLE_FUNCTIONS and name not in _macros():
+        if name not in _TABLE_FUNCTIONS and name not in refresh.macros():
             _refuse(f"the table function {name}")
     if kind == "BASE_TABLE":
         _check_table(node)

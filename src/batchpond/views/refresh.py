@@ -64,6 +64,20 @@ def scripts() -> tuple[Script, ...]:
 
 
 @cache
+def script(name: str) -> Script:
+    """Return the product's SQL file of a view, alone: to read all of them takes longer than a small verb's work."""
+    (path,) = sql_folder().glob(f"*/{name}.sql")
+    return parse(name, path.parent.name, path.read_text("utf-8"))
+
+
+@cache
+def macros() -> frozenset[str]:
+    """Return the names of all macros."""
+    paths = (sql_folder() / FUNCTIONS).glob("*.sql")
+    return frozenset(name for path in paths for name in parse(path.stem, FUNCTIONS, path.read_text("utf-8")).macros)
+
+
+@cache
 def view_names() -> frozenset[str]:
     """Return the names of all views by the names of their files, which is quicker than to read those."""
     return frozenset(path.stem for path in _paths(sql_folder()) if path.parent.name != FUNCTIONS)
