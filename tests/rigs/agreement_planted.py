@@ -118,8 +118,8 @@ def tables(design: Agreeing, n_sets: int, seed: int) -> dict[str, pa.Table]:
         columns = _same(study.size) | {"study": _words(study, studies), "request_model": _words(judge, judges)}
         columns |= {"task": pa.repeat(pa.scalar("compliance"), study.size), "unit_id": _words(prompt, names)}
         columns |= {"candidate": _words(output, [f"c{place}" for place in range(design.n_outputs)])}
-        columns |= {"item": _words(prompt * design.n_outputs + output, [f"{name}{place}" for name in names
-                                                                        for place in range(design.n_outputs)])}  # fmt: skip
+        items = [f"{name}{place}" for name in names for place in range(design.n_outputs)]
+        columns |= {"item": _words(prompt * design.n_outputs + output, items)}
         columns |= {"verdict": _words(codes.ravel(), ["true", "false"])}
         columns |= {"outcome": pa.repeat(pa.scalar("decided"), study.size)}
         return {"item_judgments": pa.table(columns)}

@@ -46,8 +46,8 @@ Of `agreement`, through the views, every set a study of three judges: which shar
 agreement, of unanimity, of alpha and of AC1 hold what they are for all items, of items in general and, not judged, of
 these items. It is outside where one for items in general covers less than .93 by more than three standard errors.
 
-500 sets each, items in general: kappa covers .914 to .948, agreement .938 to .966, unanimity .932 to .962, alpha .926 to
-.958, AC1 .926 to .960; what is said of these items .482 to .928.
+500 sets each, items in general: kappa covers .914 to .948, agreement .938 to .966, unanimity .932 to .962, alpha
+.926 to .958, AC1 .926 to .960; what is said of these items .482 to .928.
 """
 
 from __future__ import annotations

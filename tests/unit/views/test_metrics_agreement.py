@@ -149,7 +149,7 @@ def by_item(items: Sequence[set[str]], estimate: Callable[[npt.NDArray[np.bool_]
 
 
 def test_agreement_of_items_in_general_is_a_jackknife_by_item() -> None:
-    """Leaving out an item with all its pairs, less what pairs count twice: ends of agreement to 1e-9, the rest to 8 %."""
+    """Leaving out an item with its pairs, less what pairs count twice: ends of agreement to 1e-9, the rest to 8 %."""
     rng = np.random.default_rng(8)
     names = [f"i{item}" for item in range(16)]
     pairs = [(one, other) for one in names for other in names if one < other]
@@ -191,7 +191,7 @@ def test_agreement_of_items_in_general_is_a_jackknife_by_item() -> None:
 
 @pytest.mark.parametrize("name", ["tastes of items, sd 1", "outputs to 20 prompts"])
 def test_agreement_covers_what_it_is_for_items_in_general(name: str) -> None:
-    """Over planted sets each interval in general holds the truth 19 times in 20; what is said of these items does not."""
+    """Each interval in general holds the truth about 19 times in 20; what is said of these items does not."""
     found = play(DESIGNS[name], 60, 5)
     assert min(share for key, share in found.items() if key.endswith(IN_GENERAL)) > 0.87
     if name.startswith("tastes"):
