@@ -83,7 +83,7 @@ agreed AS (
   JOIN ranked AS of_b ON of_b.pair_no = votes.pair_no AND of_b.vote = votes.b
   GROUP BY votes.pair_no
 ),
-figures AS (
+figures AS MATERIALIZED (
   SELECT
     sizes.*, n_equal, squares_x, squares_r,
     n_equal / sizes.n AS po,
@@ -92,7 +92,7 @@ figures AS (
   JOIN agreed ON agreed.pair_no = sizes.pair_no
 ),
 -- what each tuple of votes moves: agreement less its mean, and kappa by the delta method
-moves AS (
+moves AS MATERIALIZED (
   SELECT
     votes.pair_no, votes.tuple_no, max(votes.n) AS n_subjects,
     sum((CASE WHEN a = b THEN 1.0 ELSE 0.0 END) - po) AS agreement_move,

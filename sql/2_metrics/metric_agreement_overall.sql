@@ -176,7 +176,7 @@ unit_moves AS (
   JOIN vote_moves ON vote_moves.set_no = sized.set_no AND vote_moves.vote = sized.vote
   GROUP BY sized.set_no, pattern_no, place
 ),
-figures AS (
+figures AS MATERIALIZED (
   SELECT
     sums.*, size, spread, size_scaled, wholes.sum_x, wholes.squares_x, spread_x, wholes.sum_r, wholes.squares_r,
     spread_r, chance_ac1, n_rated,
@@ -191,7 +191,7 @@ figures AS (
   JOIN n_rated ON n_rated.set_no = sums.set_no
 ),
 -- how much every estimate moves with one more of a unit, added up over the places of a pattern
-moves AS (
+moves AS MATERIALIZED (
   SELECT
     units.set_no, units.pattern_no, max(n) AS n,
     count(*) FILTER (WHERE m > 1) AS n_places,
@@ -227,7 +227,7 @@ moves AS (
     AND unit_moves.place = units.place
   GROUP BY units.set_no, units.pattern_no
 ),
-errors AS (
+errors AS MATERIALIZED (
   SELECT
     set_no,
     sum(CASE WHEN n_places > 0 THEN n END) AS g,
@@ -334,21 +334,29 @@ measured AS (
   LEFT JOIN jackknives ON jackknives.set_no = sets.set_no
   LEFT JOIN fleiss ON fleiss.set_no = sets.set_no
 ),
-bounded AS (
+clustered AS (
   SELECT
     *,
-    wilson_mean(agreement, n_subjects, agreement_se) AS agreement_ends,
-    CASE WHEN t > 0
-         THEN wilson_mean(agreement, n_subjects, sqrt(clustered_variance(agreement_jack, agreement_se * agreement_se,
-           n_sides)), n_clusters - 1) END AS agreement_general,
-    CASE WHEN t IS NULL THEN NULL
-         WHEN unanimity_se > 0 THEN effective_size(unanimity, n_units, sqrt(clustered_variance(unanimity_jack,
-           unanimity_se * unanimity_se, n_sides))) ELSE n_subjects END AS n_unanimity,
+    CASE WHEN t > 0 THEN sqrt(clustered_variance(agreement_jack, agreement_se * agreement_se, n_sides)) END
+      AS agreement_general_se,
+    CASE WHEN t > 0 THEN sqrt(clustered_variance(unanimity_jack, unanimity_se * unanimity_se, n_sides)) END
+      AS unanimity_general_se,
     t * sqrt(clustered_variance(nominal_jack, alpha_nominal_se * alpha_nominal_se, n_sides)) AS nominal_reach,
     t * sqrt(clustered_variance(ordinal_jack, alpha_ordinal_se * alpha_ordinal_se, n_sides)) AS ordinal_reach,
     t * sqrt(clustered_variance(interval_jack, alpha_interval_se * alpha_interval_se, n_sides)) AS interval_reach,
     t * sqrt(clustered_variance(ac1_jack, ac1_se * ac1_se, n_sides)) AS ac1_reach
   FROM measured
+),
+bounded AS (
+  SELECT
+    *,
+    wilson_mean(agreement, n_subjects, agreement_se) AS agreement_ends,
+    CASE WHEN t > 0 THEN wilson_mean(agreement, n_subjects, agreement_general_se, n_clusters - 1) END
+      AS agreement_general,
+    CASE WHEN t IS NULL THEN NULL
+         WHEN unanimity_se > 0 THEN effective_size(unanimity, n_units, unanimity_general_se) ELSE n_subjects END
+      AS n_unanimity
+  FROM clustered
 )
 SELECT
   study, task, template_id, judges,
