@@ -5,12 +5,15 @@
 --   the two judges did not vote). Judges a and b are two models, or two people under one template, a the lower in
 --   binary order; or b is a reference: provider `human`, model `majority`, what people hold; provider `panel`, model
 --   `others`, the majority of all other models, at least two and with a single most frequent vote. A majority that a
---   judge helped to make would flatter the judge.
+--   judge helped to make would flatter the judge. clusters are those of the patterns, as lists of them.
 
 CREATE OR REPLACE VIEW agreement_pairs AS
-WITH listed AS (
+WITH patterns AS MATERIALIZED (
+  SELECT * FROM agreement_patterns
+),
+listed AS (
   SELECT pattern_no, study, task, template_id, n_subjects, unnest(ballots) AS ballot
-  FROM agreement_patterns
+  FROM patterns
   WHERE len(ballots) > 1
 ),
 split AS (
@@ -80,7 +83,7 @@ others_by_judge AS (
 ),
 paired AS (
   SELECT
-    a.study, a.task, a.template_id, a.n_subjects, a.provider AS provider_a, a.request_model AS request_model_a,
+    a.pattern_no, a.study, a.task, a.template_id, a.n_subjects, a.provider AS provider_a, a.request_model AS request_model_a,
     a.thinking AS thinking_a, b.provider AS provider_b, b.request_model AS request_model_b, b.thinking AS thinking_b,
     a.vote_1 AS vote_a_1, b.vote_1 AS vote_b_1, a.vote_2 AS vote_a_2, b.vote_2 AS vote_b_2
   FROM votes AS a
@@ -89,7 +92,7 @@ paired AS (
     AND ((b.kind = a.kind AND b.judge > a.judge) OR (a.kind = 'model' AND b.kind = 'truth'))
   UNION ALL
   SELECT
-    a.study, a.task, a.template_id, a.n_subjects, a.provider, a.request_model, a.thinking, 'panel', 'others', 'none',
+    a.pattern_no, a.study, a.task, a.template_id, a.n_subjects, a.provider, a.request_model, a.thinking, 'panel', 'others', 'none',
     a.vote_1, b.vote_1, a.vote_2, b.vote_2
   FROM votes AS a
   JOIN others_by_judge AS b
@@ -99,7 +102,7 @@ paired AS (
 ),
 both_voted AS (
   SELECT
-    study, task, template_id, n_subjects,
+    pattern_no, study, task, template_id, n_subjects,
     provider_a, request_model_a, thinking_a, provider_b, request_model_b, thinking_b,
     CASE WHEN vote_b_1 IS NOT NULL THEN vote_a_1 END AS vote_a_1,
     CASE WHEN vote_a_1 IS NOT NULL THEN vote_b_1 END AS vote_b_1,
@@ -108,13 +111,16 @@ both_voted AS (
   FROM paired
 )
 SELECT
-  study, task, template_id,
+  both_voted.study, both_voted.task, both_voted.template_id,
   provider_a, request_model_a, thinking_a, provider_b, request_model_b, thinking_b,
   vote_a_1, vote_b_1, vote_a_2, vote_b_2,
-  CAST(sum(n_subjects) AS BIGINT) AS n_subjects
+  CAST(sum(both_voted.n_subjects) AS BIGINT) AS n_subjects,
+  list(patterns.clusters) AS clusters
 FROM both_voted
+JOIN patterns
+  ON patterns.pattern_no = both_voted.pattern_no
 WHERE vote_a_1 IS NOT NULL OR vote_a_2 IS NOT NULL
 GROUP BY
-  study, task, template_id,
+  both_voted.study, both_voted.task, both_voted.template_id,
   provider_a, request_model_a, thinking_a, provider_b, request_model_b, thinking_b,
   vote_a_1, vote_b_1, vote_a_2, vote_b_2;

@@ -4,6 +4,9 @@
 --   thinking, vote_1 and vote_2, apart by the character 31; kind is `model`, `person` (a judge of provider human) or
 --   `truth` (what people hold together). n_subjects items or pairs of the study, task and template have the very list,
 --   over all rubrics. Judges mostly agree, so there are few patterns, and everything about agreement is made of them.
+--   clusters says what they are drawn with, for whatever speaks of items in general, as in pair_clusters: the hash of
+--   an item (of either item of a pair; of the prompt, where they are known to be models' outputs), and of how many of
+--   the n_subjects it is a part.
 
 CREATE OR REPLACE VIEW agreement_patterns AS
 WITH ballots AS (
@@ -13,16 +16,21 @@ WITH ballots AS (
       CASE WHEN provider <> 'human' THEN 'model' WHEN request_model = 'majority' THEN 'truth' ELSE 'person' END
       || chr(31) || provider || chr(31) || request_model || chr(31) || coalesce(thinking, '')
       || chr(31) || coalesce(vote_1, '') || chr(31) || coalesce(vote_2, '')
-    )) AS ballots
+    )) AS ballots,
+    CASE WHEN max(CASE WHEN is_of_unit THEN 1 ELSE 0 END) = 1 THEN hash(unit_id) ELSE hash(unit_id, item_lo) END
+      AS cluster_lo,
+    CASE WHEN max(CASE WHEN is_of_unit THEN 1 ELSE 0 END) = 0 AND item_hi IS NOT NULL THEN hash(unit_id, item_hi) END
+      AS cluster_hi
   FROM agreement_votes
   GROUP BY study, task, template_id, rubric_id, unit_id, item_lo, item_hi, turn_no
 ),
 patterns AS (
-  SELECT study, task, template_id, ballots, count(*) AS n_subjects
+  SELECT study, task, template_id, ballots, count(*) AS n_subjects, histogram(cluster_lo) AS by_lo, histogram(cluster_hi) AS by_hi
   FROM ballots
   GROUP BY study, task, template_id, ballots
 )
 SELECT
   row_number() OVER (ORDER BY study, task, template_id, ballots) AS pattern_no,
-  study, task, template_id, ballots, n_subjects
+  study, task, template_id, ballots, n_subjects,
+  list_concat(map_entries(by_lo), map_entries(by_hi)) AS clusters
 FROM patterns;

@@ -7,13 +7,15 @@
 -- Votes about places, not items: two judges who both always name the first item agree by their bias, and chance
 -- corrected figures see that only when the categories are places. The row of provider `human`, model `majority` is what
 -- `truths` says, for likert scores the mean over people, given to every template of the study and task.
+-- is_of_unit: what is judged is known to be models' outputs, which are drawn with their prompt.
 
 CREATE OR REPLACE VIEW agreement_votes AS
 WITH pairs AS MATERIALIZED (
   SELECT
     study, template_id, rubric_id, provider, request_model, thinking, unit_id, item_lo, item_hi,
     CASE majority_lo_first WHEN 'lo' THEN 'first' WHEN 'hi' THEN 'second' WHEN 'tie' THEN 'tie' END AS vote_1,
-    CASE majority_hi_first WHEN 'lo' THEN 'second' WHEN 'hi' THEN 'first' WHEN 'tie' THEN 'tie' END AS vote_2
+    CASE majority_hi_first WHEN 'lo' THEN 'second' WHEN 'hi' THEN 'first' WHEN 'tie' THEN 'tie' END AS vote_2,
+    candidate_lo IS NOT NULL AS is_of_unit
   FROM pair_status
   WHERE majority_lo_first IS NOT NULL OR majority_hi_first IS NOT NULL
 ),
@@ -23,7 +25,8 @@ judged AS MATERIALIZED (
     CASE WHEN count(*) = count(coalesce(value, CAST(score AS VARCHAR)))
            AND min(coalesce(value, CAST(score AS VARCHAR))) = max(coalesce(value, CAST(score AS VARCHAR)))
          THEN min(coalesce(value, CAST(score AS VARCHAR))) END AS vote,
-    avg(CASE WHEN value IS NULL THEN score END) AS score
+    avg(CASE WHEN value IS NULL THEN score END) AS score,
+    max(candidate) IS NOT NULL AND unit_id <> '' AS is_of_unit
   FROM item_status
   WHERE provider <> 'panel'
   GROUP BY study, task, template_id, rubric_id, provider, request_model, thinking, unit_id, item, turn_no
@@ -52,20 +55,20 @@ asked AS (
 )
 SELECT
   study, 'pair' AS task, template_id, rubric_id, provider, request_model, thinking, unit_id, item_lo, item_hi,
-  CAST(NULL AS BIGINT) AS turn_no, vote_1, vote_2
+  CAST(NULL AS BIGINT) AS turn_no, vote_1, vote_2, is_of_unit
 FROM pairs
 WHERE NOT (provider = 'human' AND request_model = 'majority')
 UNION ALL
 SELECT
   study, task, template_id, rubric_id, provider, request_model, thinking, unit_id, item, CAST(NULL AS VARCHAR),
-  turn_no, vote, CAST(NULL AS VARCHAR)
+  turn_no, vote, CAST(NULL AS VARCHAR), is_of_unit
 FROM judged
 WHERE vote IS NOT NULL
   AND NOT (provider = 'human' AND request_model = 'majority')
 UNION ALL
 SELECT
   asked.study, asked.task, asked.template_id, people.rubric_id, 'human', 'majority', 'none', people.unit_id,
-  people.item_lo, people.item_hi, people.turn_no, people.vote_1, people.vote_2
+  people.item_lo, people.item_hi, people.turn_no, people.vote_1, people.vote_2, FALSE
 FROM asked
 JOIN people
   ON people.study = asked.study

@@ -1,18 +1,22 @@
 -- grain: study, task, template_id, provider_a, request_model_a, thinking_a, provider_b, request_model_b, thinking_b
 -- question: How far do two judges agree, or a judge with people and with the majority of the other judges, beyond
 --   chance?
--- source: agreement_pairs, over all rubrics.
+-- source: agreement_pairs, over all rubrics. n_clusters items (prompts, where models' outputs are judged) have a unit.
 -- estimators:
 --   - agreement: n_equal / n_units, n_equal being the units on which both say the same; Wilson with the effective size
 --     where a pair of items gives two units, one per order
 --   - kappa: Cohen's, with the large-sample error clustered by pair of items, and a normal interval, cut where
 --     kappa ends: at -1 and 1
+--   - agreement_lo_in_general, agreement_hi_in_general, kappa_se_in_general, kappa_lo_in_general, kappa_hi_in_general:
+--     for items in general (clustered_variance), each item left out in turn by what it moves; as wilson_clustered and,
+--     for kappa, by t over n_clusters - 1. Those above are of these items
 --   - alpha_nominal, alpha_ordinal, alpha_interval: Krippendorff's, taking votes as names, as ranks, as numbers
 --     (vote_scale; n_units_scaled units have two)
 --   - ac1: Gwet's, its categories those in use in the study, task and template
 -- reference: Cohen 1960 (kappa), with the error of Fleiss, Cohen and Everitt 1969; Krippendorff (alpha); Gwet 2008
---   (AC1).
--- nulls: all but agreement are NULL where every vote is the same: chance explains all, or nothing.
+--   (AC1); clustered, wilson_clustered.
+-- nulls: all but agreement are NULL where every vote is the same: chance explains all, or nothing. What is of items in
+--   general is NULL below 5 of them.
 -- note: judge b may be a reference: provider `human` is what people hold (`truths`), provider `panel` the majority of
 --   the other models.
 
@@ -79,7 +83,7 @@ agreed AS (
   JOIN ranked AS of_b ON of_b.pair_no = votes.pair_no AND of_b.vote = votes.b
   GROUP BY votes.pair_no
 ),
-figures AS (
+figures AS MATERIALIZED (
   SELECT
     sizes.*, n_equal, squares_x, squares_r,
     n_equal / sizes.n AS po,
@@ -88,7 +92,7 @@ figures AS (
   JOIN agreed ON agreed.pair_no = sizes.pair_no
 ),
 -- what each tuple of votes moves: agreement less its mean, and kappa by the delta method
-moves AS (
+moves AS MATERIALIZED (
   SELECT
     votes.pair_no, votes.tuple_no, max(votes.n) AS n_subjects,
     sum((CASE WHEN a = b THEN 1.0 ELSE 0.0 END) - po) AS agreement_move,
@@ -107,6 +111,34 @@ errors AS (
     sqrt(sum(n_subjects * power(kappa_move, 2))) AS kappa_error
   FROM moves
   GROUP BY pair_no
+),
+-- what each item, or prompt, moves: it is a part of several tuples of votes, and as often as its count says
+drawn AS (
+  SELECT pair_no, tuple_no, CASE WHEN vote_a_1 IS NULL OR vote_a_2 IS NULL THEN 1 ELSE 2 END AS n_places,
+    unnest(flatten(clusters)) AS part
+  FROM counted
+),
+cluster_moves AS (
+  SELECT
+    drawn.pair_no,
+    sum(part.value) AS n_parts,
+    sum(part.value * n_places) AS n_here,
+    sum(part.value * agreement_move) AS agreement_move,
+    sum(part.value * kappa_move) AS kappa_move
+  FROM drawn
+  LEFT JOIN moves ON moves.pair_no = drawn.pair_no AND moves.tuple_no = drawn.tuple_no
+  GROUP BY drawn.pair_no, part.key
+),
+jackknives AS (
+  SELECT
+    cluster_moves.pair_no,
+    count(*) AS n_clusters,
+    sum(n_parts) AS n_parts,
+    (count(*) - 1) / count(*) * sum(power(agreement_move / nullif(n - n_here, 0), 2)) AS agreement_jack,
+    (count(*) - 1) / count(*) * sum(power(kappa_move / nullif(n - n_here, 0), 2)) AS kappa_jack
+  FROM cluster_moves
+  JOIN figures ON figures.pair_no = cluster_moves.pair_no
+  GROUP BY cluster_moves.pair_no
 ),
 places AS (
   SELECT
@@ -130,17 +162,31 @@ measured AS (
     CASE WHEN agreement_error > 0 THEN effective_size(po, n, agreement_error / n) ELSE n_subjects END AS n_effective,
     (po - pe) / (1 - pe) AS kappa,
     kappa_error / n AS kappa_se,
+    n_clusters,
+    sqrt(clustered_variance(agreement_jack, power(agreement_error / n, 2), n_parts / n_subjects)) AS agreement_general_se,
+    CASE WHEN n_clusters >= 5
+         THEN sqrt(clustered_variance(kappa_jack, power(kappa_error / n, 2), n_parts / n_subjects)) END
+      AS kappa_general_se,
+    CASE WHEN n_clusters >= 5 THEN t_two_sided_quantile(0.05, n_clusters - 1) END AS t,
     CASE WHEN spread > 0 THEN 1 - (2 * n - 1) * 2 * (n - n_equal) / spread END AS alpha_nominal,
     CASE WHEN spread_r > 0 THEN 1 - (n_scaled - 1) * squares_r / spread_r END AS alpha_ordinal,
     CASE WHEN spread_x > 0 THEN 1 - (n_scaled - 1) * squares_x / spread_x END AS alpha_interval,
     CASE WHEN spread > 0 THEN spread / (4 * n * n) / (n_categories - 1) END AS chance_ac1
   FROM places
   JOIN figures ON figures.pair_no = places.pair_no
+  JOIN jackknives ON jackknives.pair_no = places.pair_no
   LEFT JOIN errors ON errors.pair_no = places.pair_no
   JOIN in_use
     ON in_use.study = places.study
     AND in_use.task = places.task
     AND in_use.template_id = places.template_id
+),
+sized AS (
+  SELECT
+    *,
+    CASE WHEN t IS NULL THEN NULL
+         WHEN agreement_general_se > 0 THEN effective_size(po, n, agreement_general_se) ELSE n_subjects END AS n_general
+  FROM measured
 )
 SELECT
   study, task, template_id,
@@ -151,13 +197,19 @@ SELECT
   po AS agreement,
   wilson_lo(po * n_effective, n_effective) AS agreement_lo,
   wilson_hi(po * n_effective, n_effective) AS agreement_hi,
+  wilson_lo(po * n_general, n_general, t) AS agreement_lo_in_general,
+  wilson_hi(po * n_general, n_general, t) AS agreement_hi_in_general,
   CASE WHEN pe < 1 THEN kappa END AS kappa,
   CASE WHEN pe < 1 THEN kappa_se END AS kappa_se,
   CASE WHEN kappa_se > 0 THEN greatest(-1.0, kappa - 1.959963984540054 * kappa_se) END AS kappa_lo,
   CASE WHEN kappa_se > 0 THEN least(1.0, kappa + 1.959963984540054 * kappa_se) END AS kappa_hi,
+  CASE WHEN pe < 1 THEN kappa_general_se END AS kappa_se_in_general,
+  CASE WHEN kappa_general_se > 0 THEN greatest(-1.0, kappa - t * kappa_general_se) END AS kappa_lo_in_general,
+  CASE WHEN kappa_general_se > 0 THEN least(1.0, kappa + t * kappa_general_se) END AS kappa_hi_in_general,
+  n_clusters,
   (po - chance_ac1) / (1 - chance_ac1) AS ac1,
   alpha_nominal,
   alpha_ordinal,
   alpha_interval,
   CAST(coalesce(n_scaled_units, 0) AS BIGINT) AS n_units_scaled
-FROM measured;
+FROM sized;

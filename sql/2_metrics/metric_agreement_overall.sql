@@ -1,7 +1,8 @@
 -- grain: study, task, template_id, judges
 -- question: How far do all judges together agree beyond chance?
 -- source: agreement_patterns, over all rubrics; judges is `models`, or `people` (labels under the same template). A
---   unit is an item, or a pair of items in one order; those with a single vote are out.
+--   unit is an item, or a pair of items in one order; those with a single vote are out. n_clusters items (prompts,
+--   where models' outputs are judged) have a unit.
 -- estimators:
 --   - agreement: the share of a unit's pairs of votes that agree, averaged; interval wilson_mean
 --   - unanimity: n_unanimous / n_units, the units whose votes are all equal; Wilson, with the effective size
@@ -11,15 +12,23 @@
 --   - ac1: Gwet's
 --   - alpha_nominal_se, alpha_ordinal_se, alpha_interval_se, ac1_se: infinitesimal jackknives over items, or pairs of
 --     items (ranks and chance agreement moving along); their intervals are normal
+--   - agreement_lo_in_general, agreement_hi_in_general, unanimity_lo_in_general, unanimity_hi_in_general,
+--     alpha_nominal_lo_in_general, alpha_nominal_hi_in_general, alpha_ordinal_lo_in_general,
+--     alpha_ordinal_hi_in_general, alpha_interval_lo_in_general, alpha_interval_hi_in_general, ac1_lo_in_general,
+--     ac1_hi_in_general: for items in general (clustered_variance), each item left out in turn by what it moves; as
+--     wilson_clustered for the two shares, by t over n_clusters - 1 for the others. Those above are of these items
 --   - n_units_majority: the units that have a single most frequent vote
--- reference: Krippendorff (alpha); Fleiss (kappa); Gwet 2008 (AC1).
+-- reference: Krippendorff (alpha); Fleiss (kappa); Gwet 2008 (AC1); clustered, wilson_clustered.
 -- nulls: the figures beyond chance are NULL where every vote is the same: there is nothing to agree about. fleiss_kappa
---   is NULL also without a complete unit.
+--   is NULL also without a complete unit. What is of items in general is NULL below 5 of them.
 
 CREATE OR REPLACE VIEW metric_agreement_overall AS
-WITH listed AS (
+WITH patterns AS MATERIALIZED (
+  SELECT * FROM agreement_patterns
+),
+listed AS (
   SELECT pattern_no, study, task, template_id, n_subjects, string_split(unnest(ballots), chr(31)) AS part
-  FROM agreement_patterns
+  FROM patterns
 ),
 votes AS MATERIALIZED (
   SELECT
@@ -167,7 +176,7 @@ unit_moves AS (
   JOIN vote_moves ON vote_moves.set_no = sized.set_no AND vote_moves.vote = sized.vote
   GROUP BY sized.set_no, pattern_no, place
 ),
-figures AS (
+figures AS MATERIALIZED (
   SELECT
     sums.*, size, spread, size_scaled, wholes.sum_x, wholes.squares_x, spread_x, wholes.sum_r, wholes.squares_r,
     spread_r, chance_ac1, n_rated,
@@ -182,7 +191,7 @@ figures AS (
   JOIN n_rated ON n_rated.set_no = sums.set_no
 ),
 -- how much every estimate moves with one more of a unit, added up over the places of a pattern
-moves AS (
+moves AS MATERIALIZED (
   SELECT
     units.set_no, units.pattern_no, max(n) AS n,
     count(*) FILTER (WHERE m > 1) AS n_places,
@@ -218,11 +227,14 @@ moves AS (
     AND unit_moves.place = units.place
   GROUP BY units.set_no, units.pattern_no
 ),
-errors AS (
+errors AS MATERIALIZED (
   SELECT
     set_no,
     sum(CASE WHEN n_places > 0 THEN n END) AS g,
     sum(CASE WHEN n_places_scaled > 0 THEN n END) AS g_scaled,
+    sum(n * nominal_move) / sum(CASE WHEN n_places > 0 THEN n END) AS nominal_mean,
+    sum(n * ordinal_move) / sum(CASE WHEN n_places_scaled > 0 THEN n END) AS ordinal_mean,
+    sum(n * interval_move) / sum(CASE WHEN n_places_scaled > 0 THEN n END) AS interval_mean,
     sqrt(sum(n * power(agreement_move, 2))) AS agreement_error,
     sqrt(sum(n * power(unanimity_move, 2))) AS unanimity_error,
     sqrt(greatest(0, sum(n * power(nominal_move, 2)) - power(sum(n * nominal_move), 2) / g)) AS nominal_error,
@@ -231,6 +243,50 @@ errors AS (
     sqrt(sum(n * power(ac1_move, 2))) AS ac1_error
   FROM moves
   GROUP BY set_no
+),
+-- what each item, or prompt, moves: it is a part of several patterns, and as often as its count says
+drawn AS (
+  SELECT pattern_no, unnest(clusters) AS part
+  FROM patterns
+),
+cluster_moves AS (
+  SELECT
+    moves.set_no,
+    sum(CASE WHEN n_places > 0 THEN part.value END) AS n_parts,
+    sum(part.value * n_places) AS n_here,
+    sum(part.value * n_places_scaled) AS n_scaled_here,
+    sum(CASE WHEN n_places > 0 THEN part.value ELSE 0 END) AS g_here,
+    sum(CASE WHEN n_places_scaled > 0 THEN part.value ELSE 0 END) AS g_scaled_here,
+    sum(part.value * agreement_move) AS agreement_move,
+    sum(part.value * unanimity_move) AS unanimity_move,
+    sum(part.value * nominal_move) AS nominal_move,
+    sum(part.value * ordinal_move) AS ordinal_move,
+    sum(part.value * interval_move) AS interval_move,
+    sum(part.value * ac1_move) AS ac1_move
+  FROM moves
+  JOIN drawn ON drawn.pattern_no = moves.pattern_no
+  GROUP BY moves.set_no, part.key
+  HAVING sum(part.value * n_places) > 0
+),
+-- a share of n_here in n that is left out moves more than its derivative says, by n / (n - n_here)
+jackknives AS (
+  SELECT
+    cluster_moves.set_no,
+    count(*) AS n_clusters,
+    sum(n_parts) / max(g) AS n_sides,
+    (count(*) - 1) / count(*) * sum(power(agreement_move / nullif(n_units - n_here, 0), 2)) AS agreement_jack,
+    (count(*) - 1) / count(*) * sum(power(unanimity_move / nullif(n_units - n_here, 0), 2)) AS unanimity_jack,
+    (count(*) - 1) / count(*)
+      * sum(power((nominal_move - nominal_mean * g_here) * n_units / nullif(n_units - n_here, 0), 2)) AS nominal_jack,
+    (count(*) - 1) / count(*) * sum(power((ordinal_move - ordinal_mean * g_scaled_here) * n_units_scaled
+      / nullif(n_units_scaled - n_scaled_here, 0), 2)) AS ordinal_jack,
+    (count(*) - 1) / count(*) * sum(power((interval_move - interval_mean * g_scaled_here) * n_units_scaled
+      / nullif(n_units_scaled - n_scaled_here, 0), 2)) AS interval_jack,
+    (count(*) - 1) / count(*) * sum(power(ac1_move * n_units / nullif(n_units - n_here, 0), 2)) AS ac1_jack
+  FROM cluster_moves
+  JOIN figures ON figures.set_no = cluster_moves.set_no
+  JOIN errors ON errors.set_no = cluster_moves.set_no
+  GROUP BY cluster_moves.set_no
 ),
 complete AS (
   SELECT
@@ -260,6 +316,9 @@ measured AS (
     coalesce(CAST(g AS BIGINT), n_units) AS n_subjects,
     -- the small-sample factor of a jackknife: g / (g - 1)
     CASE WHEN g > 1 THEN agreement_error / n_units * sqrt(g / (g - 1)) END AS agreement_se,
+    unanimity_error / n_units AS unanimity_se,
+    n_clusters, n_sides, agreement_jack, unanimity_jack, nominal_jack, ordinal_jack, interval_jack, ac1_jack,
+    CASE WHEN n_clusters >= 5 THEN t_two_sided_quantile(0.05, n_clusters - 1) END AS t,
     CASE WHEN unanimity_error > 0 THEN effective_size(unanimity, n_units, unanimity_error / n_units)
          ELSE coalesce(g, n_units) END AS n_effective,
     CASE WHEN n_units_complete > 0 AND chance < 1 THEN (agreement_complete - chance) / (1 - chance) END AS fleiss_kappa,
@@ -272,11 +331,32 @@ measured AS (
   FROM sets
   JOIN figures ON figures.set_no = sets.set_no
   LEFT JOIN errors ON errors.set_no = sets.set_no
+  LEFT JOIN jackknives ON jackknives.set_no = sets.set_no
   LEFT JOIN fleiss ON fleiss.set_no = sets.set_no
 ),
-bounded AS (
-  SELECT *, wilson_mean(agreement, n_subjects, agreement_se) AS agreement_ends
+clustered AS (
+  SELECT
+    *,
+    CASE WHEN t > 0 THEN sqrt(clustered_variance(agreement_jack, agreement_se * agreement_se, n_sides)) END
+      AS agreement_general_se,
+    CASE WHEN t > 0 THEN sqrt(clustered_variance(unanimity_jack, unanimity_se * unanimity_se, n_sides)) END
+      AS unanimity_general_se,
+    t * sqrt(clustered_variance(nominal_jack, alpha_nominal_se * alpha_nominal_se, n_sides)) AS nominal_reach,
+    t * sqrt(clustered_variance(ordinal_jack, alpha_ordinal_se * alpha_ordinal_se, n_sides)) AS ordinal_reach,
+    t * sqrt(clustered_variance(interval_jack, alpha_interval_se * alpha_interval_se, n_sides)) AS interval_reach,
+    t * sqrt(clustered_variance(ac1_jack, ac1_se * ac1_se, n_sides)) AS ac1_reach
   FROM measured
+),
+bounded AS (
+  SELECT
+    *,
+    wilson_mean(agreement, n_subjects, agreement_se) AS agreement_ends,
+    CASE WHEN t > 0 THEN wilson_mean(agreement, n_subjects, agreement_general_se, n_clusters - 1) END
+      AS agreement_general,
+    CASE WHEN t IS NULL THEN NULL
+         WHEN unanimity_se > 0 THEN effective_size(unanimity, n_units, unanimity_general_se) ELSE n_subjects END
+      AS n_unanimity
+  FROM clustered
 )
 SELECT
   study, task, template_id, judges,
@@ -289,26 +369,39 @@ SELECT
   agreement,
   agreement_ends.lo AS agreement_lo,
   agreement_ends.hi AS agreement_hi,
+  agreement_general.lo AS agreement_lo_in_general,
+  agreement_general.hi AS agreement_hi_in_general,
   n_unanimous,
   unanimity,
   wilson_lo(unanimity * n_effective, n_effective) AS unanimity_lo,
   wilson_hi(unanimity * n_effective, n_effective) AS unanimity_hi,
+  wilson_lo(unanimity * n_unanimity, n_unanimity, t) AS unanimity_lo_in_general,
+  wilson_hi(unanimity * n_unanimity, n_unanimity, t) AS unanimity_hi_in_general,
   fleiss_kappa,
   ac1,
   ac1_se,
   ac1 - 1.959963984540054 * ac1_se AS ac1_lo,
   ac1 + 1.959963984540054 * ac1_se AS ac1_hi,
+  CASE WHEN ac1_reach > 0 THEN ac1 - ac1_reach END AS ac1_lo_in_general,
+  CASE WHEN ac1_reach > 0 THEN least(1.0, ac1 + ac1_reach) END AS ac1_hi_in_general,
   alpha_nominal,
   alpha_nominal_se,
   alpha_nominal - 1.959963984540054 * alpha_nominal_se AS alpha_nominal_lo,
   alpha_nominal + 1.959963984540054 * alpha_nominal_se AS alpha_nominal_hi,
+  CASE WHEN nominal_reach > 0 THEN alpha_nominal - nominal_reach END AS alpha_nominal_lo_in_general,
+  CASE WHEN nominal_reach > 0 THEN least(1.0, alpha_nominal + nominal_reach) END AS alpha_nominal_hi_in_general,
   alpha_ordinal,
   alpha_ordinal_se,
   alpha_ordinal - 1.959963984540054 * alpha_ordinal_se AS alpha_ordinal_lo,
   alpha_ordinal + 1.959963984540054 * alpha_ordinal_se AS alpha_ordinal_hi,
+  CASE WHEN ordinal_reach > 0 THEN alpha_ordinal - ordinal_reach END AS alpha_ordinal_lo_in_general,
+  CASE WHEN ordinal_reach > 0 THEN least(1.0, alpha_ordinal + ordinal_reach) END AS alpha_ordinal_hi_in_general,
   alpha_interval,
   alpha_interval_se,
   alpha_interval - 1.959963984540054 * alpha_interval_se AS alpha_interval_lo,
-  alpha_interval + 1.959963984540054 * alpha_interval_se AS alpha_interval_hi
+  alpha_interval + 1.959963984540054 * alpha_interval_se AS alpha_interval_hi,
+  CASE WHEN interval_reach > 0 THEN alpha_interval - interval_reach END AS alpha_interval_lo_in_general,
+  CASE WHEN interval_reach > 0 THEN least(1.0, alpha_interval + interval_reach) END AS alpha_interval_hi_in_general,
+  n_clusters
 FROM bounded
 WHERE n_units > 0;

@@ -4,10 +4,15 @@
 --   judged output, n_rubrics_labelled a labelled one.
 -- estimators:
 --   - compliance: the judge's own rate over all
+--   - compliance_min, compliance_max: what the n_null outputs, answered without a verdict and out of the rate, leave
+--     open: all of them failed, or all complied
 --   - people_compliance: the rate of the labels alone
 --   - sensitivity, specificity: of the judge on the n_labelled outputs, n_label_true and n_label_false
 --   - ppi_compliance: PPI++ (prediction_powered), to be preferred where the labelled outputs are a random part of all
 --   - ppi_weight: how far the judge is believed
+--   - ppi_compliance_min, ppi_compliance_max, rogan_gladen_compliance_min, rogan_gladen_compliance_max: what the n_null
+--     outputs leave open, n_null_labelled of which have a label that then counts: whatever the judge says of them, PPI++
+--     with this weight, and Rogan-Gladen, are inside
 --   - rogan_gladen_compliance: the judge's rate on the n_unlabelled outputs, corrected by its sensitivity and
 --     specificity, for labels that were collected elsewhere
 --   - compliance_se, people_compliance_se, ppi_compliance_se, rogan_gladen_compliance_se: for statements in general,
@@ -27,14 +32,14 @@
 -- nulls: no interval where fewer than 5 outputs (for Rogan-Gladen 5 of either label) are labelled, for statements in
 --   general where labels are on fewer than 5 of them, for these statements where the labelled show no spread: the error
 --   would be a number from nothing. rogan_gladen_compliance is NULL where the judge's sensitivity and specificity add
---   up to 1.05 or less.
+--   up to 1.05 or less, and so are its bounds where they may do so.
 
 CREATE OR REPLACE VIEW metric_compliance_corrected AS
 WITH judged AS (
   SELECT
     item_status.study, item_status.template_id, item_status.rubric_id, item_status.provider, item_status.request_model,
     item_status.thinking, item_status.candidate,
-    CASE item_status.value WHEN 'true' THEN 1 ELSE 0 END AS f,
+    CASE item_status.value WHEN 'true' THEN 1 WHEN 'false' THEN 0 END AS f,
     CASE truths.truth WHEN 'true' THEN 1 WHEN 'false' THEN 0 END AS y
   FROM item_status
   LEFT JOIN truths
@@ -45,17 +50,20 @@ WITH judged AS (
     AND truths.item_lo = item_status.item
     AND coalesce(truths.turn_no, -1) = coalesce(item_status.turn_no, -1)
   WHERE item_status.task = 'compliance'
-    AND item_status.value IN ('true', 'false')
+    AND (item_status.value IN ('true', 'false') OR (item_status.value IS NULL AND item_status.status <> 'pending'))
     AND item_status.provider <> 'human'
 ),
 statements AS (
   SELECT
     study, template_id, rubric_id, provider, request_model, thinking, candidate,
-    count(*) AS judged_here,
-    count(y) AS labelled_here,
-    sum(f) AS compliant_here,
+    count(f) AS judged_here,
+    count(f + y) AS labelled_here,
+    count(*) - count(f) AS null_here,
+    count(*) FILTER (WHERE f IS NULL AND y = 1) AS null_true_here,
+    count(*) FILTER (WHERE f IS NULL AND y = 0) AS null_false_here,
+    coalesce(sum(f), 0) AS compliant_here,
     coalesce(sum(CASE WHEN y IS NOT NULL THEN f END), 0) AS labelled_compliant_here,
-    coalesce(sum(y), 0) AS true_here,
+    coalesce(sum(CASE WHEN f IS NOT NULL THEN y END), 0) AS true_here,
     coalesce(sum(f * y), 0) AS both_true_here,
     count(*) FILTER (WHERE f + y = 0) AS both_false_here
   FROM judged
@@ -81,7 +89,7 @@ rates AS (
     *,
     n_judged - n_labelled AS n_unlabelled,
     n_labelled - n_label_true AS n_label_false,
-    n_compliant / n_judged AS compliance,
+    n_compliant / nullif(n_judged, 0) AS compliance,
     n_label_true / nullif(n_labelled, 0) AS people,
     n_both_true / nullif(n_label_true, 0) AS sensitivity,
     (n_labelled - n_label_true - n_labelled_compliant + n_both_true) / nullif(n_labelled - n_label_true, 0)
@@ -98,7 +106,7 @@ corrected AS (
 moved AS (
   SELECT
     *,
-    (compliant_here - judged_here * compliance) / n_judged AS judge_moved,
+    (compliant_here - judged_here * compliance) / nullif(n_judged, 0) AS judge_moved,
     (true_here - labelled_here * people) / nullif(n_labelled, 0) AS people_moved,
     ppi_moved(labelled_here, judged_here, true_here, labelled_compliant_here, compliant_here, n_labelled, n_judged,
       n_label_true, n_labelled_compliant, n_compliant, weight) AS ppi_moved,
@@ -109,9 +117,12 @@ moved AS (
 cells AS (
   SELECT
     study, template_id, provider, request_model, thinking, candidate,
-    count(*) AS n_rubrics,
+    count(*) FILTER (WHERE judged_here > 0) AS n_rubrics,
     count(*) FILTER (WHERE labelled_here > 0) AS n_rubrics_labelled,
     max(n_judged) AS n_judged,
+    CAST(sum(null_here) AS BIGINT) AS n_null,
+    CAST(sum(null_true_here) AS BIGINT) AS n_null_true,
+    CAST(sum(null_false_here) AS BIGINT) AS n_null_false,
     max(n_labelled) AS n_labelled,
     max(n_unlabelled) AS n_unlabelled,
     max(n_label_true) AS n_label_true,
@@ -132,10 +143,29 @@ cells AS (
     sum(rg_moved * rg_moved) AS rg_squares
   FROM moved
   GROUP BY study, template_id, provider, request_model, thinking, candidate
+  HAVING max(n_judged) > 0
+),
+-- what the judge may have said of the n_null outputs: of the unlabelled, and of those that people called true and false
+opened AS (
+  SELECT
+    *,
+    n_null_true + n_null_false AS n_null_labelled,
+    n_unlabelled + n_null - n_null_true - n_null_false AS unlabelled_in_all,
+    n_labelled + n_null_true + n_null_false AS labelled_in_all,
+    n_compliant - n_labelled_compliant AS unlabelled_compliant,
+    n_both_true / nullif(n_label_true + n_null_true, 0) AS sensitivity_min,
+    (n_both_true + n_null_true) / nullif(n_label_true + n_null_true, 0) AS sensitivity_max,
+    (n_label_false - n_labelled_compliant + n_both_true) / nullif(n_label_false + n_null_false, 0) AS specificity_min,
+    (n_label_false - n_labelled_compliant + n_both_true + n_null_false) / nullif(n_label_false + n_null_false, 0)
+      AS specificity_max
+  FROM cells
 ),
 measured AS (
   SELECT
     *,
+    n_label_true + n_null_true - ppi_weight * n_labelled_compliant AS ppi_rest,
+    unlabelled_compliant / nullif(unlabelled_in_all, 0) AS rate_min,
+    (unlabelled_compliant + n_null - n_null_labelled) / nullif(unlabelled_in_all, 0) AS rate_max,
     ppi_mean(n_labelled, n_judged, n_label_true, n_labelled_compliant, n_compliant, ppi_weight) AS ppi,
     ppi_mean_se(n_labelled, n_judged, n_label_true, n_label_true, n_labelled_compliant, n_labelled_compliant,
       n_both_true, n_compliant, n_compliant, ppi_weight) AS ppi_se,
@@ -144,7 +174,7 @@ measured AS (
     CASE WHEN n_rubrics_labelled > 1 THEN n_rubrics_labelled / (n_rubrics_labelled - 1) END AS cr1,
     CASE WHEN n_rubrics >= 5 THEN n_rubrics - 1 END AS judge_df,
     CASE WHEN n_rubrics_labelled >= 5 AND n_labelled >= 5 THEN n_rubrics_labelled - 1 END AS labelled_df
-  FROM cells
+  FROM opened
 ),
 errors AS (
   SELECT
@@ -157,6 +187,16 @@ errors AS (
     CASE WHEN cr1 IS NOT NULL THEN sqrt(clustered_variance(cr1 * ppi_squares, ppi_se * ppi_se, 1)) END AS ppi_general_se,
     CASE WHEN cr1 * rg_squares IS NOT NULL
          THEN sqrt(clustered_variance(cr1 * rg_squares, rg_se * rg_se, 1)) END AS rg_general_se,
+    coalesce(ppi_weight * rate_min, 0) + (ppi_rest - ppi_weight * n_null_labelled) / labelled_in_all AS ppi_min,
+    coalesce(ppi_weight * rate_max, 0) + ppi_rest / labelled_in_all AS ppi_max,
+    -- Rogan-Gladen goes one way with either error, whatever the other is: its ends are at the corners
+    sensitivity_min + specificity_min > 1.05 AS is_rg_closed,
+    least(rogan_gladen(rate_min, sensitivity_min, specificity_min), rogan_gladen(rate_min, sensitivity_max, specificity_min),
+      rogan_gladen(rate_min, sensitivity_min, specificity_max), rogan_gladen(rate_min, sensitivity_max, specificity_max))
+      AS rg_min,
+    greatest(rogan_gladen(rate_max, sensitivity_min, specificity_min),
+      rogan_gladen(rate_max, sensitivity_max, specificity_min), rogan_gladen(rate_max, sensitivity_min, specificity_max),
+      rogan_gladen(rate_max, sensitivity_max, specificity_max)) AS rg_max,
     CASE WHEN ppi > 0 AND ppi < 1 AND ppi_se > 0 THEN n_judged ELSE n_labelled END AS ppi_size_max,
     t_two_sided_quantile(0.05, judge_df) AS judge_t,
     t_two_sided_quantile(0.05, labelled_df) AS t
@@ -180,12 +220,16 @@ SELECT
   n_unlabelled,
   n_label_true,
   n_label_false,
+  n_null,
+  n_null_labelled,
   compliance,
   compliance_se,
   wilson_lo(compliance * judge_size, judge_size, judge_t) AS compliance_lo,
   wilson_hi(compliance * judge_size, judge_size, judge_t) AS compliance_hi,
   wilson_lo(n_compliant, n_judged) AS compliance_lo_these_statements,
   wilson_hi(n_compliant, n_judged) AS compliance_hi_these_statements,
+  n_compliant / (n_judged + n_null) AS compliance_min,
+  (n_compliant + n_null) / (n_judged + n_null) AS compliance_max,
   people AS people_compliance,
   people_se AS people_compliance_se,
   wilson_lo(people * people_size, people_size, t) AS people_compliance_lo,
@@ -204,6 +248,8 @@ SELECT
     AS ppi_compliance_lo_these_statements,
   CASE WHEN n_labelled >= 5 AND ppi_se > 0 THEN least(1.0, ppi + 1.959963984540054 * ppi_se) END
     AS ppi_compliance_hi_these_statements,
+  CASE WHEN ppi IS NOT NULL THEN greatest(0.0, least(1.0, ppi_min)) END AS ppi_compliance_min,
+  CASE WHEN ppi IS NOT NULL THEN greatest(0.0, least(1.0, ppi_max)) END AS ppi_compliance_max,
   CASE WHEN n_labelled < 5 THEN 'labels' WHEN n_rubrics_labelled < 5 THEN 'statements' END AS ppi_lacks,
   CAST(5 AS BIGINT) AS ppi_n_labels,
   CASE WHEN rg IS NOT NULL THEN greatest(0.0, least(1.0, rg)) END AS rogan_gladen_compliance,
@@ -215,6 +261,8 @@ SELECT
        THEN greatest(0.0, rg - 1.959963984540054 * rg_se) END AS rogan_gladen_compliance_lo_these_statements,
   CASE WHEN n_label_true >= 5 AND n_label_false >= 5 AND rg_se > 0
        THEN least(1.0, rg + 1.959963984540054 * rg_se) END AS rogan_gladen_compliance_hi_these_statements,
+  CASE WHEN is_rg_closed AND rg IS NOT NULL THEN greatest(0.0, least(1.0, rg_min)) END AS rogan_gladen_compliance_min,
+  CASE WHEN is_rg_closed AND rg IS NOT NULL THEN greatest(0.0, least(1.0, rg_max)) END AS rogan_gladen_compliance_max,
   CASE WHEN n_label_true < 5 OR n_label_false < 5 THEN 'labels'
        WHEN rg IS NULL THEN 'judge'
        WHEN n_rubrics_labelled < 5 THEN 'statements' END AS rogan_gladen_lacks,

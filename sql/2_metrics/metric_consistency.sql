@@ -16,7 +16,7 @@
 --     draws: how the same judge would do on the same items again
 --   - consistency_decided_min, consistency_decided_max, consistency_all_min, consistency_all_max, conflict_rate_min,
 --     conflict_rate_max: what the pairs left out, n_undecided and n_missing_reverse, leave open of these pairs: all of
---     them flipped, or all were consistent wins
+--     them flipped, or all were consistent wins; a majority of repeats that stands is taken as it is
 -- reference: Zheng et al. 2023 (same verdict in both orders), Wang et al. 2023 (conflict rate); clustered,
 --   wilson_clustered.
 -- nulls: a rate is NULL where its denominator is 0, its bounds where no pair has an answer; ends for items in general are NULL below 5 items.

@@ -8,7 +8,7 @@
 --   - consistency_lo_these_statements, consistency_hi_these_statements: Wilson, pairs being draws: for other prompts under
 --     the same statements
 --   - win_rate_half: as in metric_win_matrix_by_rubric; the interval wilson_clustered
---   - win_rate_half_min, win_rate_half_max: as in metric_win_matrix_by_rubric
+--   - consistency_min, consistency_max, win_rate_half_min, win_rate_half_max: as in metric_win_matrix_by_rubric
 --   - net: as in metric_win_matrix_by_rubric
 --   - win_rate_half_se, net_se: clustered by statement (CR1)
 --   - p_win_rate: that win_rate_half is 1/2, for statements in general, by t over n_rubrics - 1: below 0.05 exactly where
@@ -122,6 +122,8 @@ SELECT
   wilson_hi(consistency * consistency_size, consistency_size, t_ends) AS consistency_hi,
   wilson_lo(n_wins_a + n_wins_b + n_true_ties, n_both) AS consistency_lo_these_statements,
   wilson_hi(n_wins_a + n_wins_b + n_true_ties, n_both) AS consistency_hi_these_statements,
+  (n_wins_a + n_wins_b + n_true_ties) / nullif(n_pairs, 0) AS consistency_min,
+  (n_pairs - n_inconsistent) / nullif(n_pairs, 0) AS consistency_max,
   win_rate_half,
   win_rate_half_se,
   wilson_lo(win_rate_half * n_effective, n_effective, t_ends) AS win_rate_half_lo,

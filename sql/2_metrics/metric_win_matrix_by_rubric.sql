@@ -5,6 +5,7 @@
 --   inconsistent pairs. A pair with an order missing, failed or without a majority is n_missing, never a tie.
 -- estimators:
 --   - consistency: wins and true ties, of n_both; Wilson
+--   - consistency_min, consistency_max: what the n_missing pairs leave open, of n_pairs: none of them holds, or all do
 --   - win_rate_half: gives a tie or an inconsistent pair to each by half, of n_both; the interval matched_difference, which
 --     is p_sign's: 1/2 is outside exactly where p_sign is below 0.05
 --   - win_rate_half_min, win_rate_half_max: what the n_missing pairs leave open, of n_pairs: all lost by a, or all won
@@ -38,6 +39,8 @@ SELECT
   (n_wins_a + n_wins_b + n_true_ties) / nullif(n_both, 0) AS consistency,
   wilson_lo(n_wins_a + n_wins_b + n_true_ties, n_both) AS consistency_lo,
   wilson_hi(n_wins_a + n_wins_b + n_true_ties, n_both) AS consistency_hi,
+  (n_wins_a + n_wins_b + n_true_ties) / nullif(n_pairs, 0) AS consistency_min,
+  (n_pairs - n_inconsistent) / nullif(n_pairs, 0) AS consistency_max,
   (n_wins_a + 0.5 * (n_true_ties + n_inconsistent)) / nullif(n_both, 0) AS win_rate_half,
   0.5 + ends.lo / 2 AS win_rate_half_lo,
   0.5 + ends.hi / 2 AS win_rate_half_hi,

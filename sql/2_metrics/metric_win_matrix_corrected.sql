@@ -5,6 +5,9 @@
 --   n_both, n_rubrics_labelled a labelled one.
 -- estimators:
 --   - win_rate_half: the judge's own, over the n_both pairs
+--   - win_rate_half_min, win_rate_half_max, ppi_win_rate_min, ppi_win_rate_max: what the n_missing pairs leave open,
+--     n_missing_labelled of which have a label that then counts: whatever the judge says of them, win_rate_half, and
+--     PPI++ with this weight, are inside
 --   - people_win_rate: the mean of the labels alone
 --   - ppi_win_rate: PPI++ (prediction_powered)
 --   - ppi_weight: how far the judge is believed
@@ -27,7 +30,8 @@ WITH judged AS (
     pairs.candidate_a, pairs.candidate_b,
     CASE pairs.winner WHEN 'a' THEN 1.0::DOUBLE WHEN 'b' THEN 0.0::DOUBLE WHEN 'tie' THEN 0.5::DOUBLE
          WHEN 'inconsistent' THEN 0.5::DOUBLE END AS f,
-    CASE WHEN pairs.winner IN ('missing', 'pending') THEN NULL
+    pairs.winner = 'missing' AS is_missing,
+    CASE WHEN pairs.winner = 'pending' THEN NULL
          WHEN truths.truth = 'tie' THEN 0.5::DOUBLE
          WHEN (truths.truth = 'lo') = (pairs.item_a < pairs.item_b) THEN 1.0::DOUBLE
          WHEN truths.truth IS NOT NULL THEN 0.0::DOUBLE END AS y
@@ -46,17 +50,20 @@ statements AS (
   SELECT
     study, template_id, rubric_id, provider, request_model, thinking, candidate_a, candidate_b,
     count(f) AS both_here,
-    count(y) AS labelled_here,
-    coalesce(sum(y), 0) AS y_here,
-    coalesce(sum(y * y), 0) AS yy_here,
+    count(f + y) AS labelled_here,
+    count(*) FILTER (WHERE is_missing) AS missing_here,
+    count(y) FILTER (WHERE is_missing) AS missing_labelled_here,
+    coalesce(sum(CASE WHEN is_missing THEN y END), 0) AS missing_y_here,
+    coalesce(sum(CASE WHEN f IS NOT NULL THEN y END), 0) AS y_here,
+    coalesce(sum(CASE WHEN f IS NOT NULL THEN y * y END), 0) AS yy_here,
     coalesce(sum(CASE WHEN y IS NOT NULL THEN f END), 0) AS f_here,
     coalesce(sum(CASE WHEN y IS NOT NULL THEN f * f END), 0) AS ff_here,
     coalesce(sum(y * f), 0) AS yf_here,
-    sum(f) AS fm_here,
-    sum(f * f) AS ffm_here
+    coalesce(sum(f), 0) AS fm_here,
+    coalesce(sum(f * f), 0) AS ffm_here
   FROM judged
   GROUP BY study, template_id, rubric_id, provider, request_model, thinking, candidate_a, candidate_b
-  HAVING count(f) > 0
+  HAVING count(*) FILTER (WHERE is_missing) + count(f) > 0
 ),
 totals AS (
   SELECT
@@ -85,9 +92,12 @@ moved AS (
 cells AS (
   SELECT
     study, template_id, provider, request_model, thinking, candidate_a, candidate_b,
-    count(*) AS n_rubrics,
+    count(*) FILTER (WHERE both_here > 0) AS n_rubrics,
     count(*) FILTER (WHERE labelled_here > 0) AS n_rubrics_labelled,
     max(n_both) AS n_both,
+    CAST(sum(missing_here) AS BIGINT) AS n_missing,
+    CAST(sum(missing_labelled_here) AS BIGINT) AS n_missing_labelled,
+    sum(missing_y_here) AS missing_y,
     max(n_labelled) AS n_labelled,
     max(y) AS y,
     sum(yy_here) AS yy,
@@ -101,6 +111,7 @@ cells AS (
     sum(ppi_moved * ppi_moved) AS ppi_squares
   FROM moved
   GROUP BY study, template_id, provider, request_model, thinking, candidate_a, candidate_b
+  HAVING max(n_both) > 0
 ),
 measured AS (
   SELECT
@@ -109,6 +120,9 @@ measured AS (
          THEN greatest(0.0, yy - y * y / n_labelled) / (n_labelled - 1) / n_labelled END AS people_drawn,
     ppi_mean(n_labelled, n_both, y, f, fm, ppi_weight) AS ppi,
     ppi_mean_se(n_labelled, n_both, y, yy, f, ff, yf, fm, ffm, ppi_weight) AS ppi_se,
+    n_both + n_missing - n_labelled - n_missing_labelled AS unlabelled_in_all,
+    (y + missing_y - ppi_weight * f) / nullif(n_labelled + n_missing_labelled, 0) AS ppi_rest,
+    ppi_weight * n_missing_labelled / nullif(n_labelled + n_missing_labelled, 0) AS ppi_turned,
     CASE WHEN n_rubrics_labelled > 1 THEN n_rubrics_labelled / (n_rubrics_labelled - 1) END AS cr1,
     CASE WHEN n_rubrics_labelled >= 5 AND n_labelled >= 5 THEN n_rubrics_labelled - 1 END AS labelled_df
   FROM cells
@@ -117,6 +131,9 @@ errors AS (
   SELECT
     *,
     greatest(0.0, least(1.0, ppi)) AS ppi_inside,
+    coalesce(ppi_weight * (fm - f) / nullif(unlabelled_in_all, 0), 0) + ppi_rest - ppi_turned AS ppi_min,
+    coalesce(ppi_weight * (fm - f + n_missing - n_missing_labelled) / nullif(unlabelled_in_all, 0), 0) + ppi_rest
+      AS ppi_max,
     CASE WHEN cr1 IS NOT NULL THEN sqrt(clustered_variance(cr1 * people_squares, people_drawn, 1)) END AS people_se,
     CASE WHEN cr1 IS NOT NULL THEN sqrt(clustered_variance(cr1 * ppi_squares, ppi_se * ppi_se, 1)) END AS ppi_general_se,
     CASE WHEN ppi > 0 AND ppi < 1 AND ppi_se > 0 THEN n_both ELSE n_labelled END AS ppi_size_max,
@@ -133,7 +150,11 @@ SELECT
   n_rubrics_labelled,
   n_both,
   n_labelled,
+  n_missing,
+  n_missing_labelled,
   fm / n_both AS win_rate_half,
+  fm / (n_both + n_missing) AS win_rate_half_min,
+  (fm + n_missing) / (n_both + n_missing) AS win_rate_half_max,
   y / nullif(n_labelled, 0) AS people_win_rate,
   people_se AS people_win_rate_se,
   sqrt(people_drawn) AS people_win_rate_se_these_statements,
@@ -147,5 +168,7 @@ SELECT
     AS ppi_win_rate_lo_these_statements,
   CASE WHEN n_labelled >= 5 AND ppi_se > 0 THEN least(1.0, ppi + 1.959963984540054 * ppi_se) END
     AS ppi_win_rate_hi_these_statements,
+  CASE WHEN ppi IS NOT NULL THEN greatest(0.0, least(1.0, ppi_min)) END AS ppi_win_rate_min,
+  CASE WHEN ppi IS NOT NULL THEN greatest(0.0, least(1.0, ppi_max)) END AS ppi_win_rate_max,
   CASE WHEN n_labelled < 5 THEN 'labels' WHEN n_rubrics_labelled < 5 THEN 'statements' END AS ppi_lacks
 FROM sized;

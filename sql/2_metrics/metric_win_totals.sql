@@ -3,6 +3,8 @@
 -- source: candidate_pairs, each pair counted for both of its models.
 -- estimators:
 --   - win_rate_half: wins, with a tie or an inconsistent pair by half, of wins, losses, ties and inconsistent pairs
+--   - win_rate_half_min, win_rate_half_max: what the n_missing pairs leave open, of these and the others: all of them
+--     lost, or all won
 --   - speceval_wins, speceval_losses, speceval_ties: those of SpecEval's all-pairs mode, where a win must hold in both
 --     orders and what does not is a tie
 --   - speceval_unique_wins, speceval_unique_losses, speceval_unique_ties: those of SpecEval's unique-pairs mode, which
@@ -45,6 +47,10 @@ SELECT
   n_wins, n_losses, n_true_ties, n_inconsistent, n_missing, n_pairs_pending,
   CAST((n_wins + 0.5 * (n_true_ties + n_inconsistent))
     / nullif(n_wins + n_losses + n_true_ties + n_inconsistent, 0) AS DOUBLE) AS win_rate_half,
+  CAST((n_wins + 0.5 * (n_true_ties + n_inconsistent))
+    / nullif(n_wins + n_losses + n_true_ties + n_inconsistent + n_missing, 0) AS DOUBLE) AS win_rate_half_min,
+  CAST((n_wins + n_missing + 0.5 * (n_true_ties + n_inconsistent))
+    / nullif(n_wins + n_losses + n_true_ties + n_inconsistent + n_missing, 0) AS DOUBLE) AS win_rate_half_max,
   n_wins AS speceval_wins,
   n_losses AS speceval_losses,
   n_true_ties + n_inconsistent AS speceval_ties,

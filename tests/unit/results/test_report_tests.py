@@ -13,10 +13,12 @@ from statsmodels.stats.multitest import multipletests
 from batchpond.results.report import build
 from batchpond.results.report.numbers import Kind
 from batchpond.results.report.parts import Exhibit, Report
+from batchpond.results.report.written import exhibits
 from tests.rigs.lakes import LakeBuilder
 from tests.rigs.report import build as build_lake
+from tests.rigs.sql import judged, result, table, views_over
 
-CORRECTED = {"q_bh", "q", "holm"}
+CORRECTED = {"q_bh", "q", "holm", "holm_claimed"}
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +57,31 @@ def test_q_and_holm_are_statsmodels(report: Report) -> None:
     for name, values in (("n_found", p), ("n_found_q", frame["q"]), ("n_found_holm", frame["holm"])):
         assert set(frame[name]) == {int(np.sum(np.asarray(values) < 0.05))}
     assert f"n = {len(p):,} p values" in together(report).caption
+
+
+@pytest.mark.parametrize("is_claimed_first", [True, False])
+def test_holm_of_the_claims_is_over_what_was_claimed_alone(*, is_claimed_first: bool) -> None:
+    """statsmodels' over the tests that are marked primary or secondary; of claims that came late there is none."""
+    rng = np.random.default_rng(1)
+    rows = [
+        {"study": "s", "template_id": f"t{template}", "item_first": f"i{one}", "item_second": f"i{other}",
+         "verdict": str(rng.choice(["first", "second"], p=[0.6, 0.4]))}
+        for template in range(3) for one, other in np.ndindex(7, 7) if one != other
+    ]  # fmt: skip
+    claims = {"study": "s", "primary_claim": "position", "secondary_claims": "length,win matrix",
+              "is_claimed_first": is_claimed_first}  # fmt: skip
+    (declared,) = exhibits("tests").values()
+    with views_over({"pair_judgments": table(judged(rows)), "report_claims": table([claims])}) as connection:
+        found = result(connection, f"SELECT * FROM {declared.view} ORDER BY {declared.order}")
+    family = [row for row in found if row["finding"] == "position"]
+    assert 0 < len(family) < len(found)
+    if not is_claimed_first:
+        assert {row["holm_claimed"] for row in found} == {None}
+        return
+    wanted = multipletests([row["p"] for row in family], method="holm")[1]
+    np.testing.assert_allclose([row["holm_claimed"] for row in family], wanted, rtol=1e-7)
+    assert {row["holm_claimed"] for row in found if row["finding"] != "position"} == {None}
+    assert all(row["holm_claimed"] <= row["holm"] for row in family)
 
 
 @pytest.mark.parametrize("is_open", [True, False])

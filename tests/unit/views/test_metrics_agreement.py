@@ -9,11 +9,13 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import pytest
+from scipy import stats
 from sklearn.metrics import cohen_kappa_score
 from statsmodels.stats.inter_rater import cohens_kappa, fleiss_kappa
 
 from tests.oracles import agreement
 from tests.oracles.agreement import MISSING, Level, Ratings
+from tests.rigs.agreement_planted import DESIGNS, IN_GENERAL, play
 from tests.rigs.metrics import of_items, of_pairs, reference, wrong
 from tests.rigs.sql import Row
 
@@ -136,6 +138,73 @@ def test_standard_errors_are_those_of_the_jackknife(orders: int) -> None:
         return agreement.cohen_kappa(Ratings(left, values).of_judges(0, 1)).kappa
 
     assert row["kappa_se"] == pytest.approx(jackknife(codes, orders, kappa), rel=0.03)
+
+
+def by_item(items: Sequence[set[str]], estimate: Callable[[npt.NDArray[np.bool_]], float]) -> float:
+    """Return the variance by leaving out, with its units, one item after the other."""
+    names = sorted(set[str]().union(*items))
+    whole = estimate(np.ones(len(items), bool))
+    moved = [estimate(np.array([name not in of for of in items])) - whole for name in names]
+    return (len(names) - 1) / len(names) * float(np.sum(np.square(moved)))
+
+
+def test_agreement_of_items_in_general_is_a_jackknife_by_item() -> None:
+    """Leaving out an item with its pairs, less what pairs count twice: ends of agreement to 1e-9, the rest to 8 %."""
+    rng = np.random.default_rng(8)
+    names = [f"i{item}" for item in range(16)]
+    pairs = [(one, other) for one in names for other in names if one < other]
+    taste = rng.normal(0, 1.5, (16, 2))
+    gap = np.array([taste[int(one[1:])] - taste[int(other[1:])] for one, other in pairs])
+    codes = (rng.random(gap.shape) > 1 / (1 + np.exp(-gap))).astype(np.int64)
+    rows = [
+        {"item_first": one, "item_second": other, "request_model": f"j{judge}", "verdict": WORDS[2 - code * 2]}
+        for (one, other), said in zip(pairs, codes, strict=True) for judge, code in enumerate(said.tolist())
+    ]  # fmt: skip
+    (row,), (whole,) = of_pairs(rows, "metric_agreement", "metric_agreement_overall")
+    items = [set(pair) for pair in pairs]
+
+    def agreed(kept: npt.NDArray[np.bool_]) -> float:
+        return float(np.mean(codes[kept, 0] == codes[kept, 1]))
+
+    def beyond_chance(kept: npt.NDArray[np.bool_]) -> float:
+        return float(cohen_kappa_score(*codes[kept].T))
+
+    n, rate = len(pairs), agreed(np.ones(len(pairs), bool))
+    for found, drawn_once in ((row, rate * (1 - rate) / n), (whole, rate * (1 - rate) / (n - 1))):
+        variance = max(by_item(items, agreed) - drawn_once, drawn_once)
+        size = rate * (1 - rate) / variance
+        t = stats.t.ppf(0.975, 15)
+        middle, reach = rate + t * t / 2 / size, t * np.sqrt(variance + t * t / 4 / size**2)
+        wanted = [(middle - reach) / (1 + t * t / size), (middle + reach) / (1 + t * t / size)]
+        assert [found["agreement_lo_in_general"], found["agreement_hi_in_general"]] == pytest.approx(wanted, abs=1e-9)
+    wanted_se = np.sqrt(by_item(items, beyond_chance) - row["kappa_se"] ** 2)
+    assert row["kappa_se_in_general"] == pytest.approx(wanted_se, rel=0.08)
+    assert row["kappa_hi_in_general"] == pytest.approx(min(1, row["kappa"] + t * row["kappa_se_in_general"]), abs=1e-9)
+    assert row["n_clusters"] == whole["n_clusters"] == 16
+    data = Ratings(codes, np.arange(2.0))
+    for name in ("alpha_nominal", "ac1"):
+        jack = by_item(items, lambda kept, name=name: figures(Ratings(codes[kept], data.values))[name])  # type: ignore[misc]
+        wanted_se = np.sqrt(jack - whole[f"{name}_se"] ** 2)
+        found_se = (whole[name] - whole[f"{name}_lo_in_general"]) / t
+        assert found_se == pytest.approx(wanted_se, rel=0.08), name
+
+
+@pytest.mark.parametrize("name", ["tastes of items, sd 1", "outputs to 20 prompts"])
+def test_agreement_covers_what_it_is_for_items_in_general(name: str) -> None:
+    """Each interval in general holds the truth about 19 times in 20; what is said of these items does not."""
+    found = play(DESIGNS[name], 60, 5)
+    assert min(share for key, share in found.items() if key.endswith(IN_GENERAL)) > 0.87
+    if name.startswith("tastes"):
+        assert max(share for key, share in found.items() if not key.endswith(IN_GENERAL)) < 0.87
+
+
+@pytest.mark.parametrize("orders", [1, 2])
+def test_few_items_say_nothing_of_items_in_general(orders: int) -> None:
+    """Below five items there is no such interval."""
+    rows = pair_rows(drawn(3, (2 * orders, 3), 3, missing=0), orders)
+    pairs, whole = of_pairs(rows, "metric_agreement", "metric_agreement_overall")
+    for row in (*pairs, *whole):
+        assert not any(value is not None for name, value in row.items() if name.endswith(IN_GENERAL))
 
 
 def brute_others(votes: Sequence[int], own: int) -> int | None:
