@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from importlib import metadata
 from pathlib import Path
 from unittest.mock import patch
 
@@ -41,7 +42,7 @@ from batchpond.study import file as study
 from batchpond_sim.host.transport import SimulatorTransport
 from batchpond_sim.world.world import BatchEntry, Settings, World
 from tests.rigs.clock import ManualClock
-from tests.rigs.sim_cache import read_once
+from tests.rigs.sim_cache import read_once, version_once
 from tests.rigs.sim_inputs import MODELS, N_ITEMS, STUDY, write_study
 from tests.rigs.sim_providers import SIMULATED, acknowledged_id, bare_id, environ
 
@@ -165,6 +166,7 @@ class Rig:
             patch.object(disk, "replace", replaced),
             patch.object(os, "fsync", lambda _: None),  # a crash of the process, unlike one of the machine
             patch.object(events, "read_rows", read_once),
+            patch.object(metadata, "version", version_once),
             nullcontext() if self.with_lens else patch.multiple(sync, refresh=_no_lens),
             nullcontext() if self.with_lens else patch.multiple(submit, refresh=_no_lens),
             nullcontext() if self.with_lens else patch.multiple("batchpond.views.refresh", refresh=_no_lens),
