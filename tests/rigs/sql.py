@@ -33,7 +33,7 @@ def _all_views() -> duckdb.DuckDBPyConnection:
 
 
 @cache
-def _columns() -> dict[str, dict[str, str]]:
+def columns_of_all() -> dict[str, dict[str, str]]:
     """Return the columns of every table and view with their types: a DESCRIBE would bind all that a view reads."""
     found: dict[str, dict[str, str]] = {}
     sql = "SELECT table_name, column_name, data_type FROM duckdb_columns() ORDER BY table_oid, column_index"
@@ -49,7 +49,7 @@ def views_over(tables: Mapping[str, pa.Table]) -> Iterator[duckdb.DuckDBPyConnec
     Given judgments are the `calls` too, and those of people `imported_judgments`, unless these are given.
     """
     connection = _all_views()
-    _columns()
+    columns_of_all()
     connection.execute("BEGIN")  # going back costs nothing; making the views again would bind all that they read
     try:
         tables = {**_calls(tables), **_imported(tables), **tables}
@@ -64,7 +64,7 @@ def _calls(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
     """Return what the given judgments are as `calls`."""
     names = {"item": "item_first", "candidate": "candidate_first"}
     judged = [tables[name] for name in ("pair_judgments", "item_judgments") if name in tables]
-    known = _columns()["calls"]
+    known = columns_of_all()["calls"]
     parts = [part.rename_columns([names.get(name, name) for name in part.column_names]) for part in judged]
     chosen = [part.select([name for name in known if name in part.column_names]) for part in parts]
     return {"calls": pa.concat_tables(chosen, promote_options="default")} if chosen else {}
@@ -73,7 +73,7 @@ def _calls(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
 def _imported(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
     """Return what the given judgments of people are as imported ones."""
     task = {"pair_judgments": "pairwise", "item_judgments": None}
-    known = _columns()["imported_judgments"]
+    known = columns_of_all()["imported_judgments"]
     found = []
     for name in task.keys() & tables.keys():
         for row in tables[name].to_pylist():
@@ -87,7 +87,7 @@ def _imported(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
 
 def replace(connection: duckdb.DuckDBPyConnection, name: str, rows: pa.Table) -> None:
     """Let `rows` stand in for a table or view; columns that they lack are NULL."""
-    columns = _columns()[name]
+    columns = columns_of_all()[name]
     unknown = set(rows.column_names) - columns.keys()
     assert not unknown, f"{name} has no column {sorted(unknown)}"
     connection.register(f"given_{name}", rows)
