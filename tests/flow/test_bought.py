@@ -14,6 +14,7 @@ import pytest
 
 from tests.golden import doors
 from tests.golden.bought import record
+from tests.rigs.sim_cache import without_lens
 
 Asked = Callable[[str], dict[str, Any]]
 
@@ -24,8 +25,8 @@ SENT = ("requests", "plan", "lines")
 
 @pytest.fixture(scope="module")
 def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asked]:
-    """What a study asks today."""
-    with record.desk(tmp_path_factory.mktemp("bought"), record.how_recorded) as found:
+    """What a study asks today, by the lake's tables: no view is asked what was bought."""
+    with record.desk(tmp_path_factory.mktemp("bought"), record.how_recorded) as found, without_lens():
         yield found
 
 

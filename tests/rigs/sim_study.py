@@ -15,16 +15,17 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from importlib import metadata
 from pathlib import Path
 from unittest.mock import patch
 
 import duckdb
 import httpx
+import pyarrow as pa
 
 from batchpond import ids
-from batchpond.lake import disk, events, failpoints, manifest, tables
+from batchpond.lake import disk, events, failpoints, tables
 from batchpond.lake.attempts import Attempt, LakeState, Phase, fold
-from batchpond.lake.disk import is_merged
 from batchpond.lake.events import EventLog, read
 from batchpond.lake.jsonl import shard_file_name
 from batchpond.lake.records import Event, Resolution, Sent
@@ -41,19 +42,13 @@ from batchpond.study import file as study
 from batchpond_sim.host.transport import SimulatorTransport
 from batchpond_sim.world.world import BatchEntry, Settings, World
 from tests.rigs.clock import ManualClock
-from tests.rigs.sim_cache import read_once
+from tests.rigs.sim_cache import read_once, started_once, table_once, version_once, without_lens
 from tests.rigs.sim_inputs import MODELS, N_ITEMS, STUDY, write_study
 from tests.rigs.sim_providers import SIMULATED, acknowledged_id, bare_id, environ
 
 START = datetime(2026, 11, 21, tzinfo=UTC)
 GIVEN_UP_AFTER_S = 30_000.0
 LATENCY_S = (60.0, 600.0)
-
-
-def _no_lens(store: Store) -> bool:
-    if any(is_merged(path) for path in store.published("events")):
-        manifest.take_up(store)  # what a merge took away is struck from the lists, as with the lens
-    return False
 
 
 def is_of(entry: BatchEntry, attempt: Attempt) -> bool:
@@ -165,9 +160,9 @@ class Rig:
             patch.object(disk, "replace", replaced),
             patch.object(os, "fsync", lambda _: None),  # a crash of the process, unlike one of the machine
             patch.object(events, "read_rows", read_once),
-            nullcontext() if self.with_lens else patch.multiple(sync, refresh=_no_lens),
-            nullcontext() if self.with_lens else patch.multiple(submit, refresh=_no_lens),
-            nullcontext() if self.with_lens else patch.multiple("batchpond.views.refresh", refresh=_no_lens),
+            patch.object(metadata, "version", version_once),
+            patch.object(tables, "_start", started_once),
+            nullcontext() if self.with_lens else without_lens(),
         ):
             yield
 
@@ -309,10 +304,8 @@ class Rig:
         store = self.store()
         with _engine().cursor() as connection:
             for name in names:
-                connection.register(f"no_{name}", TABLES[name].schema.empty_table())
-                files = ", ".join(tables.literal(os.fspath(path)) for path in store.files(name))
-                found = f" UNION ALL BY NAME FROM read_parquet([{files}], hive_partitioning = FALSE)" if files else ""
-                connection.execute(f"CREATE TEMP VIEW {name} AS FROM no_{name}{found}")
+                files = [TABLES[name].schema.empty_table(), *map(table_once, store.files(name))]
+                connection.register(name, pa.concat_tables(files, promote_options="permissive"))
             return connection.execute(sql).fetchall()
 
     def answers(self) -> dict[object, object]:

@@ -32,6 +32,16 @@ def _all_views() -> duckdb.DuckDBPyConnection:
     return _OPEN.enter_context(database.empty())
 
 
+@cache
+def columns_of_all() -> dict[str, dict[str, str]]:
+    """Return the columns of every table and view with their types: a DESCRIBE would bind all that a view reads."""
+    found: dict[str, dict[str, str]] = {}
+    sql = "SELECT table_name, column_name, data_type FROM duckdb_columns() ORDER BY table_oid, column_index"
+    for name, column, kind in _all_views().execute(sql).fetchall():
+        found.setdefault(name, {})[column] = kind
+    return found
+
+
 @contextmanager
 def views_over(tables: Mapping[str, pa.Table]) -> Iterator[duckdb.DuckDBPyConnection]:
     """Open all views of the product, with `tables` standing in for the tables or views of those names.
@@ -39,9 +49,10 @@ def views_over(tables: Mapping[str, pa.Table]) -> Iterator[duckdb.DuckDBPyConnec
     Given judgments are the `calls` too, and those of people `imported_judgments`, unless these are given.
     """
     connection = _all_views()
+    columns_of_all()
     connection.execute("BEGIN")  # going back costs nothing; making the views again would bind all that they read
     try:
-        tables = {**_calls(connection, tables), **_imported(connection, tables), **tables}
+        tables = {**_calls(tables), **_imported(tables), **tables}
         for name, rows in tables.items():
             replace(connection, name, rows)
         yield connection
@@ -49,20 +60,20 @@ def views_over(tables: Mapping[str, pa.Table]) -> Iterator[duckdb.DuckDBPyConnec
         connection.execute("ROLLBACK")
 
 
-def _calls(connection: duckdb.DuckDBPyConnection, tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
+def _calls(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
     """Return what the given judgments are as `calls`."""
     names = {"item": "item_first", "candidate": "candidate_first"}
     judged = [tables[name] for name in ("pair_judgments", "item_judgments") if name in tables]
-    known = [column[0] for column in connection.execute("DESCRIBE calls").fetchall()]
+    known = columns_of_all()["calls"]
     parts = [part.rename_columns([names.get(name, name) for name in part.column_names]) for part in judged]
     chosen = [part.select([name for name in known if name in part.column_names]) for part in parts]
     return {"calls": pa.concat_tables(chosen, promote_options="default")} if chosen else {}
 
 
-def _imported(connection: duckdb.DuckDBPyConnection, tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
+def _imported(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
     """Return what the given judgments of people are as imported ones."""
     task = {"pair_judgments": "pairwise", "item_judgments": None}
-    known = {column[0] for column in connection.execute("DESCRIBE imported_judgments").fetchall()}
+    known = columns_of_all()["imported_judgments"]
     found = []
     for name in task.keys() & tables.keys():
         for row in tables[name].to_pylist():
@@ -76,13 +87,13 @@ def _imported(connection: duckdb.DuckDBPyConnection, tables: Mapping[str, pa.Tab
 
 def replace(connection: duckdb.DuckDBPyConnection, name: str, rows: pa.Table) -> None:
     """Let `rows` stand in for a table or view; columns that they lack are NULL."""
-    columns = connection.execute(f"DESCRIBE {name}").fetchall()
-    unknown = set(rows.column_names) - {column[0] for column in columns}
+    columns = columns_of_all()[name]
+    unknown = set(rows.column_names) - columns.keys()
     assert not unknown, f"{name} has no column {sorted(unknown)}"
     connection.register(f"given_{name}", rows)
     chosen = ", ".join(
         f"CAST({quoted(column) if column in rows.column_names else 'NULL'} AS {kind}) AS {quoted(column)}"
-        for column, kind, *_ in columns
+        for column, kind in columns.items()
     )
     connection.execute(f"CREATE OR REPLACE TABLE held_{name} AS SELECT {chosen} FROM given_{name}")
     connection.unregister(f"given_{name}")

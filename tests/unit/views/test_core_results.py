@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from batchpond.lake.records import Absent, Adopted, Mismatch, Rejected, Sent, Unknown, Voided
-from batchpond.views import database
 from tests.rigs.lakes import BAD, OK, LakeBuilder
+from tests.rigs.sql import views_over
 
 
 @pytest.fixture
@@ -219,7 +219,7 @@ PAIR_COLUMNS = (
 
 def test_pair_judgments_has_exactly_the_columns_that_metrics_read() -> None:
     """The contract with sql/2_metrics."""
-    with database.empty() as connection:
+    with views_over({}) as connection:
         assert [c[0] for c in connection.execute("DESCRIBE pair_judgments").fetchall()] == PAIR_COLUMNS.split()
 
 

@@ -24,6 +24,7 @@ from batchpond.lake.store import LENS, MARKER, Store
 from batchpond.views import database, draft, read
 from batchpond.views.refresh import refresh, scripts
 from tests.rigs.lakes import LakeBuilder
+from tests.rigs.sql import columns_of_all, views_over
 
 OTHER_PYTHON = "BATCHPOND_OTHER_PYTHON"  # an interpreter with another line of DuckDB
 
@@ -55,7 +56,7 @@ def test_every_view_binds_and_is_empty_on_a_lake_without_files(tmp_path: Path) -
 
 def test_table_views_have_exactly_the_columns_of_the_schemas(lake: LakeBuilder) -> None:
     """With and without files, in order and in type."""
-    with database.empty() as empty, lake.connect() as full:
+    with views_over({}) as empty, lake.connect() as full:
         for name, table in TABLES.items():
             for connection in (empty, full):
                 assert connection.sql(f"SELECT * FROM {name}").to_arrow_table().schema.names == table.schema.names
@@ -431,7 +432,7 @@ def test_one_unreadable_file_costs_its_own_rows_and_is_named(lake: LakeBuilder, 
 
 def test_every_table_is_described() -> None:
     """`views` lists the tables too, each with its grain, whose columns exist."""
-    columns = database.columns()
+    columns = columns_of_all()
     views = database.views()
     assert [view.name for view in views[: len(TABLES)]] == list(TABLES)
     for view in views:
