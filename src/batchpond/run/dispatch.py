@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
+from functools import cached_property
 from typing import Final
 
 from batchpond.clock import each
@@ -13,7 +14,7 @@ from batchpond.errors import ExitCode
 from batchpond.lake import tables
 from batchpond.lake.attempts import BEFORE_SENT_PHASES, UNSENT_PHASES, Attempt, LakeState, Phase
 from batchpond.lake.records import AdoptedShard, Approval, Intent, Rounds, Sharded
-from batchpond.lake.store import Store
+from batchpond.lake.store import Memo, Store, keep_memo, recall_memo
 from batchpond.model import ErrorClass, Mode, ShardKind
 from batchpond.plan import versions
 from batchpond.plan.versions import FIRST
@@ -211,15 +212,36 @@ def _form_retries(session: Session, study: str, approval: Approval) -> None:
         due.form_shards(session, study, approval, again)
 
 
-def count_unsent(session: Session) -> int:
-    """Return how many requests are approved and in no batch yet: whatever they wait for, they are not done."""
-    n_unsent = 0
+def count_unsent(session: Session, only_study: str | None = None) -> tuple[int, int]:
+    """Return how many requests are approved and in no batch yet, whatever for, and how many are due live."""
+    n_unsent = n_live = 0
     for study, approval in session.open_state.approvals.items():
-        if approval.study_version == session.open_state.current_versions.get(study):
-            for shard, latest in candidates(session.store, session.open_state, study):
-                is_free = latest is None or latest.phase in BEFORE_SENT_PHASES | {Phase.ABSENT}
-                n_unsent += shard.n_requests if is_free and shard.mode is not Mode.LIVE else 0
-    return n_unsent
+        if approval.study_version != session.open_state.current_versions.get(study) or only_study not in {None, study}:
+            continue
+        for shard, latest in candidates(session.store, session.open_state, study):
+            is_free = latest is None or latest.phase in BEFORE_SENT_PHASES | {Phase.ABSENT}
+            n_live += shard.n_requests * (shard.mode is Mode.LIVE)
+            n_unsent += shard.n_requests * (is_free and shard.mode is not Mode.LIVE)
+    return n_unsent, n_live
+
+
+UNAPPROVED_MEMO: Final = ".unapproved"
+
+
+def count_unapproved(session: Session) -> int:
+    """Return how many planned requests nobody has approved, counted anew where something has happened since."""
+    state = session.open_state
+    whole = {one.study_version for one in state.approvals.values() if one.n_limit is None}
+    partly = [(study, version) for study, version in state.current_versions.items() if version not in whole]
+    if not partly:
+        return 0
+    layout = f"1 {session.log.last_ord}"
+    kept = recall_memo(session.store, UNAPPROVED_MEMO, layout)
+    if kept is None:
+        found = (new for part in partly for new in due.new_shards(session.store, session.lake_state, *part, None))
+        kept = Memo(layout, (), (), {"n_requests": sum(new.event.n_requests for new in found)})
+        keep_memo(session.store, UNAPPROVED_MEMO, kept)
+    return int(kept.content["n_requests"])
 
 
 def is_valid(session: Session, study: str, approval: Approval) -> bool:
@@ -301,32 +323,15 @@ def candidates(store: Store, lake_state: LakeState, study: str) -> Iterator[tupl
 
 def _send_study(session: Session, study: str, approval: Approval, trigger: Trigger) -> None:
     waiting: dict[tuple[str, ExitCode], list[Sharded]] = {}
-    precedence = Precedence()
-    budget: Budget | None = None
-    settings = load_config(session.store.path)
+    gate = Gate(session, approval, trigger, load_config(session.store.path))
     due_now = list(candidates(session.store, session.open_state, study))
     for shard, latest in each(due_now, f"sending {study}", "batches", len(due_now)):
         if shard.mode is Mode.LIVE:
-            session.n_live += shard.n_requests
             continue
-        obstacle: Obstacle | None
-        match readiness(latest, trigger):
-            case Readiness.DONE:
-                continue
-            case Readiness.WAITING:
-                obstacle = back_off(shard, latest)
-                if obstacle is None:
-                    continue
-            case Readiness.HELD:
-                obstacle = held_by(shard, latest)
-            case Readiness.READY:
-                budget = budget or Budget.of(session, approval)
-                obstacle = _obstacle(session, shard, settings, budget, precedence, trigger)
-                if obstacle is None:
-                    obstacle = _send(session, shard, approval, budget)
+        is_ready, obstacle = gate.look(shard, latest)
+        if is_ready and obstacle is None:
+            obstacle = gate.hold(shard, _send(session, shard, approval, gate.budget))
         if obstacle is not None:
-            if obstacle.holds is not None:
-                precedence.hold(shard, obstacle.holds)
             waiting.setdefault((obstacle.reason, obstacle.exit_code), []).append(shard)
             session.n_waiting += obstacle.passes_by_itself
     for (reason, exit_code), held in waiting.items():
@@ -340,18 +345,22 @@ def _send(session: Session, shard: Sharded, approval: Approval, budget: Budget) 
         match send_shard(session, shard, approval):
             case Sending.WAITING:
                 session.n_waiting += 1
+                return None
             case Sending.REJECTED:
                 refused = session.lake_state.latest_attempt(shard.shard_id)
                 by_itself = readiness(refused, Trigger(is_explicit=False, now=session.store.clock.now()))
                 return back_off(shard, refused) if by_itself is Readiness.WAITING else None
             case _:
                 budget.reserve(shard)
-    return None
+                return None
+    return _refusal(session, shard) if session.providers.is_refused(shard.client_name) else None
 
 
 def wait_text(study: str, reason: str, held: list[Sharded]) -> str:
     """Return what waits for a reason, in words."""
     n_requests = sum(shard.n_requests for shard in held)
+    if all(shard.mode is Mode.LIVE for shard in held):
+        return f"{n_requests:,} live requests of study {study} wait for {reason}"
     batches = "1 batch" if len(held) == 1 else f"{len(held):,} batches"
     return f"{n_requests:,} requests of study {study} ({batches}) wait for {reason}"
 
@@ -406,21 +415,54 @@ def lacks_credit(lake_state: LakeState, client_name: str) -> bool:
     )
 
 
-def _obstacle(
-    session: Session, shard: Sharded, settings: Config, budget: Budget, precedence: Precedence, trigger: Trigger
-) -> Obstacle | None:
-    if not trigger.is_explicit and lacks_credit(session.open_state, shard.client_name):
-        return no_credit(shard)
-    put_off = session.providers.put_off_text(shard.client_name)
-    if put_off is not None:
-        return Obstacle(f"their turn: {put_off}")
-    found = _refusal(session, shard) or _full_queue(session, shard, settings)
-    if found is None and not budget.allows(shard):
-        return Obstacle(_MONEY, passes_by_itself=False, holds=ALL)
-    before = precedence.before(shard)
-    if found is None and before is not None:
-        return Obstacle(f"tier {before} to be sent first", passes_by_itself=not precedence.is_for_money(shard))
-    return found
+@dataclass
+class Gate:
+    """What decides which of a study's shards go now, for who sends them and for who only says what waits."""
+
+    session: Session
+    approval: Approval
+    trigger: Trigger
+    settings: Config
+    _precedence: Precedence = field(default_factory=Precedence)
+
+    @cached_property
+    def budget(self) -> Budget:
+        """What may be spent."""
+        return Budget.of(self.session, self.approval)
+
+    def look(self, shard: Sharded, latest: Attempt | None) -> tuple[bool, Obstacle | None]:
+        """Return whether it is a shard's turn, and what stands in its way; neither for one that is at the provider."""
+        obstacle = None
+        match found := readiness(latest, self.trigger):
+            case Readiness.WAITING:
+                obstacle = back_off(shard, latest)
+            case Readiness.HELD:
+                obstacle = held_by(shard, latest)
+            case Readiness.READY:
+                obstacle = self._obstacle(shard)
+        return found is Readiness.READY, self.hold(shard, obstacle)
+
+    def hold(self, shard: Sharded, obstacle: Obstacle | None) -> Obstacle | None:
+        """Keep later tiers from what a shard waits for, and return what it is."""
+        if obstacle is not None and obstacle.holds is not None:
+            self._precedence.hold(shard, obstacle.holds)
+        return obstacle
+
+    def _obstacle(self, shard: Sharded) -> Obstacle | None:
+        session = self.session
+        if not self.trigger.is_explicit and lacks_credit(session.open_state, shard.client_name):
+            return no_credit(shard)
+        put_off = session.providers.put_off_text(shard.client_name)
+        if put_off is not None:
+            return Obstacle(f"their turn: {put_off}")
+        found = _refusal(session, shard) or _full_queue(session, shard, self.settings)
+        if found is None and not self.budget.allows(shard):
+            return Obstacle(_MONEY, passes_by_itself=False, holds=ALL)
+        before = self._precedence.before(shard)
+        if found is None and before is not None:
+            is_for_money = self._precedence.is_for_money(shard)
+            return Obstacle(f"tier {before} to be sent first", passes_by_itself=not is_for_money)
+        return found
 
 
 def _refusal(session: Session, shard: Sharded) -> Obstacle | None:

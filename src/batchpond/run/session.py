@@ -204,7 +204,6 @@ class Session:
     counts: Counts = field(default_factory=Counts)
     paused: set[tuple[str, str]] = field(default_factory=set)
     n_waiting: int = 0
-    n_live: int = 0
     scopes: dict[str, str] = field(default_factory=dict)
     newest: dict[str, datetime | None] = field(default_factory=dict)
     listed: dict[tuple[str, str], tuple[datetime, tuple[RemoteBatch, ...]]] = field(default_factory=dict)

@@ -13,21 +13,25 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 import orjson
 
+from batchpond.errors import AccessError, ExitCode
 from batchpond.lake import tables
 from batchpond.lake.attempts import UNCLEAR_PHASES, Attempt, LakeState, Phase, seconds_of
 from batchpond.lake.records import Approval, Counted, Sharded
 from batchpond.lake.store import Store
 from batchpond.model import Mode
+from batchpond.plan import versions
 from batchpond.providers import registry
+from batchpond.providers.http.keys import listing
 from batchpond.providers.shared.files import RECENT
 from batchpond.providers.shared.folder import Folder, of_host
 from batchpond.run import dispatch, due
-from batchpond.run.dispatch import Obstacle, Readiness
-from batchpond.run.session import Session, Severity
+from batchpond.run.dispatch import Obstacle
+from batchpond.run.session import Providers, Session, Severity
+from batchpond.study.prices import load_config
 
 HISTORY_MIN: Final = 20
 QUANTILE: Final = 0.95
@@ -68,11 +72,17 @@ class Failure:
         return ADVICE[self.error_class].replace("STUDY", self.study)
 
 
-def failures(store: Store, lake_state: LakeState, attempts: Collection[Attempt]) -> list[Failure]:
-    """Return how the requests failed of those attempts that nothing more can come of, most frequent first."""
+def failures(
+    store: Store, lake_state: LakeState, attempts: Collection[Attempt], pending: Collection[str] = ()
+) -> list[Failure]:
+    """Return how the requests failed of those attempts that nothing more can come of, most frequent first.
+
+    Those that shards hold which are `pending` are not told.
+    """
     values = due.of_settled(attempts)
     if not values["attempt_ids"]:
         return []
+    values["pending"] = list(pending)
     values["versions"] = list(lake_state.current_versions.values())
     with tables.connect(store, ["plan", "requests", "shard_requests", "responses"]) as connection:
         return [Failure(*row) for row in connection.execute(_FAILED, values).fetchall()]
@@ -178,32 +188,59 @@ def _span(length: timedelta) -> str:
     return f"{seconds} s"
 
 
-def waits(store: Store, lake_state: LakeState, study: str, now: datetime) -> list[str]:
-    """Return what a study's unsent requests wait for, as far as the lake alone tells; empty without an approval."""
-    approval = lake_state.approvals.get(study)
-    if approval is None or approval.study_version != lake_state.current_versions.get(study):
-        return []
-    held: dict[str, list[Sharded]] = {}
-    for shard, latest in dispatch.candidates(store, lake_state, study):
-        match dispatch.readiness(latest, dispatch.Trigger(is_explicit=False, now=now)):
-            case Readiness.WAITING:
-                obstacle = dispatch.back_off(shard, latest)
-            case Readiness.HELD:
-                obstacle = dispatch.held_by(shard, latest)
-            case Readiness.READY if shard.mode is not Mode.LIVE:
-                is_without_credit = dispatch.lacks_credit(lake_state, shard.client_name)
-                obstacle = dispatch.no_credit(shard) if is_without_credit else Obstacle(_when_asked(approval, now))
-            case _:
-                obstacle = None
-        if obstacle is not None:
-            held.setdefault(obstacle.reason, []).append(shard)
-    return [dispatch.wait_text(study, reason, shards) for reason, shards in held.items()]
+def looking(store: Store, providers: Providers) -> Session:
+    """Return a pass that only looks: it knows who wants no call and for whom there is no key, and asks nobody."""
+    session = Session.begin(store, providers)
+    session.keep_away()
+    environ = os.environ | load_config(store.path).variables
+    unsent = {s.provider for s in session.lake_state.shards.values() if s.mode is Mode.BATCH}
+    for key in listing((registry.module(name).DESCRIPTOR for name in sorted(unsent)), environ):
+        if not key.is_found and not providers.is_out(key.provider):
+            providers.put_out(key.provider, AccessError(key.problem or f"{key.key_env} is not set"))
+    return session
 
 
-def _when_asked(approval: Approval, now: datetime) -> str:
+def waits(session: Session, study: str) -> list[dict[str, Any]]:
+    """Return what a study's unsent requests wait for, as far as the lake and the keys here tell, as rows."""
+    version = versions.planned_version(session.lake_state, study)
+    state, now = session.open_state, session.store.clock.now()
+    approval = state.approvals.get(study)
+    held: dict[Obstacle, list[Sharded]] = {}
+    if approval is not None and approval.study_version == version:
+        trigger = dispatch.Trigger(is_explicit=False, now=now)
+        gate = dispatch.Gate(session, approval, trigger, load_config(session.store.path))
+        for shard, latest in dispatch.candidates(session.store, state, study):
+            is_ready, obstacle = (True, None) if shard.mode is Mode.LIVE else gate.look(shard, latest)
+            if is_ready and (obstacle is None or now >= approval.expires_at):
+                obstacle = Obstacle(_when_asked(approval, now, shard.mode))
+            if obstacle is not None:
+                held.setdefault(obstacle, []).append(shard)
+    for new in due.new_shards(session.store, state, study, version, None):
+        held.setdefault(Obstacle(_who_approves(approval, study, version, now)), []).append(new.event)
+    return [
+        {
+            "study": study,
+            "reason": why.reason,
+            "n_requests": sum(shard.n_requests for shard in mine),
+            "needs_attention": why.exit_code is ExitCode.ATTENTION,
+            "text": dispatch.wait_text(study, why.reason, mine),
+        }
+        for why, mine in held.items()
+    ]
+
+
+def _when_asked(approval: Approval, now: datetime, mode: Mode = Mode.BATCH) -> str:
     if now >= approval.expires_at:
         return f"a new approval, the last ended on {approval.expires_at:%Y-%m-%d}: `batchpond submit {approval.study}`"
-    return "a pass: `batchpond sync` sends them or says why not"
+    return f"`batchpond live {approval.study}`" if mode is Mode.LIVE else "a pass: `batchpond sync` sends them"
+
+
+def _who_approves(approval: Approval | None, study: str, version: str, now: datetime) -> str:
+    if approval is not None and approval.study_version == version and approval.n_limit is None:
+        return _when_asked(approval, now)
+    is_current = approval is not None and approval.study_version == version
+    what = "" if approval is None else " of more than was approved" if is_current else " of the new plan"
+    return f"an approval{what}: `batchpond submit {study}`"
 
 
 STRAYS_SHOWN_MAX: Final = 5
