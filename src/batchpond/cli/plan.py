@@ -357,7 +357,7 @@ def _conclude(diagnostics: Diagnostics, report: SubmitReport, *, dry_run: bool) 
     preview = report.preview
     if not preview.n_requests:
         diagnostics.note(
-            f"nothing of {preview.study} is due{'' if report.notes else ': everything planned was sent before'}",
+            f"nothing of {preview.study} is due: all of it is in batches, which may be open, in doubt or settled",
             hint="`batchpond status` shows where it stands",
         )
     elif dry_run:

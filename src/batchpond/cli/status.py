@@ -17,7 +17,6 @@ from batchpond.text import plural, usd
 if TYPE_CHECKING:
     from batchpond.lake.attempts import LakeState
     from batchpond.lake.store import Store
-    from batchpond.run.session import Session
     from batchpond.run.stages import StageStatus
 
 ID_SHOWN = 10
@@ -63,9 +62,8 @@ def command(
     live = [b for b in batches if b["is_in_flight"] or b["needs_attention"]]
     n_failed = sum(m["n_failed"] + m["n_missing"] for m in models)
     n_unsent = sum(m["n_unsent"] for m in models)
-    looked = _looking(store) if live or rounds or n_failed or n_unsent else None
-    lake_state = looked.lake_state if looked else None
-    waiting = _waits(looked, models) if looked else []
+    is_more_told = live or rounds or n_failed or n_unsent
+    lake_state, waiting = _looked(store, models) if is_more_told else (None, [])
     found = _stages(store, lake_state, study)
     color = invocation.color_stdout()
     if is_batches:
@@ -113,17 +111,13 @@ def _show(models: list[dict[str, Any]], live: list[dict[str, Any]], *, has_color
         output.records(BATCH_HEADS[skipped:], batches, Format.TABLE, has_color=has_color)
 
 
-def _looking(store: Store) -> Session:
-    """Return what all events come to; what does it is loaded only where they say more than the views."""
-    from batchpond.run.told import looking
+def _looked(store: Store, models: list[dict[str, Any]]) -> tuple[LakeState, list[dict[str, Any]]]:
+    """Return what all events come to and what waits; what does it is loaded only where they say more than the views."""
+    from batchpond.run.told import looking, waits
 
-    return looking(store, providers(store))
-
-
-def _waits(looked: Session, models: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    from batchpond.run.told import waits
-
-    return [row for study in sorted({m["study"] for m in models if m["n_unsent"]}) for row in waits(looked, study)]
+    looked = looking(store, providers(store))
+    unsent = sorted({model["study"] for model in models if model["n_unsent"]})
+    return looked.lake_state, [row for study in unsent for row in waits(looked, study)]
 
 
 def _stages(store: Store, lake_state: LakeState | None, study: str | None) -> list[StageStatus]:
@@ -221,14 +215,13 @@ def _remark_concerns(invocation: Invocation, lake_state: LakeState, study: str |
 def _remark_failures(
     invocation: Invocation, store: Store, lake_state: LakeState, models: list[dict[str, Any]], n_failed: int
 ) -> None:
-    from batchpond.run.due import pending_shards
     from batchpond.run.told import failures
 
     invocation.diagnostics.note(
         f"{plural(n_failed, 'request')} failed or missing", hint="`batchpond query report_errors` says why"
     )
     studies = {model["study"] for model in models}
-    for failure in failures(store, lake_state, lake_state.attempts.values(), pending_shards(lake_state)):
+    for failure in failures(store, lake_state, lake_state.attempts.values()):
         if failure.study in studies:
             invocation.diagnostics.note(failure.text, hint=failure.hint)
 

@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import timedelta
 
 from batchpond import ids
-from batchpond.errors import ExitCode, UsageError
+from batchpond.errors import UsageError
 from batchpond.lake import failpoints
 from batchpond.lake.attempts import UNCLEAR_PHASES, LakeState, Phase, fold
 from batchpond.lake.events import read
@@ -24,15 +24,14 @@ from batchpond.providers import registry
 from batchpond.run import dispatch, due
 from batchpond.run.due import FailureCount
 from batchpond.run.find import resolve_unknowns
-from batchpond.run.session import Counts, Note, Providers, Report, Session, Severity
+from batchpond.run.session import Counts, Note, Providers, Report, Session
 from batchpond.run.sync import read_unread
 from batchpond.run.told import tell_waiting
 from batchpond.study.spec import Order, StageSpec, Study, Unsupported, from_config, spec_of_plain
 from batchpond.text import usd
 from batchpond.views.refresh import refresh
 
-_UNSEEN_PHASES = UNCLEAR_PHASES | {Phase.MISSING_REMOTE}
-_HOLDING_PHASES = _UNSEEN_PHASES | {Phase.OPEN, Phase.ENDED}
+_HOLDING_PHASES = UNCLEAR_PHASES | {Phase.OPEN, Phase.ENDED, Phase.MISSING_REMOTE}
 APPROVAL_LASTS = timedelta(days=30)
 
 
@@ -186,10 +185,7 @@ def submit(
     max_cost_usd = min((usd for usd in limits_usd if usd is not None), default=None)
     _check_money(shown, max_cost_usd)
     if confirm is None or not shown.n_requests or not confirm(shown):
-        notes = () if shown.n_requests else tuple(_doubts(lake_state, study))
-        for note in notes:
-            (on_note or (lambda _: None))(note)
-        return SubmitReport(shown, is_approved=False, counts=None, n_live=0, notes=notes)
+        return SubmitReport(shown, is_approved=False, counts=None, n_live=0, notes=())
     with store.lock(f"submit {study}"):
         session = Session.begin(store, providers, on_note)
         failpoints.reach("S0")
@@ -206,15 +202,6 @@ def submit(
         session.log.compact(lambda: refresh(store))
         refresh(store)
     return SubmitReport(shown, True, session.counts, dispatch.count_unsent(session, study)[1], tuple(session.notes))
-
-
-def _doubts(lake_state: LakeState, study: str) -> Iterator[Note]:
-    """Yield what keeps a study of which nothing is due from being settled: batches that nobody sees."""
-    mine = (a for a in lake_state.attempts.values() if a.intent.study == study)
-    n_requests = sum(a.intent.n_requests for a in mine if a.phase in _UNSEEN_PHASES)
-    if n_requests:
-        text = f"{n_requests:,} requests of study {study} are in batches that may or may not exist"
-        yield Note(Severity.WARNING, text, "`batchpond sync` goes on looking for them", ExitCode.ATTENTION)
 
 
 def _check_part(store: Store, lake_state: LakeState, study: str) -> None:

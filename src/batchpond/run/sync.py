@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from batchpond import ids
+from batchpond.errors import AccessError
 from batchpond.lake import failpoints, jsonl
 from batchpond.lake.attempts import (
     BEFORE_SENT_PHASES,
@@ -99,8 +100,6 @@ def sync_once(
         settled = (a for a in session.open_state.attempts.values() if a.phase in SETTLED_PHASES)
         jsonl.sweep_payloads(store, {a.attempt_id for a in settled})
         n_unsent, n_live = count_unsent(session)
-        if not submit_due and n_unsent + n_live:
-            session.note(Severity.INFO, "nothing is sent by a pass that was told to create no batch")
         session.log.compact(lambda: refresh(store))
         session.log.keep()
         versions.keep(store)
@@ -160,7 +159,11 @@ def _take_in_live(session: Session) -> None:
 
 def _is_stuck(session: Session) -> bool:
     names = {one.client_name for one in _remote(session.open_state, PENDING_PHASES)}
-    return bool(names) and not session.n_waiting and all(map(session.providers.is_refused, names))
+    return (
+        bool(names)
+        and not session.n_waiting
+        and all(isinstance(session.providers.why_out(name), AccessError) for name in names)
+    )
 
 
 def _remote(lake_state: LakeState, phases: frozenset[Phase]) -> list[Attempt]:

@@ -20,9 +20,9 @@ import orjson
 from batchpond.errors import AccessError, ExitCode
 from batchpond.lake import tables
 from batchpond.lake.attempts import UNCLEAR_PHASES, Attempt, LakeState, Phase, seconds_of
-from batchpond.lake.records import Approval, Counted, Sharded
+from batchpond.lake.records import Counted, Sharded
 from batchpond.lake.store import Store
-from batchpond.model import Mode
+from batchpond.model import ErrorClass, Mode
 from batchpond.plan import versions
 from batchpond.providers import registry
 from batchpond.providers.http.keys import listing
@@ -39,6 +39,7 @@ GRACE: Final = timedelta(hours=1)
 COUNTDOWN_SHARE: Final = 1 / 3
 _MESSAGE_CHARS: Final = 200
 _UNCOLLECTED_PHASES: Final = frozenset({Phase.ENDED, Phase.MISMATCH})
+_A_PASS: Final = "a pass: `batchpond sync` sends them"
 _NO_PAST: Final[Mapping[str, Sequence[float]]] = MappingProxyType({})
 
 # What helps against each kind of failure; STUDY stands for the study.
@@ -72,17 +73,12 @@ class Failure:
         return ADVICE[self.error_class].replace("STUDY", self.study)
 
 
-def failures(
-    store: Store, lake_state: LakeState, attempts: Collection[Attempt], pending: Collection[str] = ()
-) -> list[Failure]:
-    """Return how the requests failed of those attempts that nothing more can come of, most frequent first.
-
-    Those that shards hold which are `pending` are not told.
-    """
+def failures(store: Store, lake_state: LakeState, attempts: Collection[Attempt]) -> list[Failure]:
+    """Return how the requests failed of those attempts that nothing more can come of, and that wait for no other."""
     values = due.of_settled(attempts)
     if not values["attempt_ids"]:
         return []
-    values["pending"] = list(pending)
+    values["pending"] = [name for name in lake_state.shards if dispatch.is_free(lake_state.latest_attempt(name))]
     values["versions"] = list(lake_state.current_versions.values())
     with tables.connect(store, ["plan", "requests", "shard_requests", "responses"]) as connection:
         return [Failure(*row) for row in connection.execute(_FAILED, values).fetchall()]
@@ -96,7 +92,9 @@ def tell_failures(session: Session, since: int) -> None:
         if event.ord > since and isinstance(event, Counted) and event.n_completed < event.n_requests
     }
     for failure in failures(session.store, session.open_state, [session.attempt(name) for name in sorted(ended)]):
-        session.note(Severity.WARNING, failure.text, hint=failure.hint)
+        is_for_a_person = failure.error_class == ErrorClass.UNREADABLE  # paid, here, and nothing is made of it
+        exit_code = ExitCode.ATTENTION if is_for_a_person else ExitCode.DONE
+        session.note(Severity.WARNING, failure.text, hint=failure.hint, exit_code=exit_code)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,8 +191,9 @@ def looking(store: Store, providers: Providers) -> Session:
     session = Session.begin(store, providers)
     session.keep_away()
     environ = os.environ | load_config(store.path).variables
-    unsent = {s.provider for s in session.lake_state.shards.values() if s.mode is Mode.BATCH}
-    for key in listing((registry.module(name).DESCRIPTOR for name in sorted(unsent)), environ):
+    names = {shard.provider for shard in session.lake_state.shards.values() if shard.mode is Mode.BATCH}
+    asked = [registry.module(name).DESCRIPTOR for name in sorted(names)]
+    for key in listing((one for one in asked if not one.credentials_env), environ):  # those may be found elsewhere
         if not key.is_found and not providers.is_out(key.provider):
             providers.put_out(key.provider, AccessError(key.problem or f"{key.key_env} is not set"))
     return session
@@ -204,43 +203,27 @@ def waits(session: Session, study: str) -> list[dict[str, Any]]:
     """Return what a study's unsent requests wait for, as far as the lake and the keys here tell, as rows."""
     version = versions.planned_version(session.lake_state, study)
     state, now = session.open_state, session.store.clock.now()
-    approval = state.approvals.get(study)
-    held: dict[Obstacle, list[Sharded]] = {}
+    approval, lack = state.approvals.get(study), dispatch.lacking_approval(state, study, now)
+    held: dict[tuple[str, ExitCode], list[Sharded]] = {}
     if approval is not None and approval.study_version == version:
         trigger = dispatch.Trigger(is_explicit=False, now=now)
-        gate = dispatch.Gate(session, approval, trigger, load_config(session.store.path))
-        for shard, latest in dispatch.candidates(session.store, state, study):
-            is_ready, obstacle = (True, None) if shard.mode is Mode.LIVE else gate.look(shard, latest)
-            if is_ready and (obstacle is None or now >= approval.expires_at):
-                obstacle = Obstacle(_when_asked(approval, now, shard.mode))
-            if obstacle is not None:
-                held.setdefault(obstacle, []).append(shard)
+        held = dispatch.send_study(session, study, approval, trigger, lambda *_: Obstacle(lack or _A_PASS))
+        live = [one for one, _ in dispatch.candidates(session.store, state, study) if one.mode is Mode.LIVE]
+        held |= {(lack or f"`batchpond live {study}`", ExitCode.DONE): live} if live else {}
+    part = f"an approval of more than was approved: `batchpond submit {study}`"
+    reason = lack or (part if approval is not None and approval.n_limit else _A_PASS)
     for new in due.new_shards(session.store, state, study, version, None):
-        held.setdefault(Obstacle(_who_approves(approval, study, version, now)), []).append(new.event)
+        held.setdefault((reason, ExitCode.DONE), []).append(new.event)
     return [
         {
             "study": study,
-            "reason": why.reason,
+            "reason": why,
             "n_requests": sum(shard.n_requests for shard in mine),
-            "needs_attention": why.exit_code is ExitCode.ATTENTION,
-            "text": dispatch.wait_text(study, why.reason, mine),
+            "needs_attention": exit_code is ExitCode.ATTENTION,
+            "text": dispatch.wait_text(study, why, mine),
         }
-        for why, mine in held.items()
+        for (why, exit_code), mine in held.items()
     ]
-
-
-def _when_asked(approval: Approval, now: datetime, mode: Mode = Mode.BATCH) -> str:
-    if now >= approval.expires_at:
-        return f"a new approval, the last ended on {approval.expires_at:%Y-%m-%d}: `batchpond submit {approval.study}`"
-    return f"`batchpond live {approval.study}`" if mode is Mode.LIVE else "a pass: `batchpond sync` sends them"
-
-
-def _who_approves(approval: Approval | None, study: str, version: str, now: datetime) -> str:
-    if approval is not None and approval.study_version == version and approval.n_limit is None:
-        return _when_asked(approval, now)
-    is_current = approval is not None and approval.study_version == version
-    what = "" if approval is None else " of more than was approved" if is_current else " of the new plan"
-    return f"an approval{what}: `batchpond submit {study}`"
 
 
 STRAYS_SHOWN_MAX: Final = 5
