@@ -4,11 +4,23 @@
 --   and the attempt that asked last. A request that several cells share appears in each of them with the same ids and
 --   the same cost; `costs` counts it once. request_state: planned, outstanding (asked, no answer yet), answered,
 --   failed, missing (its batch is settled and holds no line for it) or unknown (nobody knows yet whether its batch
---   exists). outcome is NULL until a request is answered, failed or missing. purpose says why an adaptive round asks
+--   exists). One that is asked again and waits for its turn is planned, whatever came of it before. outcome is NULL until a request is answered, failed or missing. purpose says why an adaptive round asks
 --   for a row (start, gain, reverse, or holdout, which no choice ever looks at), and gain how many nats of information
 --   it was expected to give; both are NULL elsewhere. What is of a smaller tier is sent before what is of a larger one.
 CREATE OR REPLACE VIEW results AS
-WITH joined AS (
+WITH waiting AS (
+  SELECT DISTINCT again.study_version, shard_requests.request_id
+  FROM events AS again
+  LEFT JOIN events AS voided ON voided.shard_id = again.shard_id AND voided.kind = 'voided'
+  LEFT JOIN attempts ON attempts.shard_id = again.shard_id AND attempts.is_newest
+  JOIN shard_requests ON shard_requests.shard_id = again.shard_id
+  WHERE
+    again.kind = 'sharded'
+    AND again.shard_kind = 'retry'
+    AND voided.shard_id IS NULL
+    AND coalesce(attempts.attempt_state, 'intent') IN ('intent', 'uploaded', 'rejected', 'absent')
+),
+joined AS (
   SELECT
     plan_current.*,
     response.request_id AS response_request_id,
@@ -52,6 +64,7 @@ WITH joined AS (
         asked.is_in_flight
         AND (response.request_id IS NULL OR asked.attempt_order > response.attempt_order)
         THEN CASE WHEN asked.attempt_state IN ('unknown', 'missing_remote') THEN 'unknown' ELSE 'outstanding' END
+      WHEN waiting.request_id IS NOT NULL THEN 'planned'
       WHEN response.request_id IS NOT NULL THEN 'failed'
       WHEN asked.is_requeued THEN 'planned'
       WHEN asked.attempt_state IN ('verified', 'mismatch', 'lost') THEN 'missing'
@@ -65,6 +78,9 @@ WITH joined AS (
     AND judgment.line_number = response.line_number
     AND judgment.parser_id = plan_current.parser_id
   LEFT JOIN request_attempts AS asked ON asked.request_id = plan_current.request_id
+  LEFT JOIN waiting
+    ON waiting.request_id = plan_current.request_id
+    AND waiting.study_version = plan_current.study_version
 ),
 judged AS (
   SELECT

@@ -9,6 +9,7 @@ import re
 import unicodedata
 from collections import deque
 from collections.abc import Iterable
+from decimal import Decimal
 from typing import Final
 
 REDACTED: Final = "[redacted]"
@@ -168,3 +169,11 @@ def plural(count: int, noun: str) -> str:
     """Return a count with its noun, thousands separated."""
     one, ending = (noun[:-1], "ies") if noun.endswith("y") else (noun, "es" if noun.endswith("ch") else "s")
     return f"{count:,} {noun if count == 1 else one + ending}"
+
+
+def usd(value: float | Decimal | None) -> str:
+    """Return money for people; an unknown price is said to be unknown, never shown as zero."""
+    if value is None:
+        return "unknown"
+    amount = float(value)
+    return f"${amount:,.4f}" if 0 < abs(amount) < 1 else f"${amount:,.2f}"

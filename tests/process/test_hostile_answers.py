@@ -5,16 +5,26 @@ from __future__ import annotations
 import gzip
 import json
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from batchpond.errors import ExitCode
 from tests.rigs.fake_openai import Answer, FakeOpenAI, fake_openai
 from tests.rigs.program import N, Program
 
 LINE_BYTES_MAX = 32 << 20
 INFLATED_BYTES = 96 << 20
+MEASURED = """
+import resource, subprocess, sys
+done = subprocess.run([sys.executable, "-m", "batchpond", "sync"])
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
+sys.exit(done.returncode)
+"""
+"""Runs `sync` and prints the most memory that it had, in KiB."""
 
 
 @pytest.fixture(scope="module")
@@ -73,6 +83,25 @@ def test_a_line_longer_than_any_answer_is_an_error_of_its_own(account: FakeOpenA
     account.bodies = [b"\n".join([giant, *rest]) + b"\n"] * 2
     program.sync()
     assert program.outcomes()["decided"] == N - 1
+
+
+def test_a_giant_line_is_never_held_whole(account: FakeOpenAI, program: Program) -> None:
+    """Issue 13, bounds: the request of a line of 200 MB failed, exit 3; raw has its ends, and memory is bounded."""
+    first, *rest = account.lines_of(account.batches[0])
+    giant = first.replace(account.text.encode(), account.text.encode() + b"x" * 200_000_000)
+    account.bodies = [b"\n".join([giant, *rest]) + b"\n"] * 2
+    done = subprocess.run(
+        [sys.executable, "-c", MEASURED], capture_output=True, text=True, cwd=program.folder, env=program.environment,
+        timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == ExitCode.ATTENTION, done.stderr
+    assert f"the line has {len(giant):,} bytes" in done.stderr
+    assert program.outcomes() == {"decided": N - 1, "error": 1}
+    (kept,) = program.rows("select octet_length(line_bytes) as n from raw where line is null")
+    assert kept["n"] < 1 << 20
+    assert program.run("audit").returncode == 0
+    assert program.run("doctor", "--deep").returncode == 0
+    assert int(done.stdout) * 1024 < 500 << 20, f"{int(done.stdout) >> 10} MiB"
 
 
 def test_a_body_that_inflates_beyond_all_sense_is_not_taken(

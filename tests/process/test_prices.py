@@ -86,3 +86,30 @@ def test_an_env_file_gives_what_is_not_set(program: Program) -> None:
     assert "sk-secret" not in wrong.stderr
     missing = program.run("--env-file", str(program.folder / "no.env"), "keys")
     assert (missing.returncode, "does not exist" in missing.stderr) == (2, True)
+
+
+def test_a_limit_is_said_in_figures_that_differ(program: Program) -> None:
+    """Mission defect D6: "the expected cost $0.00 exceeds the limit $0.00" says nothing; small amounts have digits."""
+    program.write()
+    program.run("plan", "study.toml")
+    refused = program.run("submit", STUDY, "--yes", "--max-cost", "0.001")
+    assert refused.returncode == 2
+    assert "the expected cost $0.0024 exceeds the limit $0.0010: not sent" in refused.stderr
+    program.write(max_requests=12)
+    above = program.run("submit", STUDY, "--yes", "--max-cost", "0.0025")
+    assert "one batch may cost $0.0027 at worst, above the limit $0.0025" in above.stderr
+
+
+def test_how_to_set_a_price_is_written_where_one_lacks(program: Program) -> None:
+    """Mission defect D6: the guide names the keys and says batch or list price; a price that is set is used as such."""
+    guide = program.run("guide", "costs").stdout
+    for words in ('[prices."', "input = ", "output = ", "at batch prices", "@live"):
+        assert words in guide
+    planned = program.run("plan", "study.toml")
+    assert '[prices."openai/gpt-99"]' in planned.stdout + planned.stderr
+    prices = '[prices."openai/gpt-99"]\ninput = 1.0\noutput = 2.0\n'
+    (program.folder / "lake" / "config.toml").write_text(prices)
+    cost = json.loads(program.run("plan", "study.toml", "--json").stdout)["cost"]
+    assert cost["worst_usd"] == cost["known_worst_usd"] > 0
+    (row,) = [r for r in json.loads(program.run("prices", "--json").stdout) if r["model"] == "gpt-99"]
+    assert (row["mode"], row["input_usd"], row["output_usd"]) == ("batch", 1.0, 2.0)

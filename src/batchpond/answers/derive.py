@@ -22,7 +22,7 @@ from batchpond.answers import live_lines
 from batchpond.clock import Work
 from batchpond.errors import LakeError, StudyError
 from batchpond.lake.disk import intact
-from batchpond.lake.jsonl import RawFile, part_paths, shard_lines
+from batchpond.lake.jsonl import CUT, LINE_END_BYTES, RawFile, part_paths, shard_lines
 from batchpond.lake.schemas import JUDGMENTS, RAW, RESPONSES, Table
 from batchpond.lake.store import Store
 from batchpond.model import FileRole, Match, Response, ResponseStatus, Take
@@ -38,7 +38,7 @@ _NUMBERS: Final = frozenset({"score", "confidence"})
 _HINT: Final = "one DuckDB expression over an answer's `text`, for example regexp_extract(text, 'Score: (\\d+)', 1)"
 
 LINE_BYTES_MAX: Final = 32 << 20
-_LOOKED_AT_BYTES: Final = 64 << 10
+_CUT: Final = re.compile(re.escape(CUT).replace(rb"%d", rb"(\d+)").replace(rb"%b", rb"[0-9a-f]{64}"))
 _NAMED: Final = re.compile(rb'"(?:custom_id|key)"\s*:\s*"([A-Za-z0-9_.:-]{1,200})"')
 TOKENS_MAX: Final = 100_000_000
 """More tokens than any model takes or gives in one answer."""
@@ -369,19 +369,20 @@ class _LongLine(bytes):
     """The beginning and the end of a line that is longer than any answer: it is not read, only whose it is."""
 
     n_bytes: int
+    kept: str
 
     @classmethod
-    def of(cls, line: memoryview) -> _LongLine:
-        """Return what is looked at of a line."""
-        shown = cls(bytes(line[:_LOOKED_AT_BYTES]) + b"\n" + bytes(line[-_LOOKED_AT_BYTES:]))
-        shown.n_bytes = len(line)
+    def of(cls, line: memoryview, cut: re.Match[bytes] | None = None) -> _LongLine:
+        """Return what is looked at of a line, which raw may have cut."""
+        shown = cls(bytes(line[:LINE_END_BYTES]) + b"\n" + bytes(line[-LINE_END_BYTES:]))
+        shown.n_bytes, shown.kept = (int(cut[1]), "its ends and its sha256") if cut else (len(line), "it")
         return shown
 
     def response(self) -> Response:
         """Return the failure of the request that the line names, if it can be seen."""
         named = _NAMED.search(self)
-        message = f"the line has {self.n_bytes:,} bytes, more than the {LINE_BYTES_MAX:,} that are read; raw keeps it"
-        return unreadable(named[1].decode("ascii") if named else None, message)
+        message = f"the line has {self.n_bytes:,} bytes, more than the {LINE_BYTES_MAX:,} that are read"
+        return unreadable(named[1].decode("ascii") if named else None, f"{message}; raw keeps {self.kept}")
 
 
 def _with_sense(response: Response) -> Response:
@@ -419,7 +420,12 @@ def _lines(texts: pa.Array, odds: pa.Array) -> list[bytes]:
         # One by one, so that of a line that is too long no copy is made.
         return [_looked_at(text if text.is_valid else odd) for text, odd in zip(texts, odds, strict=True)]
     pairs = zip(texts.to_pylist(), odds.to_pylist(), strict=True)
-    return [text.encode("utf-8") if text is not None else odd for text, odd in pairs]
+    return [text.encode("utf-8") if text is not None else _odd(odd) for text, odd in pairs]
+
+
+def _odd(line: bytes) -> bytes:
+    cut = _CUT.search(line) if b"\n" in line else None
+    return _LongLine.of(memoryview(line), cut) if cut else line
 
 
 def _looked_at(value: pa.Scalar[Any]) -> bytes:

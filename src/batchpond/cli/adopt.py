@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from batchpond.cli import output, plan
-from batchpond.cli.formats import Format, usd
+from batchpond.cli.formats import Format
 from batchpond.cli.frame import Invocation, format_option, json_option, picked, pond_command, providers, yes_option
 from batchpond.errors import ExitCode, UsageError
-from batchpond.text import plural
+from batchpond.text import plural, usd
 
 if TYPE_CHECKING:
     from batchpond.lake.store import Store

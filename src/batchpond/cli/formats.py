@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from batchpond.text import UNSAFE_BUT_NEWLINE, defused, escape
+from batchpond.text import UNSAFE_BUT_NEWLINE, defused, escape, usd
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -115,14 +115,6 @@ def short_cell(value: Any) -> str:
 
 def _number(value: float) -> str:
     return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}.get(repr(value)) or repr(value)
-
-
-def usd(value: float | Decimal | None) -> str:
-    """Return money for people; an unknown price is said to be unknown, never shown as zero."""
-    if value is None:
-        return "unknown"
-    amount = float(value)
-    return f"${amount:,.4f}" if 0 < abs(amount) < 1 else f"${amount:,.2f}"
 
 
 def summed(values: Iterable[float | None], form: str = "{} + unknown") -> str:

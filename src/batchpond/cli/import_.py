@@ -81,7 +81,9 @@ def labels(invocation: Invocation, paths: tuple[Path, ...], rater: str | None, i
 
 def foreign_options(function: _F) -> _F:
     """Add what all importers of other tools' files take."""
-    function = click.option("--study", help="The study to file judgments under, where the files name none.")(function)
+    function = click.option("--study", help="The study to file judgments under, where the files name none but a spec.")(
+        function
+    )
     function = click.option(
         "--set", "defaults", metavar="COLUMN=VALUE", multiple=True,
         help=f"What the files do not say: {', '.join(DEFAULT_COLUMNS[1:])}.",

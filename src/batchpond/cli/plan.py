@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from batchpond.cli import formats, output
-from batchpond.cli.formats import priced_by, provider_text, summed, usd
+from batchpond.cli.formats import priced_by, provider_text, summed
 from batchpond.cli.frame import Invocation, json_option, picked, pond_command, providers, yes_option
 from batchpond.cli.output import Diagnostics
 from batchpond.errors import ExitCode, UsageError
 from batchpond.model import ErrorClass, Mode
-from batchpond.text import plural
+from batchpond.text import plural, usd
 
 if TYPE_CHECKING:
     from batchpond.plan.report import CellReport, ModelReport, PlanReport, StageReport
@@ -363,7 +363,7 @@ def _conclude(diagnostics: Diagnostics, report: SubmitReport, *, dry_run: bool) 
     preview = report.preview
     if not preview.n_requests:
         diagnostics.note(
-            f"nothing of {preview.study} is due: everything planned was sent before",
+            f"nothing of {preview.study} is due: all of it is in batches, which may be open, in doubt or settled",
             hint="`batchpond status` shows where it stands",
         )
     elif dry_run:

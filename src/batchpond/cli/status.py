@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from batchpond.cli import output
-from batchpond.cli.formats import Format, age, usd
-from batchpond.cli.frame import Invocation, format_option, pond_command
+from batchpond.cli.formats import Format, age
+from batchpond.cli.frame import Invocation, format_option, pond_command, providers
 from batchpond.errors import ExitCode, UsageError
 from batchpond.model import Mode, Origin
-from batchpond.text import plural
+from batchpond.text import plural, usd
 
 if TYPE_CHECKING:
     from batchpond.lake.attempts import LakeState
@@ -56,7 +56,8 @@ def command(
     live = [b for b in batches if b["is_in_flight"] or b["needs_attention"]]
     n_failed = sum(m["n_failed"] + m["n_missing"] for m in models)
     n_unsent = sum(m["n_unsent"] for m in models)
-    lake_state = _folded(store) if live or rounds or n_failed or n_unsent else None
+    is_more_told = live or rounds or n_failed or n_unsent
+    lake_state, waiting = _looked(store, models) if is_more_told else (None, [])
     found = _stages(store, lake_state, study)
     color = invocation.color_stdout()
     if is_batches:
@@ -65,7 +66,7 @@ def command(
     elif is_stages:
         output.records(*_stage_rows(found), form, has_color=color)
     elif form is Format.JSON:
-        output.document({"models": models, "batches": live, "stages": found})
+        output.document({"models": models, "batches": live, "stages": found, "waits": waiting})
     elif form is Format.TABLE:
         _show(models, live, has_color=color, now_s=store.clock.now().timestamp())
         _show_stages(found, has_color=color)
@@ -74,12 +75,13 @@ def command(
         output.records(names, [tuple(m.values()) for m in models], form)
     _remark(invocation, models, live)
     is_any_concern = lake_state is not None and bool(live) and _remark_concerns(invocation, lake_state, study)
-    if lake_state and n_unsent:
-        _remark_waits(invocation, lake_state, models)
+    for wait in waiting:
+        invocation.diagnostics.note(wait["text"])
     if lake_state and n_failed:
         _remark_failures(invocation, store, lake_state, models, n_failed)
     _remark_stages(invocation, found)
-    return ExitCode.ATTENTION if is_any_concern else _exit_code(models, live, is_exit_code=is_exit_code)
+    is_for_a_person = is_any_concern or any(wait["needs_attention"] for wait in waiting)
+    return ExitCode.ATTENTION if is_for_a_person else _exit_code(models, live, is_exit_code=is_exit_code)
 
 
 def show_models(invocation: Invocation, study: str) -> list[dict[str, Any]]:
@@ -103,12 +105,13 @@ def _show(models: list[dict[str, Any]], live: list[dict[str, Any]], *, has_color
         output.records(BATCH_HEADS[skipped:], batches, Format.TABLE, has_color=has_color)
 
 
-def _folded(store: Store) -> LakeState:
-    """Return what all events come to; what does it is loaded only where they say more than the views."""
-    from batchpond.lake.attempts import fold
-    from batchpond.lake.events import EventLog
+def _looked(store: Store, models: list[dict[str, Any]]) -> tuple[LakeState, list[dict[str, Any]]]:
+    """Return what all events come to and what waits; what does it is loaded only where they say more than the views."""
+    from batchpond.run.told import looking, waits
 
-    return fold(EventLog(store).events)
+    looked = looking(store, providers(store))
+    unsent = sorted({model["study"] for model in models if model["n_unsent"]})
+    return looked.lake_state, [row for study in unsent for row in waits(looked, study)]
 
 
 def _stages(store: Store, lake_state: LakeState | None, study: str | None) -> list[StageStatus]:
@@ -201,18 +204,6 @@ def _remark_concerns(invocation: Invocation, lake_state: LakeState, study: str |
     for concern in found:
         invocation.diagnostics.warning(concern.text, hint=concern.hint)
     return bool(found)
-
-
-def _remark_waits(invocation: Invocation, lake_state: LakeState, models: list[dict[str, Any]]) -> None:
-    studies = {m["study"] for m in models if m["n_unsent"]} & set(lake_state.approvals)
-    if not studies:
-        return
-    from batchpond.run.told import waits
-
-    store = invocation.store()
-    for study in sorted(studies):
-        for text in waits(store, lake_state, study, store.clock.now()):
-            invocation.diagnostics.note(text)
 
 
 def _remark_failures(

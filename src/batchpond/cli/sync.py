@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from batchpond.cli import output
-from batchpond.cli.formats import age, usd
+from batchpond.cli.formats import age
 from batchpond.cli.frame import Invocation, json_option, picked, pond_command, providers
 from batchpond.cli.output import Diagnostics
 from batchpond.clock import INTERVAL_ENV
 from batchpond.errors import BusyError, ExitCode, UsageError
 from batchpond.model import Origin
-from batchpond.text import plural
+from batchpond.text import plural, usd
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -173,7 +173,7 @@ def added(total: Counts, new: Counts) -> Counts:
 
 def document(counts: Counts, report: SyncReport) -> dict[str, Any]:
     """Return the JSON shape of one or more passes."""
-    said = picked(report, "n_pending", "n_attention", "n_live", "n_unsent", "notes")
+    said = picked(report, "n_pending", "n_attention", "n_live", "n_unsent", "n_unapproved", "notes")
     return {"counts": picked(counts), **said}
 
 
@@ -194,11 +194,13 @@ def conclude(diagnostics: Diagnostics, total: Counts, report: SyncReport) -> Non
         (report.n_pending, "batch", "pending"),
         (report.n_unsent, "approved request", "not sent yet"),
         (report.n_live, "live request", "due"),
+        (report.n_unapproved, "planned request", "not approved"),
         (report.n_attention, "batch", "to be looked at"),
     )
     left = ", ".join(f"{plural(n, noun)} {words}" for n, noun, words in parts if n) or "nothing pending"
     hints = ["`batchpond status` shows which"] * bool(report.n_attention)
     hints += ["`batchpond live` asks what is live"] * bool(report.n_live)
+    hints += ["`batchpond status` says what waits for `submit`"] * bool(report.n_unapproved)
     diagnostics.note(f"{done or 'nothing new'}; {left}", hint="; ".join(hints) or None)
 
 

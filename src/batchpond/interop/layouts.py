@@ -48,11 +48,15 @@ def speceval(tree: Tree) -> None:
         name = f"generations/{safe(candidate)}/{_STAMP}/results/{safe(statement)}.json"
         tree.json(name, [_generation(number, row) for number, row in enumerate(rows)])
     judges = {task: _Judges() for task in _KINDS}
-    keys = ("task", "study", "provider", "request_model", "candidate_first", "candidate_second", "rubric_id")
+    specs: dict[str, str] = {}
+    keys = ("task", "study", "spec", "provider", "request_model", "candidate_first", "candidate_second", "rubric_id")
     order = ", ".join((*keys, "unit_id", "template_id", "thinking", "repeat_no"))
     judged = tree.rows(f"SELECT * FROM judged WHERE origin <> 'simulated' ORDER BY {order}")
     for key, rows in _grouped(judged, *keys):
-        _write_judged(tree, dict(zip(keys, key, strict=True)), rows, judges[key[0]])
+        said = dict(zip(keys, key, strict=True))
+        if specs.setdefault(said["spec"], said["study"]) != said["study"]:  # two studies of one spec
+            said["spec"] = said["study"]
+        _write_judged(tree, said, rows, judges[key[0]])
 
 
 class _Judges:
@@ -103,9 +107,9 @@ def _write_judged(tree: Tree, key: Row, rows: list[Row], judges: _Judges) -> Non
     first, second = key["candidate_first"] or "unnamed", key["candidate_second"] or "unnamed"
     pair = f"{safe(first)}x{safe(second)}" if is_ranking else safe(first)
     folder = (
-        f"{_KINDS[key['task']]}/spec_{safe(key['study'])}/{judges.folder(key['provider'], key['request_model'])}/{pair}"
+        f"{_KINDS[key['task']]}/spec_{safe(key['spec'])}/{judges.folder(key['provider'], key['request_model'])}/{pair}"
     )
-    metadata: Row = {"org_spec_name": key["study"], "study": key["study"], "statement_id": key["rubric_id"]}
+    metadata: Row = {"org_spec_name": key["spec"], "study": key["study"], "statement_id": key["rubric_id"]}
     if is_ranking:
         metadata |= {"ranking_judge_model_info": judge, "model_a": first, "model_b": second}
         document = {"metadata": metadata, "rankings": [_ranking(row) for row in usable]}

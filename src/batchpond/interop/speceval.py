@@ -210,8 +210,8 @@ _RANKS: Final = {1: Verdict.FIRST, -1: Verdict.SECOND}
 _SCALE: Final = range(1, 6)
 
 
-def read(files: Sequence[SourceFile], defaults: Defaults, findings: Findings) -> Iterator[Record]:  # noqa: ARG001 - a Reader
-    """Yield what files of SpecEval hold."""
+def read(files: Sequence[SourceFile], defaults: Defaults, findings: Findings) -> Iterator[Record]:
+    """Yield what files of SpecEval hold; a folder named after a spec names no study where one is given."""
     for file in files:
         suffix = file.path.suffix.lower()
         why_not = next((why for part, why in _NOT_READ.items() if part in file.shown.split("/")[:-1]), None)
@@ -221,6 +221,8 @@ def read(files: Sequence[SourceFile], defaults: Defaults, findings: Findings) ->
             yield from read_spec(file, findings)
         elif suffix == ".json":
             for found in json_documents(file, findings):
+                if defaults.study and isinstance(found, dict) and isinstance(found.get("metadata"), dict):
+                    found["metadata"].setdefault("study", defaults.study)
                 yield from _read_document(file, found, findings)
         else:
             findings.skip(file.shown, f"none of .json, {', '.join(_SPECS)}")

@@ -13,8 +13,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, BinaryIO, Final, Protocol
 
 from batchpond import ids
 from batchpond.clock import each
@@ -170,6 +171,10 @@ def _found(file: pq.ParquetFile, group: int, wanted: set[str]) -> Iterator[tuple
 LINES_PER_FILE = 50_000
 _ROWS_PER_WRITE = 5_000
 _BYTES_PER_WRITE = 16 << 20
+LINE_KEPT_BYTES_MAX: Final = 40 << 20
+LINE_END_BYTES: Final = 64 << 10
+CUT: Final = b"\n\xff%d bytes, sha256 %b\n"
+"""Stands between the ends of a line that is not kept whole; no line has a line feed, and no text this byte."""
 _SAFE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,79}")
 
 
@@ -204,10 +209,11 @@ def publish_raw(store: Store, file: RawFile, path: Path) -> int:
     """Append a downloaded file's lines to the raw table; returns how many there are.
 
     Lines end at byte 0x0A and nowhere else. Empty lines are rows too, so that the lengths of
-    all lines and their line feeds add up to the file.
+    all lines and their line feeds add up to the file, but for lines that are longer than is kept.
     """
     n_lines = 0
-    with path.open("rb") as lines:
+    with path.open("rb") as file_lines:
+        lines = _whole_or_cut(file_lines)
         for part in itertools.count():
             chunk = itertools.islice(lines, LINES_PER_FILE)
             first = next(chunk, None)
@@ -215,6 +221,24 @@ def publish_raw(store: Store, file: RawFile, path: Path) -> int:
                 return n_lines
             n_lines += _publish_part(store, file, part, n_lines, itertools.chain([first], chunk))
     raise AssertionError("unreachable")
+
+
+def _whole_or_cut(file: BinaryIO) -> Iterator[bytes]:
+    """Yield a file's lines; of one that is longer than is kept, its ends and what it was, never held whole."""
+    for line in iter(partial(file.readline, LINE_KEPT_BYTES_MAX), b""):
+        is_whole = len(line) < LINE_KEPT_BYTES_MAX or line.endswith(b"\n")
+        yield line if is_whole else _cut(line, iter(partial(file.readline, _BUFFER_BYTES), b""))
+
+
+def _cut(line: bytes, rest: Iterator[bytes]) -> bytes:
+    digest, n_bytes, head, tail = hashlib.sha256(), 0, line[:LINE_END_BYTES], b""
+    for piece in itertools.chain([line], rest):
+        text = piece.removesuffix(b"\n")
+        digest.update(text)
+        n_bytes, tail = n_bytes + len(text), (tail + text)[-LINE_END_BYTES:]
+        if piece.endswith(b"\n"):
+            break
+    return head + CUT % (n_bytes, digest.hexdigest().encode()) + tail + b"\n"
 
 
 def _publish_part(store: Store, file: RawFile, part: int, start: int, lines: Iterator[bytes]) -> int:

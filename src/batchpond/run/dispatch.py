@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
 from batchpond.clock import each
-from batchpond.errors import ExitCode
+from batchpond.errors import AccessError, ExitCode, PutOffError, UnreachableError
 from batchpond.lake import tables
 from batchpond.lake.attempts import BEFORE_SENT_PHASES, UNSENT_PHASES, Attempt, LakeState, Phase
 from batchpond.lake.records import AdoptedShard, Approval, Intent, Rounds, Sharded
-from batchpond.lake.store import Store
+from batchpond.lake.store import Memo, Store, keep_memo, recall_memo
 from batchpond.model import ErrorClass, Mode, ShardKind
 from batchpond.plan import versions
 from batchpond.plan.versions import FIRST
@@ -154,9 +154,7 @@ def send_due(session: Session, *, only_study: str | None = None, is_explicit: bo
     for study in sorted(staged | set(session.open_state.approvals)):
         if only_study not in {None, study}:
             continue
-        approval = session.open_state.approvals.get(study)
-        if approval is not None and not is_valid(session, study, approval):
-            approval = None
+        approval = approval_of(session, study)
         with session.isolated("", f"sending what is due of study {study}"):
             if approval is not None:
                 due.form_shards(session, study, approval)
@@ -166,7 +164,8 @@ def send_due(session: Session, *, only_study: str | None = None, is_explicit: bo
                 due.form_shards(session, study, approval)
             if approval is not None:
                 session.n_waiting += len(session.open_state.kept & session.open_state.by_study.get(study, {}).keys())
-                _send_study(session, study, approval, trigger)
+                for (reason, exit_code), held in send_study(session, study, approval, trigger, _send).items():
+                    session.note(Severity.INFO, wait_text(study, reason, held), exit_code=exit_code)
 
 
 def _open_rounds(session: Session, study: str, *, is_explicit: bool) -> bool:
@@ -211,38 +210,60 @@ def _form_retries(session: Session, study: str, approval: Approval) -> None:
         due.form_shards(session, study, approval, again)
 
 
-def count_unsent(session: Session) -> int:
-    """Return how many requests are approved and in no batch yet: whatever they wait for, they are not done."""
-    n_unsent = 0
+def count_unsent(session: Session, only_study: str | None = None) -> tuple[int, int]:
+    """Return how many requests are approved and in no batch yet, whatever for, and how many are due live."""
+    n_unsent = n_live = 0
     for study, approval in session.open_state.approvals.items():
-        if approval.study_version == session.open_state.current_versions.get(study):
-            for shard, latest in candidates(session.store, session.open_state, study):
-                is_free = latest is None or latest.phase in BEFORE_SENT_PHASES | {Phase.ABSENT}
-                n_unsent += shard.n_requests if is_free and shard.mode is not Mode.LIVE else 0
-    return n_unsent
+        if approval.study_version != session.open_state.current_versions.get(study) or only_study not in {None, study}:
+            continue
+        for shard, latest in candidates(session.store, session.open_state, study):
+            n_live += shard.n_requests * (shard.mode is Mode.LIVE)
+            n_unsent += shard.n_requests * (is_free(latest) and shard.mode is not Mode.LIVE)
+    return n_unsent, n_live
 
 
-def is_valid(session: Session, study: str, approval: Approval) -> bool:
-    """Whether an approval is of the study's present plan and has not ended; says so where it matters."""
-    now = session.store.clock.now()
-    current = session.open_state.current_versions.get(study)
-    if approval.study_version != current:
-        shards = session.open_state.shards_of(study)
-        if any(session.open_state.latest_attempt(shard.shard_id) is None for shard in shards):
-            session.note(
-                Severity.WARNING,
-                f"study {study} was planned anew after it was approved; nothing more of it is sent",
-                hint=f"`batchpond submit {study}` approves the new plan",
-            )
-        return False
-    if now >= approval.expires_at:
-        session.note(
-            Severity.WARNING,
-            f"the approval of study {study} ended on {approval.expires_at:%Y-%m-%d}",
-            hint=f"`batchpond submit {study}` renews it",
-        )
-        return False
-    return True
+UNAPPROVED_MEMO: Final = ".unapproved"
+
+
+def count_unapproved(session: Session) -> int:
+    """Return how many planned requests nobody has approved, counted anew where something has happened since."""
+    state = session.open_state
+    whole = {one.study_version for one in state.approvals.values() if one.n_limit is None}
+    partly = [(study, version) for study, version in state.current_versions.items() if version not in whole]
+    if not partly:
+        return 0
+    layout = f"1 {session.log.last_ord}"
+    kept = recall_memo(session.store, UNAPPROVED_MEMO, layout)
+    if kept is None:
+        found = (new for part in partly for new in due.new_shards(session.store, session.lake_state, *part, None))
+        kept = Memo(layout, (), (), {"n_requests": sum(new.event.n_requests for new in found)})
+        keep_memo(session.store, UNAPPROVED_MEMO, kept)
+    return int(kept.content["n_requests"])
+
+
+def lacking_approval(lake_state: LakeState, study: str, now: datetime) -> str | None:
+    """Return which approval of its present plan a study waits for, None where there is one."""
+    approval = lake_state.approvals.get(study)
+    if approval is not None and approval.study_version != lake_state.current_versions.get(study):
+        return f"an approval of the new plan: `batchpond submit {study}`"
+    if approval is not None and now >= approval.expires_at:
+        return f"a new approval, the last ended on {approval.expires_at:%Y-%m-%d}: `batchpond submit {study}`"
+    return None if approval is not None else f"an approval: `batchpond submit {study}`"
+
+
+def approval_of(session: Session, study: str) -> Approval | None:
+    """Return a study's approval if it holds, and say which it lacks where something of the study is unsent."""
+    lack = lacking_approval(session.open_state, study, session.store.clock.now())
+    if lack is None:
+        return session.open_state.approvals[study]
+    if any(is_free(session.open_state.latest_attempt(one.shard_id)) for one in session.open_state.shards_of(study)):
+        session.note(Severity.WARNING, f"what is left of study {study} waits for {lack}")
+    return None
+
+
+def is_free(latest: Attempt | None) -> bool:
+    """Whether no batch of a shard is at the provider or on its way."""
+    return latest is None or latest.phase in BEFORE_SENT_PHASES | {Phase.ABSENT}
 
 
 def tier_of(shard: Sharded) -> int:
@@ -299,7 +320,13 @@ def candidates(store: Store, lake_state: LakeState, study: str) -> Iterator[tupl
             yield shard, latest
 
 
-def _send_study(session: Session, study: str, approval: Approval, trigger: Trigger) -> None:
+Send = Callable[[Session, Sharded, Approval, "Budget"], "Obstacle | None"]
+
+
+def send_study(
+    session: Session, study: str, approval: Approval, trigger: Trigger, send: Send
+) -> dict[tuple[str, ExitCode], list[Sharded]]:
+    """Send a study's shards whose turn it is by `send`, and return why the others wait, with what that says."""
     waiting: dict[tuple[str, ExitCode], list[Sharded]] = {}
     precedence = Precedence()
     budget: Budget | None = None
@@ -307,7 +334,6 @@ def _send_study(session: Session, study: str, approval: Approval, trigger: Trigg
     due_now = list(candidates(session.store, session.open_state, study))
     for shard, latest in each(due_now, f"sending {study}", "batches", len(due_now)):
         if shard.mode is Mode.LIVE:
-            session.n_live += shard.n_requests
             continue
         obstacle: Obstacle | None
         match readiness(latest, trigger):
@@ -323,14 +349,13 @@ def _send_study(session: Session, study: str, approval: Approval, trigger: Trigg
                 budget = budget or Budget.of(session, approval)
                 obstacle = _obstacle(session, shard, settings, budget, precedence, trigger)
                 if obstacle is None:
-                    obstacle = _send(session, shard, approval, budget)
+                    obstacle = send(session, shard, approval, budget)
         if obstacle is not None:
             if obstacle.holds is not None:
                 precedence.hold(shard, obstacle.holds)
             waiting.setdefault((obstacle.reason, obstacle.exit_code), []).append(shard)
             session.n_waiting += obstacle.passes_by_itself
-    for (reason, exit_code), held in waiting.items():
-        session.note(Severity.INFO, wait_text(study, reason, held), exit_code=exit_code)
+    return waiting
 
 
 def _send(session: Session, shard: Sharded, approval: Approval, budget: Budget) -> Obstacle | None:
@@ -340,18 +365,22 @@ def _send(session: Session, shard: Sharded, approval: Approval, budget: Budget) 
         match send_shard(session, shard, approval):
             case Sending.WAITING:
                 session.n_waiting += 1
+                return None
             case Sending.REJECTED:
                 refused = session.lake_state.latest_attempt(shard.shard_id)
                 by_itself = readiness(refused, Trigger(is_explicit=False, now=session.store.clock.now()))
                 return back_off(shard, refused) if by_itself is Readiness.WAITING else None
             case _:
                 budget.reserve(shard)
-    return None
+                return None
+    return _refusal(session, shard) if isinstance(session.providers.why_out(shard.client_name), AccessError) else None
 
 
 def wait_text(study: str, reason: str, held: list[Sharded]) -> str:
     """Return what waits for a reason, in words."""
     n_requests = sum(shard.n_requests for shard in held)
+    if all(shard.mode is Mode.LIVE for shard in held):
+        return f"{n_requests:,} live requests of study {study} wait for {reason}"
     batches = "1 batch" if len(held) == 1 else f"{len(held):,} batches"
     return f"{n_requests:,} requests of study {study} ({batches}) wait for {reason}"
 
@@ -411,9 +440,6 @@ def _obstacle(
 ) -> Obstacle | None:
     if not trigger.is_explicit and lacks_credit(session.open_state, shard.client_name):
         return no_credit(shard)
-    put_off = session.providers.put_off_text(shard.client_name)
-    if put_off is not None:
-        return Obstacle(f"their turn: {put_off}")
     found = _refusal(session, shard) or _full_queue(session, shard, settings)
     if found is None and not budget.allows(shard):
         return Obstacle(_MONEY, passes_by_itself=False, holds=ALL)
@@ -425,11 +451,17 @@ def _obstacle(
 
 def _refusal(session: Session, shard: Sharded) -> Obstacle | None:
     provider, model, client_name = shard.provider, shard.request_model, shard.client_name
-    if session.providers.is_unreachable(client_name):
-        return Obstacle(f"{client_name} to be reached")
-    if session.providers.is_out(client_name):
-        needed = "the folder that was used before" if shard.mode is Mode.FILES else f"a key that {provider} accepts"
-        return Obstacle(needed, passes_by_itself=False)
+    match out := session.providers.why_out(client_name):
+        case PutOffError():
+            reason = f"their turn: {out.message}"
+        case UnreachableError():
+            reason = f"{client_name} to be reached"
+        case AccessError() if shard.mode is Mode.FILES:
+            reason = "the folder that was used before"
+        case _:
+            reason = f"a key that {provider} accepts"
+    if out is not None:
+        return Obstacle(reason, passes_by_itself=not isinstance(out, AccessError))
     if (client_name, "") in session.paused:
         return no_credit(shard)
     if (client_name, model) in session.paused:

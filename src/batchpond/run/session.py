@@ -157,18 +157,9 @@ class Providers:
         """Whether the provider is out for this pass."""
         return name in self._out
 
-    def put_off_text(self, name: str) -> str | None:
-        """Return until when the provider asked not to be called, None for one that did not."""
-        error = self._out.get(name)
-        return error.message if isinstance(error, PutOffError) else None
-
-    def is_refused(self, name: str) -> bool:
-        """Whether the provider is out for want of a key that it takes or an address that is right."""
-        return isinstance(self._out.get(name), AccessError)
-
-    def is_unreachable(self, name: str) -> bool:
-        """Whether the provider is out because no connection to it came about."""
-        return isinstance(self._out.get(name), UnreachableError)
+    def why_out(self, name: str) -> AccessError | UnreachableError | None:
+        """Return what put the provider out for this pass, None for one that is not."""
+        return self._out.get(name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +195,6 @@ class Session:
     counts: Counts = field(default_factory=Counts)
     paused: set[tuple[str, str]] = field(default_factory=set)
     n_waiting: int = 0
-    n_live: int = 0
     scopes: dict[str, str] = field(default_factory=dict)
     newest: dict[str, datetime | None] = field(default_factory=dict)
     listed: dict[tuple[str, str], tuple[datetime, tuple[RemoteBatch, ...]]] = field(default_factory=dict)

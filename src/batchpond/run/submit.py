@@ -21,14 +21,14 @@ from batchpond.plan import versions
 from batchpond.plan.cells import make_model_configs, model_notes
 from batchpond.plan.versions import Again, study_settings
 from batchpond.providers import registry
-from batchpond.run import due
-from batchpond.run.dispatch import Readiness, Trigger, candidates, finish_adoptions, look_before, readiness, send_due
+from batchpond.run import dispatch, due
 from batchpond.run.due import FailureCount
 from batchpond.run.find import resolve_unknowns
 from batchpond.run.session import Counts, Note, Providers, Report, Session
 from batchpond.run.sync import read_unread
 from batchpond.run.told import tell_waiting
 from batchpond.study.spec import Order, StageSpec, Study, Unsupported, from_config, spec_of_plain
+from batchpond.text import usd
 from batchpond.views.refresh import refresh
 
 _HOLDING_PHASES = UNCLEAR_PHASES | {Phase.OPEN, Phase.ENDED, Phase.MISSING_REMOTE}
@@ -134,11 +134,12 @@ def _notes(store: Store, version: str, asked: Collection[PricedModel]) -> tuple[
 
 def _unsent(store: Store, lake_state: LakeState, study: str) -> list[Sharded]:
     """Return the study's shards that no batch holds or may hold, those that wait for their turn included."""
-    trigger = Trigger(is_explicit=True, now=store.clock.now())
+    trigger = dispatch.Trigger(is_explicit=True, now=store.clock.now())
     return [
         shard
-        for shard, latest in candidates(store, lake_state, study)
-        if readiness(latest, trigger) is not Readiness.DONE and (latest is None or latest.phase not in _HOLDING_PHASES)
+        for shard, latest in dispatch.candidates(store, lake_state, study)
+        if dispatch.readiness(latest, trigger) is not dispatch.Readiness.DONE
+        and (latest is None or latest.phase not in _HOLDING_PHASES)
     ]
 
 
@@ -189,18 +190,18 @@ def submit(
         session = Session.begin(store, providers, on_note)
         failpoints.reach("S0")
         session.keep_away()
-        finish_adoptions(session)
+        dispatch.finish_adoptions(session)
         read_unread(session)
-        look_before(session, study)
+        dispatch.look_before(session, study)
         _approve(session, shown, max_cost_usd, limit)
         if again:
             due.form_shards(session, study, session.lake_state.approvals[study], again)
-        send_due(session, only_study=study, is_explicit=True)
+        dispatch.send_due(session, only_study=study, is_explicit=True)
         resolve_unknowns(session)
         tell_waiting(session)
         session.log.compact(lambda: refresh(store))
         refresh(store)
-    return SubmitReport(shown, True, session.counts, session.n_live, tuple(session.notes))
+    return SubmitReport(shown, True, session.counts, dispatch.count_unsent(session, study)[1], tuple(session.notes))
 
 
 def _check_part(store: Store, lake_state: LakeState, study: str) -> None:
@@ -237,12 +238,12 @@ def _check_money(shown: SubmitPreview, max_cost_usd: float | None) -> None:
         )
     if (shown.cost_expected_usd or 0.0) > max_cost_usd:
         raise UsageError(
-            f"the expected cost ${shown.cost_expected_usd:.2f} exceeds the limit ${max_cost_usd:.2f}: not sent",
+            f"the expected cost {usd(shown.cost_expected_usd)} exceeds the limit {usd(max_cost_usd)}: not sent",
             hint="raise the limit, or send a part with `--limit N`",
         )
     if shown.largest_shard_usd > max_cost_usd:
         raise UsageError(
-            f"one batch may cost ${shown.largest_shard_usd:.2f} at worst, above the limit ${max_cost_usd:.2f}",
+            f"one batch may cost {usd(shown.largest_shard_usd)} at worst, above the limit {usd(max_cost_usd)}",
             hint="raise the limit, lower max_output_tokens, set [shards] max_requests, or `--limit N`",
         )
 

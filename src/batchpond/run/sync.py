@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from batchpond import ids
+from batchpond.errors import AccessError
 from batchpond.lake import failpoints, jsonl
 from batchpond.lake.attempts import (
     BEFORE_SENT_PHASES,
@@ -28,7 +29,7 @@ from batchpond.lake.store import Store
 from batchpond.model import EPOCH, Mode, RemoteBatch
 from batchpond.plan import versions
 from batchpond.providers.base import BatchProvider
-from batchpond.run.dispatch import count_unsent, finish_adoptions, send_due
+from batchpond.run.dispatch import count_unapproved, count_unsent, finish_adoptions, send_due
 from batchpond.run.find import (
     PAGES_MAX,
     check_host,
@@ -49,8 +50,9 @@ PENDING_PHASES = frozenset({Phase.SENT, Phase.UNKNOWN, Phase.OPEN, Phase.ENDED, 
 class SyncReport(Report):
     """What a pass did and what is left; `n_pending` counts batches that will still change or be sent.
 
-    `n_live` requests wait for `batchpond live`, and `n_unsent` that are approved are in no batch yet. It `is_stuck`
-    where everything pending waits for another key or address, which no waiting brings.
+    `n_live` requests wait for `batchpond live`, `n_unsent` that are approved are in no batch yet, and `n_unapproved` of
+    the plans wait for `batchpond submit`. It `is_stuck` where everything pending waits for another key or address,
+    which no waiting brings.
     """
 
     counts: Counts
@@ -58,6 +60,7 @@ class SyncReport(Report):
     n_attention: int
     n_live: int
     n_unsent: int
+    n_unapproved: int
     is_stuck: bool
     notes: tuple[Note, ...]
 
@@ -96,17 +99,19 @@ def sync_once(
         tell_concerns(session)
         settled = (a for a in session.open_state.attempts.values() if a.phase in SETTLED_PHASES)
         jsonl.sweep_payloads(store, {a.attempt_id for a in settled})
-        n_unsent = count_unsent(session)
+        n_unsent, n_live = count_unsent(session)
         session.log.compact(lambda: refresh(store))
         session.log.keep()
         versions.keep(store)
         refresh(store)
+        n_unapproved = count_unapproved(session)
     return SyncReport(
         counts=session.counts,
         n_pending=len(_remote(session.open_state, PENDING_PHASES)) + session.n_waiting,
         n_attention=sum(attempt.needs_attention for attempt in session.open_state.attempts.values()),
-        n_live=session.n_live,
+        n_live=n_live,
         n_unsent=n_unsent,
+        n_unapproved=n_unapproved,
         is_stuck=_is_stuck(session),
         notes=tuple(session.notes),
     )
@@ -154,7 +159,11 @@ def _take_in_live(session: Session) -> None:
 
 def _is_stuck(session: Session) -> bool:
     names = {one.client_name for one in _remote(session.open_state, PENDING_PHASES)}
-    return bool(names) and not session.n_waiting and all(map(session.providers.is_refused, names))
+    return (
+        bool(names)
+        and not session.n_waiting
+        and all(isinstance(session.providers.why_out(name), AccessError) for name in names)
+    )
 
 
 def _remote(lake_state: LakeState, phases: frozenset[Phase]) -> list[Attempt]:

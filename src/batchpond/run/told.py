@@ -13,21 +13,25 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 import orjson
 
+from batchpond.errors import AccessError, ExitCode
 from batchpond.lake import tables
 from batchpond.lake.attempts import UNCLEAR_PHASES, Attempt, LakeState, Phase, seconds_of
-from batchpond.lake.records import Approval, Counted, Sharded
+from batchpond.lake.records import Counted, Sharded
 from batchpond.lake.store import Store
-from batchpond.model import Mode
+from batchpond.model import ErrorClass, Mode
+from batchpond.plan import versions
 from batchpond.providers import registry
+from batchpond.providers.http.keys import listing
 from batchpond.providers.shared.files import RECENT
 from batchpond.providers.shared.folder import Folder, of_host
 from batchpond.run import dispatch, due
-from batchpond.run.dispatch import Obstacle, Readiness
-from batchpond.run.session import Session, Severity
+from batchpond.run.dispatch import Obstacle
+from batchpond.run.session import Providers, Session, Severity
+from batchpond.study.prices import load_config
 
 HISTORY_MIN: Final = 20
 QUANTILE: Final = 0.95
@@ -35,6 +39,7 @@ GRACE: Final = timedelta(hours=1)
 COUNTDOWN_SHARE: Final = 1 / 3
 _MESSAGE_CHARS: Final = 200
 _UNCOLLECTED_PHASES: Final = frozenset({Phase.ENDED, Phase.MISMATCH})
+_A_PASS: Final = "a pass: `batchpond sync` sends them"
 _NO_PAST: Final[Mapping[str, Sequence[float]]] = MappingProxyType({})
 
 # What helps against each kind of failure; STUDY stands for the study.
@@ -69,10 +74,11 @@ class Failure:
 
 
 def failures(store: Store, lake_state: LakeState, attempts: Collection[Attempt]) -> list[Failure]:
-    """Return how the requests failed of those attempts that nothing more can come of, most frequent first."""
+    """Return how the requests failed of those attempts that nothing more can come of, and that wait for no other."""
     values = due.of_settled(attempts)
     if not values["attempt_ids"]:
         return []
+    values["pending"] = [name for name in lake_state.shards if dispatch.is_free(lake_state.latest_attempt(name))]
     values["versions"] = list(lake_state.current_versions.values())
     with tables.connect(store, ["plan", "requests", "shard_requests", "responses"]) as connection:
         return [Failure(*row) for row in connection.execute(_FAILED, values).fetchall()]
@@ -86,7 +92,9 @@ def tell_failures(session: Session, since: int) -> None:
         if event.ord > since and isinstance(event, Counted) and event.n_completed < event.n_requests
     }
     for failure in failures(session.store, session.open_state, [session.attempt(name) for name in sorted(ended)]):
-        session.note(Severity.WARNING, failure.text, hint=failure.hint)
+        is_for_a_person = failure.error_class == ErrorClass.UNREADABLE  # paid, here, and nothing is made of it
+        exit_code = ExitCode.ATTENTION if is_for_a_person else ExitCode.DONE
+        session.note(Severity.WARNING, failure.text, hint=failure.hint, exit_code=exit_code)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,32 +186,44 @@ def _span(length: timedelta) -> str:
     return f"{seconds} s"
 
 
-def waits(store: Store, lake_state: LakeState, study: str, now: datetime) -> list[str]:
-    """Return what a study's unsent requests wait for, as far as the lake alone tells; empty without an approval."""
-    approval = lake_state.approvals.get(study)
-    if approval is None or approval.study_version != lake_state.current_versions.get(study):
-        return []
-    held: dict[str, list[Sharded]] = {}
-    for shard, latest in dispatch.candidates(store, lake_state, study):
-        match dispatch.readiness(latest, dispatch.Trigger(is_explicit=False, now=now)):
-            case Readiness.WAITING:
-                obstacle = dispatch.back_off(shard, latest)
-            case Readiness.HELD:
-                obstacle = dispatch.held_by(shard, latest)
-            case Readiness.READY if shard.mode is not Mode.LIVE:
-                is_without_credit = dispatch.lacks_credit(lake_state, shard.client_name)
-                obstacle = dispatch.no_credit(shard) if is_without_credit else Obstacle(_when_asked(approval, now))
-            case _:
-                obstacle = None
-        if obstacle is not None:
-            held.setdefault(obstacle.reason, []).append(shard)
-    return [dispatch.wait_text(study, reason, shards) for reason, shards in held.items()]
+def looking(store: Store, providers: Providers) -> Session:
+    """Return a pass that only looks: it knows who wants no call and for whom there is no key, and asks nobody."""
+    session = Session.begin(store, providers)
+    session.keep_away()
+    environ = os.environ | load_config(store.path).variables
+    names = {shard.provider for shard in session.lake_state.shards.values() if shard.mode is Mode.BATCH}
+    asked = [registry.module(name).DESCRIPTOR for name in sorted(names)]
+    for key in listing((one for one in asked if not one.credentials_env), environ):  # those may be found elsewhere
+        if not key.is_found and not providers.is_out(key.provider):
+            providers.put_out(key.provider, AccessError(key.problem or f"{key.key_env} is not set"))
+    return session
 
 
-def _when_asked(approval: Approval, now: datetime) -> str:
-    if now >= approval.expires_at:
-        return f"a new approval, the last ended on {approval.expires_at:%Y-%m-%d}: `batchpond submit {approval.study}`"
-    return "a pass: `batchpond sync` sends them or says why not"
+def waits(session: Session, study: str) -> list[dict[str, Any]]:
+    """Return what a study's unsent requests wait for, as far as the lake and the keys here tell, as rows."""
+    version = versions.planned_version(session.lake_state, study)
+    state, now = session.open_state, session.store.clock.now()
+    approval, lack = state.approvals.get(study), dispatch.lacking_approval(state, study, now)
+    held: dict[tuple[str, ExitCode], list[Sharded]] = {}
+    if approval is not None and approval.study_version == version:
+        trigger = dispatch.Trigger(is_explicit=False, now=now)
+        held = dispatch.send_study(session, study, approval, trigger, lambda *_: Obstacle(lack or _A_PASS))
+        live = [one for one, _ in dispatch.candidates(session.store, state, study) if one.mode is Mode.LIVE]
+        held |= {(lack or f"`batchpond live {study}`", ExitCode.DONE): live} if live else {}
+    part = f"an approval of more than was approved: `batchpond submit {study}`"
+    reason = lack or (part if approval is not None and approval.n_limit else _A_PASS)
+    for new in due.new_shards(session.store, state, study, version, None):
+        held.setdefault((reason, ExitCode.DONE), []).append(new.event)
+    return [
+        {
+            "study": study,
+            "reason": why,
+            "n_requests": sum(shard.n_requests for shard in mine),
+            "needs_attention": exit_code is ExitCode.ATTENTION,
+            "text": dispatch.wait_text(study, why, mine),
+        }
+        for (why, exit_code), mine in held.items()
+    ]
 
 
 STRAYS_SHOWN_MAX: Final = 5

@@ -143,12 +143,10 @@ def test_speceval_trees_go_round(tmp_path: Path) -> None:
     assert len(facts(first)) == 8
     report = export_layout(first.path, tmp_path / "out", Layout.SPECEVAL)
     names = {path.relative_to(tmp_path / "out").as_posix() for path in report.files}
-    assert f"rankings/spec_speceval-openai/judge_j-1/{A}x{B}/results/s1.json" in names
+    assert f"rankings/spec_openai/judge_j-1/{A}x{B}/results/s1.json" in names
     assert f"generations/{B}/00000000_000000/results/s1.json" in names
     assert {"spec.jsonl", "inputs/s1.json"} <= names
-    ranks = json.loads(
-        (tmp_path / "out" / f"rankings/spec_speceval-openai/judge_j-1/{A}x{B}/results/s1.json").read_text()
-    )
+    ranks = json.loads((tmp_path / "out" / f"rankings/spec_openai/judge_j-1/{A}x{B}/results/s1.json").read_text())
     assert {row["input"]: row["rank"] for row in ranks["rankings"]} == {"q": 1, "r": 0, "t": None}
     second = Store.init(tmp_path / "second")
     back = bring(second, import_speceval.read, tmp_path / "out", is_strict=True)

@@ -2,14 +2,17 @@ WITH rows AS (
     SELECT
         study, task, template_id, rubric_id, provider, request_model, thinking, unit_id, item_first, item_second,
         item_first_hash, item_second_hash, candidate_first, candidate_second, repeat_no, verdict, outcome, score,
-        confidence, explanation, text AS raw, origin
+        confidence, explanation, text AS raw, origin, study AS spec
     FROM results
     WHERE task IN ('ranking', 'compliance', 'likert') AND outcome IS NOT NULL AND ($study IS NULL OR study = $study)
     UNION ALL BY NAME
     SELECT
         study, task, template_id, rubric_id, provider, request_model, thinking, unit_id, item_first, item_second,
         candidate_first, candidate_second, repeat_no, verdict, outcome, score, confidence, explanation,
-        'imported' AS origin
+        'imported' AS origin,
+        coalesce(
+            nullif(regexp_extract(source, '(?:^|/)spec_([^/]+)/', 1), ''), regexp_replace(study, '^speceval-', '')
+        ) AS spec
     FROM imported_judgments
     WHERE task IN ('ranking', 'compliance', 'likert') AND ($study IS NULL OR study = $study)
 ),

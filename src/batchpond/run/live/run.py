@@ -240,7 +240,7 @@ class LiveRun:
         lanes: dict[PricedModel, Lane] = {}
         for study, approval in sorted(session.lake_state.approvals.items()):
             is_wanted = not self._options.studies or study in self._options.studies
-            if not is_wanted or not dispatch.is_valid(session, study, approval):
+            if not is_wanted or dispatch.approval_of(session, study) is None:
                 continue
             form_shards(session, study, approval)
             for shard in [*_begun(session, study), *_due(session, study, approval)]:

@@ -3,7 +3,9 @@ WITH {failed}, planned AS (
   SELECT DISTINCT study, request_id FROM plan WHERE list_contains($versions, study_version)
 ), counted AS (
   SELECT study, provider, error_class, said.code AS code, said.message AS message, count(*) AS n
-  FROM failed JOIN planned USING (request_id) JOIN requests USING (request_id) GROUP BY ALL
+  FROM (FROM failed WHERE request_id NOT IN (
+    SELECT request_id FROM shard_requests WHERE list_contains($pending, shard_id)
+  )) AS failed JOIN planned USING (request_id) JOIN requests USING (request_id) GROUP BY ALL
 )
 SELECT study, provider, error_class, first(code ORDER BY n DESC, code, message),
        first(message ORDER BY n DESC, code, message), CAST(sum(n) AS BIGINT)
