@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import timedelta
@@ -36,6 +35,7 @@ from batchpond.run.unknown import AccountReport, Ownership, providers_with_keys,
 from batchpond.views import database
 from batchpond_sim.host.server import running
 from batchpond_sim.world.world import Settings
+from tests.rigs import forked
 from tests.rigs.sim_providers import SIMULATED, one_model_each, provider_of
 from tests.rigs.sim_study import START, STUDY, Rig, Wire
 
@@ -770,8 +770,7 @@ def test_the_command_lists_adopts_and_needs_a_yes(rig: Rig, tmp_path: Path) -> N
 
         def call(*arguments: str) -> subprocess.CompletedProcess[str]:
             environment = os.environ | {"OPENAI_BASE_URL": sim.base_url, "OPENAI_API_KEY": "sk-test"}
-            command = [sys.executable, "-m", "batchpond", "--lake", str(rig.lake), "adopt", *arguments]
-            return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60, check=False)
+            return forked.run_text("--lake", str(rig.lake), "adopt", *arguments, env=environment)
 
         (row,) = json.loads(call("--list", "--provider", "openai", "--json").stdout)
         assert tuple(row) == COLUMNS_SHOWN

@@ -32,7 +32,7 @@ from batchpond.run.session import Providers
 from batchpond.study.file import load
 from batchpond.study.prices import load_config
 from batchpond.views import database
-from tests.rigs import files_worker
+from tests.rigs import files_worker, forked
 from tests.rigs.files_study import FilesRig
 from tests.rigs.files_worker import Row
 
@@ -599,8 +599,7 @@ def test_the_commands(tmp_path: Path) -> None:
     environment["BATCHPOND_LAKE"] = str(rig.lake)
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run([sys.executable, "-m", "batchpond", *arguments], env=environment, check=False,
-                              capture_output=True, text=True, timeout=120)  # fmt: skip
+        return forked.run_text(*arguments, env=environment)
 
     assert run("plan", str(rig.study_path)).returncode == 0
     done = run("submit", "demo", "--yes")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import signal
 import subprocess
 import threading
@@ -29,12 +30,14 @@ from batchpond.run.resolve import cancel
 from batchpond.run.session import Providers, Session
 from batchpond.run.submit import retry
 from batchpond_sim.world.world import Settings
-from tests.rigs.live_study import Asked, LiveRig, document, live_rig, settings_of, wait_for
+from tests.rigs import live_study
+from tests.rigs.live_study import Asked, LiveRig, document, settings_of, wait_for
 from tests.rigs.sim_providers import LIVE
 from tests.rigs.small_disk import fill, make_read_only, mounted
 
 ENDPOINTS = tuple(LIVE)
 N = 24
+live_rig = functools.partial(live_study.live_rig, with_lens=False)  # but for the tests that say otherwise
 DISK_BYTES = 10 << 20
 
 
@@ -61,6 +64,7 @@ def billed(rig: LiveRig) -> int:
 
 @pytest.mark.parametrize("endpoint", ENDPOINTS)
 def test_a_live_study_is_answered_and_accounted_for(rig: LiveRig, endpoint: str) -> None:
+    rig.with_lens = True
     rig.begin(N, [Asked(endpoint)])
     report = rig.live(concurrency=4)
     assert (report.n_left, report.exit_code, report.notes) == (0, ExitCode.DONE, ())
@@ -174,6 +178,7 @@ def test_sync_alone_brings_a_finished_run_to_its_end(rig: LiveRig) -> None:
 
 
 def test_an_idle_sync_after_live_calls_writes_nothing(rig: LiveRig) -> None:
+    rig.with_lens = True
     rig.begin(N)
     rig.live()
     rig.sync()
@@ -186,6 +191,7 @@ def test_an_idle_sync_after_live_calls_writes_nothing(rig: LiveRig) -> None:
 def test_a_second_run_says_who_is_at_it(tmp_path: Path) -> None:
     with live_rig(tmp_path, live_latency_s=(0.2, 0.2)) as rig:
         rig.begin(N)
+        rig.simulator.world.add_fault("live@3-:status=529")  # calls that are put off keep it going
         first = rig.start("live", "--concurrency", "1")
         wait_for(lambda: billed(rig) > 0, first)
         second = rig.run("live")
@@ -579,6 +585,7 @@ def test_cancel_ends_a_live_attempt_and_keeps_its_answers(tmp_path: Path) -> Non
 def test_cancel_of_what_is_being_asked_says_who_is_at_it(tmp_path: Path) -> None:
     with live_rig(tmp_path, live_latency_s=(0.2, 0.2)) as rig:
         rig.begin(N)
+        rig.simulator.world.add_fault("live@3-:status=529")  # calls that are put off keep it going
         process = rig.start("live", "--concurrency", "1")
         wait_for(lambda: billed(rig) > 1, process)
         (attempt,) = rig.attempts()
@@ -635,6 +642,7 @@ def test_a_run_without_a_terminal_prints_a_document_and_few_lines(rig: LiveRig) 
 
 def test_nothing_goes_on_after_a_run_has_returned(rig: LiveRig) -> None:
     """No thread of a run outlives it, but one whose call hangs; what that brings later is not written."""
+    rig.with_lens = True
     rig.begin(N)
     before = set(threading.enumerate())
     report = rig.live(concurrency=8)

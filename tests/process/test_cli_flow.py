@@ -14,8 +14,8 @@ import pytest
 
 from batchpond_sim.host import server
 from batchpond_sim.world.world import Settings
+from tests.rigs import forked
 
-PROGRAM = [sys.executable, "-m", "batchpond"]
 STUDY = """
 study = "small"
 [items]
@@ -40,10 +40,7 @@ class Rig:
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run one command in a process of its own."""
-        return subprocess.run(
-            [*PROGRAM, *arguments],
-            capture_output=True, text=True, cwd=self.folder, env=self.environment, timeout=120, check=False,
-        )  # fmt: skip
+        return forked.run_text(*arguments, env=self.environment, cwd=self.folder)
 
     def json(self, *arguments: str) -> dict[str, object]:
         """Run one command and return its document."""
@@ -154,8 +151,10 @@ def test_a_pass_that_finds_open_batches_unchanged_loads_no_engine(tmp_path: Path
         rig.json("plan")
         rig.json("submit", "small", "--yes")
         rig.json("sync")
-        rig.environment["PYTHONPROFILEIMPORTTIME"] = "1"
-        done = rig.run("sync", "--json")
+        done = subprocess.run(
+            [sys.executable, "-X", "importtime", "-m", "batchpond", "sync", "--json"],
+            capture_output=True, text=True, cwd=rig.folder, env=rig.environment, timeout=120, check=False,
+        )  # fmt: skip
         assert json.loads(done.stdout)["n_pending"] == 1
         loaded = {
             line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time")

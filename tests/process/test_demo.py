@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,7 @@ import pytest
 from batchpond.lake.events import append
 from batchpond.lake.records import Planned
 from batchpond.lake.store import Store
+from tests.rigs import forked
 from tests.rigs.events import fact
 
 PLANTED = {"claude-haiku-4-5": 0.0, "gpt-5.4-mini": 0.9, "gemini-2.5-flash-lite": -0.7}
@@ -27,9 +28,7 @@ FROM results
 
 
 def _demo(lake: Path) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run(
-        [sys.executable, "-m", "batchpond", "--lake", str(lake), "demo", "--json"], capture_output=True, check=False
-    )
+    return forked.run("--lake", str(lake), "demo", "--json", env=os.environ)
 
 
 @pytest.fixture(scope="module")
@@ -91,8 +90,9 @@ def _rounded(document: bytes) -> list[dict[str, object]]:
 
 
 def _run(lake: Path, *command: str) -> bytes:
-    whole = [sys.executable, "-m", "batchpond", "--lake", str(lake), *command]
-    return subprocess.run(whole, capture_output=True, check=True).stdout
+    done = forked.run("--lake", str(lake), *command, env=os.environ)
+    assert done.returncode == 0, done.stderr.decode()
+    return done.stdout
 
 
 def test_a_lake_with_real_data_is_refused_untouched(tmp_path: Path) -> None:

@@ -282,6 +282,6 @@ def test_a_log_that_cannot_be_written_stops_nothing(starts: dict[str, Path], tmp
     """`batchpond submit 2>>log` on a full disk goes on, and what it has to say is in its exit code and the lake."""
     with rig_at(tmp_path, starts["submit"] / "lake") as rig, open("/dev/full", "wb") as full:
         rig.simulator.world.add_fault("batches.create@*:reset_before")
-        process = rig.start("submit", STUDY, "--yes", stderr=full.fileno())
+        process = rig.start_program("submit", STUDY, "--yes", stderr=full.fileno())
         assert process.wait(60) == ExitCode.ATTENTION
         assert {attempt.phase for attempt in rig.lake_state().attempts.values()} == {Phase.UNKNOWN}

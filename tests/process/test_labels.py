@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
+
+from tests.rigs import forked
 
 PROGRAM = (sys.executable, "-m", "batchpond")
 
 
 def run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run([*PROGRAM, *arguments], capture_output=True, text=True, cwd=cwd, timeout=120, check=False)
+    done = forked.run_text(*arguments, env=os.environ, cwd=cwd)
     assert done.returncode == 0, done.stderr
     return done
 

@@ -70,7 +70,7 @@ def lose_power(rig: Rig, seed: int | None, failpoint: str, *arguments: str) -> l
     disk = power.Power.of(rig.lake, folder / "backup")
     rig.let_batches_end()
     log = folder / "calls"
-    ended = rig.start(*arguments, failpoint=failpoint, program=power.traced(log, PROGRAM)).wait(120)
+    ended = rig.start_program(*arguments, failpoint=failpoint, program=power.traced(log, PROGRAM)).wait(120)
     assert ended in {-signal.SIGKILL, ExitCode.DONE, ExitCode.ATTENTION}
     disk.replay(log)
     lost = disk.cut(seed)

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.rigs import forked
+
 PROGRAM = [sys.executable, "-m", "batchpond"]
 
 
 def run(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     """Run the program in a process of its own, as in a pipe."""
     kept = {name: value for name, value in os.environ.items() if name != "BATCHPOND_LAKE"}
-    return subprocess.run(
-        [*PROGRAM, *arguments], capture_output=True, text=True, cwd=cwd, env=kept, timeout=120, check=False
-    )
+    return forked.run_text(*arguments, env=kept, cwd=cwd)
 
 
 def reported(folder: Path, example: str) -> str:

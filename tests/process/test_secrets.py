@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pytest
 
 from batchpond_sim.host import server
 from batchpond_sim.world.world import Settings
+from tests.rigs import forked
 
 CANARY = "sk-CANARYkey0123456789abcdefCANARY"
 CANARY_TEXT = "a confidential sample text that no log may repeat"
@@ -36,13 +36,7 @@ def _run(folder: Path, base_url: str, *arguments: str) -> subprocess.CompletedPr
         "BATCHPOND_LAKE": str(folder / "lake"),
         "BATCHPOND_TEST_SETTLE_S": "0",
     }  # fmt: skip
-    return subprocess.run(
-        [sys.executable, "-m", "batchpond", "-v", *arguments],
-        env=environ,
-        cwd=folder,
-        capture_output=True,
-        check=False,
-    )
+    return forked.run("-v", *arguments, env=environ, cwd=folder)
 
 
 @pytest.mark.parametrize(

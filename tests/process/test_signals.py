@@ -63,7 +63,7 @@ def submit_into_silence(rig: Rig, seconds: float, program: tuple[str, ...] | Non
     """Start `submit`, and return once its batch is made and its answer is not coming."""
     rig.simulator.world.add_fault(f"batches.create@1:hang_after={seconds}")
     more = {} if program is None else {"program": program}
-    process = rig.start(*SUBMIT, stderr=subprocess.PIPE, **more)
+    process = rig.start_program(*SUBMIT, stderr=subprocess.PIPE, **more)
     wait_until(lambda: bool(rig.simulator.world.ledger.batches))
     return process
 
@@ -130,12 +130,12 @@ def test_asleep_longer_than_the_lease_while_the_create_is_on_the_wire(rig: Rig) 
 
 def test_asleep_between_the_record_and_the_create(rig: Rig) -> None:
     """What was decided before the nap is not sent after it: it is given up, and sent anew by a later pass."""
-    process = rig.start(*SUBMIT, failpoint="S8.before:stop", program=HASTY)
+    process = rig.start_program(*SUBMIT, failpoint="S8.before:stop", program=HASTY)
     os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
     time.sleep(2 * LEASE_S)
     process.send_signal(signal.SIGCONT)
     assert process.wait(30) == ExitCode.DONE
     assert not rig.simulator.world.ledger.batches
-    assert rig.start("sync", program=HASTY).wait(30) == ExitCode.DONE
+    assert rig.start_program("sync", program=HASTY).wait(30) == ExitCode.DONE
     rig.let_batches_end()
     assert_one_batch_with_every_answer(rig)

@@ -163,7 +163,7 @@ def is_killed_beside(folder: Path, planned: Path, undisturbed: Outcome, moment: 
     """Whether a pass dies beside its nth publication; then the study must come to the same all the same."""
     folder.mkdir()
     with asked(folder, planned) as rig:
-        ended = rig.start("sync", program=dying(moment, nth)).wait(120)
+        ended = rig.start_program("sync", program=dying(moment, nth)).wait(120)
         if ended == ExitCode.DONE:
             return False
         assert ended == -signal.SIGKILL

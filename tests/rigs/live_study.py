@@ -7,16 +7,16 @@ import functools
 import json
 import os
 import shutil
-import signal
 import subprocess
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from batchpond.clock import SystemClock
 from batchpond.lake import failpoints, tables
@@ -33,10 +33,13 @@ from batchpond.run.session import Note, Providers
 from batchpond.run.sync import SyncReport, sync_once
 from batchpond.study import file as study
 from batchpond.views.database import connect as connect_lens
+from batchpond.views.refresh import refresh
 from batchpond_sim.host import server
 from batchpond_sim.host.transport import SimulatorTransport
 from batchpond_sim.world.world import Settings, body_id
+from tests.rigs import forked
 from tests.rigs.processes import PROGRAM
+from tests.rigs.sim_cache import no_lens
 from tests.rigs.sim_providers import LIVE
 
 STUDY = "live"
@@ -132,6 +135,7 @@ class LiveRig:
 
     folder: Path
     simulator: server.Running
+    with_lens: bool = True
     notes: list[Note] = field(default_factory=list)
 
     @property
@@ -191,7 +195,8 @@ class LiveRig:
             on_note=self.notes.append,
             on_progress=on_progress,
         )
-        return run.run(store, options)
+        with nullcontext() if self.with_lens else patch.object(run, "refresh", no_lens):
+            return run.run(store, options)
 
     def sync(self) -> SyncReport:
         """Make one pass."""
@@ -203,25 +208,21 @@ class LiveRig:
         self,
         *arguments: str,
         failpoint: str | None = None,
-        stdout: int = subprocess.DEVNULL,
         stderr: int = subprocess.DEVNULL,
     ) -> subprocess.Popen[bytes]:
-        """Start a command; with a failpoint it kills or stops itself there."""
-        named = {failpoints.VARIABLE: failpoint} if failpoint else {}
-        variables = os.environ | self.environ | named | {"BATCHPOND_LAKE": os.fspath(self.lake)}
-        return subprocess.Popen([*PROGRAM, *arguments], env=variables, stdout=stdout, stderr=stderr)
+        """Start a command as a program of its own; with a failpoint it kills or stops itself there."""
+        variables = self._variables(failpoint)
+        return subprocess.Popen([*PROGRAM, *arguments], env=variables, stdout=subprocess.DEVNULL, stderr=stderr)
 
     def run(
         self, *arguments: str, failpoint: str | None = None, bound_s: float = BOUND_S
     ) -> subprocess.CompletedProcess[bytes]:
-        """Run a command to its end."""
-        process = self.start(*arguments, failpoint=failpoint, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        try:
-            stdout, stderr = process.communicate(timeout=bound_s)
-        except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGKILL)
-            raise
-        return subprocess.CompletedProcess(arguments, process.returncode, stdout, stderr)
+        """Run a command to its end, in a process of its own; with a failpoint it kills itself there."""
+        return forked.run(*arguments, env=self._variables(failpoint), timeout=bound_s)
+
+    def _variables(self, failpoint: str | None) -> dict[str, str]:
+        named = {failpoints.VARIABLE: failpoint} if failpoint else {}
+        return os.environ | self.environ | named | {"BATCHPOND_LAKE": os.fspath(self.lake)}
 
     # -- looking -----------------------------------------------------------------------------------------
 
@@ -239,7 +240,10 @@ class LiveRig:
             return connection.execute(sql).fetchall()
 
     def view(self, sql: str) -> list[tuple[Any, ...]]:
-        """Return the rows of a query over the views, as a user would see them."""
+        """Return the rows of a query over the views, as a user would see them; without a lens, one is made now."""
+        if not self.with_lens:
+            with self.store().lock("test"):
+                refresh(self.store())
         with connect_lens(self.lake) as connection:
             return connection.execute(sql).fetchall()
 
@@ -312,11 +316,13 @@ def _paths(provider: str, model: str) -> Iterator[str]:
 
 
 @contextmanager
-def live_rig(folder: Path, settings: Settings | None = None, **more: Any) -> Iterator[LiveRig]:
-    """Lay out an empty rig beside a running simulator."""
+def live_rig(
+    folder: Path, settings: Settings | None = None, *, with_lens: bool = True, **more: Any
+) -> Iterator[LiveRig]:
+    """Lay out an empty rig beside a running simulator; without a lens its live runs leave none, and `view` makes it."""
     folder.mkdir(parents=True, exist_ok=True)
     with server.running(settings or Settings(seed=1, **more), folder / "world") as simulator:
-        yield LiveRig(folder, simulator)
+        yield LiveRig(folder, simulator, with_lens)
 
 
 def wait_for(is_so: Callable[[], bool], process: subprocess.Popen[bytes] | None = None, bound_s: float = 30.0) -> None:

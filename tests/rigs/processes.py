@@ -19,6 +19,7 @@ from batchpond.lake.events import read
 from batchpond.lake.store import Store
 from batchpond_sim.host import server
 from batchpond_sim.world.world import Settings
+from tests.rigs import forked
 from tests.rigs.sim_providers import SIMULATED
 from tests.rigs.sim_study import STUDY
 
@@ -47,10 +48,19 @@ class Rig:
         self,
         *arguments: str,
         failpoint: str | None = None,
+        stderr: int = subprocess.DEVNULL,
+    ) -> forked.Started:
+        """Start a command; with a failpoint it kills or stops itself there."""
+        return forked.start(*arguments, env=self.environment(failpoint), stderr=stderr)
+
+    def start_program(
+        self,
+        *arguments: str,
         program: tuple[str, ...] = PROGRAM,
+        failpoint: str | None = None,
         stderr: int = subprocess.DEVNULL,
     ) -> subprocess.Popen[bytes]:
-        """Start a command; with a failpoint it kills or stops itself there."""
+        """Start a command as a program of its own, from its first line of Python on."""
         return subprocess.Popen(
             [*program, *arguments], env=self.environment(failpoint), stdout=subprocess.DEVNULL, stderr=stderr
         )

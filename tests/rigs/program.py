@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.rigs import forked
 from tests.rigs.clock import ClockFile
 
 OTHER_PROGRAM = "BATCHPOND_TEST_PYTHON"
@@ -64,10 +64,12 @@ class Program:
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run one command in a process of its own."""
-        return subprocess.run(
-            [os.environ.get(OTHER_PROGRAM, sys.executable), "-m", "batchpond", *arguments],
-            capture_output=True, text=True, cwd=self.folder, env=self.environment, timeout=120, check=False,
-        )  # fmt: skip
+        if OTHER_PROGRAM in os.environ:
+            return subprocess.run(
+                [os.environ[OTHER_PROGRAM], "-m", "batchpond", *arguments],
+                capture_output=True, text=True, cwd=self.folder, env=self.environment, timeout=120, check=False,
+            )  # fmt: skip
+        return forked.run_text(*arguments, env=self.environment, cwd=self.folder)
 
     def wait(self, seconds: float) -> None:
         """Let time pass for the program: by its clock, or for real where an earlier version has none that moves."""

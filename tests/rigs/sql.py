@@ -29,7 +29,9 @@ _OPEN = ExitStack()
 @cache
 def _all_views() -> duckdb.DuckDBPyConnection:
     # Making every view takes half a second: once per test run is enough.
-    return _OPEN.enter_context(database.empty())
+    connection = _OPEN.enter_context(database.empty())
+    connection.execute("SET threads = 1")  # what threads say to each other takes longer than a few rows do
+    return connection
 
 
 @cache

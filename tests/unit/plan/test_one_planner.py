@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from batchpond.plan.report import PlanReport
 from batchpond.plan.verb import plan_study
 from batchpond.study.file import load
 from tests.rigs.clock import ManualClock
+from tests.rigs.sim_cache import without_lens
 
 START = datetime(2026, 11, 21, tzinfo=UTC)
 STUDY = """\
@@ -40,6 +42,13 @@ FIXED = 'order = "fixed"\nreverse = 0.2\ncount = 100'
 ADAPTIVE = 'select = "adaptive"\ncount = 100'
 WAYS = {"plain": ("", FIXED), "tiered": (TIER, FIXED), "adaptive": ("", ADAPTIVE), "both": (TIER, ADAPTIVE)}
 N_ITEMS = 5
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _no_lens() -> Iterator[None]:
+    """What is looked at here are the lake's tables; a view is worked out when one is asked for."""
+    with without_lens():
+        yield
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from batchpond.study.prices import UNKNOWN
 from batchpond.study.spec import Study
 from batchpond.tasks import registry as tasks
 from tests.rigs.clock import ManualClock
+from tests.rigs.sim_cache import without_lens
 from tests.rigs.toy_provider import CHAT, ToyModule, modules
 
 START = datetime(2026, 11, 21, tzinfo=UTC)
@@ -44,6 +46,13 @@ model = "gpt-5.4-mini"
 thinking = ["none", "low"]
 max_output_tokens = 100
 """
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _no_lens() -> Iterator[None]:
+    """What is looked at here are the lake's tables; a view is worked out when one is asked for."""
+    with without_lens():
+        yield
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from batchpond.views.read import rows
 from batchpond_sim.host.transport import SimulatorTransport
 from batchpond_sim.world.world import Settings, World
 from tests.rigs.clock import ManualClock
+from tests.rigs.sim_cache import without_lens
 
 STUDY = """
 study = "due"
@@ -42,6 +44,13 @@ provider = "openai"
 model = "gpt-4.1-mini"
 max_output_tokens = 50
 """
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _no_lens() -> Iterator[None]:
+    """What is looked at here are the lake's tables; a view is worked out when one is asked for."""
+    with without_lens():
+        yield
 
 
 class Rig:

@@ -35,12 +35,19 @@ def test_a_judge_of_one_template_is_what_the_metrics_say_of_its_cell(seed: int) 
     assert judge["n_cells"] == 1
 
 
+def _judges(templates: tuple[str, ...]) -> list[dict[str, Any]]:
+    """Return what the report says of 12 judges, each of whom judged by itself."""
+    rows = [{**row, "request_model": f"m{n:02}"} for n in range(12) for row in judgments(n, templates, 0.7)]
+    (found,) = of_pairs(rows, "report_judges")
+    assert len(found) == 12
+    return sorted(found, key=lambda row: str(row["request_model"]))
+
+
 def test_over_templates_the_interval_narrows_and_holds_the_truth() -> None:
     """Of 12 judges with a known log-odds, asked by three templates, nearly all intervals hold it, each narrower."""
     n_held = 0
-    for seed in range(12):
-        ((one,),) = of_pairs(judgments(seed, ("t1",), 0.7), "report_judges")
-        ((three,),) = of_pairs(judgments(seed, ("t1", "t2", "t3"), 0.7), "report_judges")
+    for one, three in zip(_judges(("t1",)), _judges(("t1", "t2", "t3")), strict=True):
+        assert one["request_model"] == three["request_model"]
         width = [row["position_logodds_hi"] - row["position_logodds_lo"] for row in (one, three)]
         assert width[1] < width[0]
         n_held += three["position_logodds_lo"] < 0.7 < three["position_logodds_hi"]
