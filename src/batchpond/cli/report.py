@@ -24,6 +24,7 @@ FORMS = ("html", "md")
     "batchpond report my-study -o my-study.html --open",
     "batchpond report my-study --figures figures/",
     "batchpond report my-study --format md > my-study.md",
+    "batchpond report my-study --claims > methods.md",
 )
 @click.argument("study", required=False)
 @click.option("-o", "--output", "path", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
@@ -32,6 +33,7 @@ FORMS = ("html", "md")
               "[default: by FILE's ending, html]")  # fmt: skip
 @click.option("--figures", "folder", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
               help="Also write each figure as SVG, PDF and PNG.")  # fmt: skip
+@click.option("--claims", "is_methods", is_flag=True, help="Print the methods instead: claims, and estimators cited.")
 @click.option("--open", "is_shown", is_flag=True, help="Show the page in a browser.")
 @force_option
 @json_option
@@ -41,6 +43,7 @@ def command(
     path: Path | None,
     form: str | None,
     folder: Path | None,
+    is_methods: bool,
     is_shown: bool,
     force: bool,
     is_json: bool,
@@ -54,9 +57,13 @@ def command(
     """
     # Before the store, which would hold linear algebra to one thread.
     from batchpond.results.export import refuse_existing
-    from batchpond.results.report import build
+    from batchpond.results.report import build, methods
     from batchpond.results.report import build as files
 
+    if is_methods and (path or form or folder or is_shown or is_json):
+        raise UsageError("--claims prints the methods alone", hint="leave the other options out")
+    if is_methods:
+        return output.text(methods.render(build.build(invocation.store().path, study)))
     chosen = files.ReportFormat(form or ("md" if path is not None and path.suffix.lower() == ".md" else "html"))
     is_page = chosen is files.ReportFormat.HTML
     if is_page or folder is not None:
