@@ -12,6 +12,7 @@ import pytest
 
 from batchpond.study.file import load
 from batchpond.study.spec import CLAIMABLE, from_config, to_config
+from batchpond.views import refresh
 from tests.rigs.fake_openai import FakeOpenAI, fake_openai
 from tests.rigs.program import STUDY, N, Program
 
@@ -134,3 +135,30 @@ def test_claims_of_stages_come_back_from_the_lake(program: Program) -> None:
     assert study.claims is not None
     assert "claims" not in to_config(without)
     assert from_config(to_config(without)).claims is None
+
+
+def test_the_methods_are_the_claims_and_the_headers_of_what_the_report_read(program: Program) -> None:
+    """On stdout, before and after answers; every estimator stands in a header, and each reference with it."""
+    claim(program, 0.1)
+    program.submit()
+    program.sync()
+    done = program.run("report", STUDY, "--claims")
+    assert done.returncode == 0, done.stderr
+    row = claimed(program)
+    for said in ("What was claimed beforehand", row["claims_sha256"][:16], "claimed first", row["hypothesis"][:10]):
+        assert said in done.stdout
+    scripts = {script.name: script for script in refresh.scripts()}
+    parts = {part.partition("\n")[0]: part for part in done.stdout.split("\n## ")[1:]}
+    printed = [name for name in parts if name in scripts]
+    assert {"report_claims", "metric_consistency", "metric_position_bias", "wilson", "clustered"} <= set(printed)
+    assert "metric_pressure" not in printed
+    for name in printed:
+        header = scripts[name].header
+        assert header["reference"] in parts[name]
+        lines = [line for line in parts[name].splitlines() if line.startswith("- ")]
+        assert set(lines) <= set(header["estimators"].splitlines())
+        assert lines or name == "report_claims"
+    assert "consistency_decided: n_consistent_win / n_decided" in parts["metric_consistency"]
+    wrong = program.run("report", STUDY, "--claims", "--format", "md")
+    assert wrong.returncode == 2
+    assert "--claims prints the methods alone" in wrong.stderr

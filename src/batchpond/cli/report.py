@@ -26,6 +26,7 @@ FORMS = ("html", "md")
               "[default: by FILE's ending, html]")  # fmt: skip
 @click.option("--figures", "folder", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
               help="Also write each figure as SVG, PDF and PNG.")  # fmt: skip
+@click.option("--claims", "is_methods", is_flag=True, help="Print the methods instead: claims, and estimators cited.")
 @click.option("--open", "is_shown", is_flag=True, help="Show the page in a browser.")
 @force_option
 @json_option
@@ -35,6 +36,7 @@ def command(
     path: Path | None,
     form: str | None,
     folder: Path | None,
+    is_methods: bool,
     is_shown: bool,
     force: bool,
     is_json: bool,
@@ -48,9 +50,13 @@ def command(
     """
     # Before the store, which would hold linear algebra to one thread.
     from batchpond.results.export import refuse_existing
-    from batchpond.results.report import build
+    from batchpond.results.report import build, methods
     from batchpond.results.report import build as files
 
+    if is_methods and (path or form or folder or is_shown or is_json):
+        raise UsageError("--claims prints the methods alone", hint="leave the other options out")
+    if is_methods:
+        return output.text(methods.render(build.build(invocation.store().path, study)))
     chosen = files.ReportFormat(form or ("md" if path is not None and path.suffix.lower() == ".md" else "html"))
     is_page = chosen is files.ReportFormat.HTML
     if is_page or folder is not None:

@@ -13,7 +13,7 @@ from typing import Any, Final
 import polars as pl
 
 from batchpond.results.report.numbers import Kind, interval, shown
-from batchpond.results.report.parts import Case, Cases, Column, Exhibit, Facts, Report
+from batchpond.results.report.parts import Case, Cases, Column, Exhibit, Facts, Report, Section
 from batchpond.text import defused, escape
 
 TABLE_ROWS_MAX: Final = 200
@@ -99,17 +99,21 @@ def _lines(report: Report) -> Iterator[str]:
     if report.findings():
         yield "## Findings\n"
         yield from _findings(report)
-    for section in report.sections:
-        yield f"## {plain(section.title)}\n"
-        yield from (f"{plain(paragraph)}\n" for paragraph in section.paragraphs)
-        for part in section.parts:
-            match part:
-                case Exhibit():
-                    yield from _exhibit(part, next(numbers))
-                case Facts():
-                    yield from _facts(part)
-                case Cases():
-                    yield from _cases(part)
+    yield from (line for one in report.sections for line in section(one, numbers))
+
+
+def section(one: Section, numbers: Iterator[int]) -> Iterator[str]:
+    """Yield a section, its tables numbered on."""
+    yield f"## {plain(one.title)}\n"
+    yield from (f"{plain(paragraph)}\n" for paragraph in one.paragraphs)
+    for part in one.parts:
+        match part:
+            case Exhibit():
+                yield from _exhibit(part, next(numbers))
+            case Facts():
+                yield from _facts(part)
+            case Cases():
+                yield from _cases(part)
 
 
 def _findings(report: Report) -> Iterator[str]:
