@@ -140,7 +140,8 @@ def test_swapping_positions_flips_the_bias_and_nothing_else() -> None:
         "position_logodds_lo_these_items", "position_logodds_hi_these_items", "first_rate_balanced",
         "first_rate_balanced_min", "first_rate_balanced_max", "first_rate_balanced_lo",
         "first_rate_balanced_hi", "preference_fairness", "n_verdicts_first", "n_verdicts_second",
-        "first_rate_raw", "first_rate_raw_lo", "first_rate_raw_hi",
+        "first_rate_raw", "first_rate_raw_lo", "first_rate_raw_hi", "first_rate_raw_min", "first_rate_raw_max",
+        "primacy_share_min", "primacy_share_max", "preference_fairness_min", "preference_fairness_max",
         "total_pos1_wins", "n_inconsistent_pos1_bias", "n_inconsistent_pos2_bias",
     }  # fmt: skip
     assert moved(before, after) <= flips
@@ -153,6 +154,9 @@ def test_swapping_positions_flips_the_bias_and_nothing_else() -> None:
         assert not differs(new["first_rate_balanced_lo"], 1 - old["first_rate_balanced_hi"])
         assert not differs(new["first_rate_balanced_min"], 1 - old["first_rate_balanced_max"])
         assert not differs(new["preference_fairness"], -old["preference_fairness"])
+        assert not differs(new["preference_fairness_min"], -old["preference_fairness_max"])
+        assert not differs(new["primacy_share_min"], 1 - old["primacy_share_max"])
+        assert not differs(new["first_rate_raw_min"], 1 - old["first_rate_raw_max"])
 
 
 def test_renaming_items_changes_nothing_about_position() -> None:
@@ -184,6 +188,7 @@ def test_duplicated_rows_leave_point_estimates() -> None:
     assert moved({"b": before["metric_position_rates"]}, {"b": after["metric_position_rates"]}) == {
         "n_verdicts_first",
         "n_verdicts_second",
+        "n_unread",
         "first_rate_raw_lo",
         "first_rate_raw_hi",
         "p_first_rate_raw",
