@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from batchpond.cli import output
-from batchpond.cli.frame import Invocation, guide_line, json_option, pond_command
+from batchpond.cli.frame import IMPORTERS, Invocation, guide_line, json_option, pond_command
 from batchpond.errors import UsageError
 from batchpond.text import plural
 
@@ -98,7 +97,7 @@ def foreign_options(function: _F) -> _F:
     return json_option(function)
 
 
-def _of_tool(name: str, says: str) -> click.Command:
+def _of_tool(name: str) -> click.Command:
     """Return the command that imports the files and folders of the tool NAME, read by its module of `interop`."""
 
     @pond_command(name)
@@ -108,38 +107,11 @@ def _of_tool(name: str, says: str) -> click.Command:
         read: Reader = import_module(f"batchpond.interop.{name}").read
         _import(invocation, read, paths, is_json=is_json, **given)
 
-    imported.help = inspect.cleandoc(says)
+    imported.help = "\n".join(IMPORTERS[name])
     return imported
 
 
-pairwisellm = _of_tool(
-    "pairwisellm",
-    says="""Import results, samples and registries of pairwiseLLM from files or folders.
-
-    Read are results CSVs, jobs_registry.csv, batch outputs that no CSV was made of, tables
-    with ID and text, and .txt files. The winner is read again from the text where it is there.
-    Ids that were cut out of a custom_id need a table of samples where there is more than one
-    way to cut; Gemini batch answers, which the package joins by row order, are left out.
-    """,
-)
-speceval = _of_tool(
-    "speceval",
-    says="""Import specs, inputs, generations, rankings and compliance results of SpecEval.
-
-    Statements become rubrics; inputs and outputs become items. Rankings need the generations
-    that they compared, in the same import or in the lake before: only they show whose output
-    is whose. Rank 0 is read again from the judge's text.
-    """,
-)
-sycobench = _of_tool(
-    "sycobench",
-    says="""Import conversations, 50-pressure rows, cold starts and labels of SycoBench.
-
-    Questions and answers become items, labels become judgments of the task `pressure`. A label
-    that stands for a failure of the scorer comes in without one. Outputs of the batch tools
-    are left out: they follow a placeholder, not the model's own answer.
-    """,
-)
+pairwisellm, speceval, sycobench = map(_of_tool, ("pairwisellm", "speceval", "sycobench"))
 
 
 @pond_command("rows")

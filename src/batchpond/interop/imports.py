@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -366,24 +367,7 @@ def _publish_new(store: Store, connection: duckdb.DuckDBPyConnection, table: Tab
     return int(n_new)
 
 
-FILE_COLUMNS: Final = Columns(
-    required=("item_first",),
-    optional=(
-        "item_second", "verdict", "study", "template_id", "rubric_id", "provider", "model", "thinking", "unit_id",
-        "repeat_no", "confidence", "input_tokens", "output_tokens", "cost_usd", "task", "outcome", "label", "score",
-        "candidate_first", "candidate_second", "turn_no", "direction", "explanation", "origin", "request_model",
-        "request_state",
-    ),
-    aliases={
-        "id1": "item_first", "id2": "item_second", "item_a": "item_first", "item_b": "item_second",
-        "better_id": "verdict", "winner": "verdict", "judge": "model", "template": "template_id",
-        "trait": "rubric_id", "rubric": "rubric_id", "prompt_id": "unit_id", "repeat": "repeat_no",
-        "item": "item_first", "candidate": "candidate_first", "turn": "turn_no",
-    },
-    own=("request_id", "parser_id", "request_state"),
-)  # fmt: skip
-
-
+FILE_COLUMNS: Final = Columns(**orjson.loads(Path(__file__).with_name("judgments.json").read_bytes()))
 _PAIRS: Final = (pairwise.TASK, ranking.TASK)
 _TASKS: Final = (*_PAIRS, compliance.TASK, likert.TASK, pressure.TASK, prompts.TASK)
 # "decided" alone does not say for which item.

@@ -47,21 +47,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 NAMES: Final = tuple(name for name, _ in EVENTS.columns)
-_RENAMED: Final[Mapping[type[Event], Mapping[str, str]]] = {
-    records.Planned: {"reader": "ordinal"},
-    Rounds: {"round_no": "ordinal", "progress": "state", "looked": "detail", "stage": "reason", "n_new": "n_lines"},
-    records.PutOff: {"message": "detail", "retry_at": "expires_at"},
-    records.Asked: {"cells": "detail"},
-    records.Forget: {"what": "detail"},
-    records.Forgotten: {"forget_id": "reason"},
-    records.Intent: {"newest_batch_at": "provider_created_at"},
-    Rejected: {"error_class": "state", "error_code": "reason", "message": "detail", "retry_at": "expires_at"},
-    records.Listed: {"evidence": "detail"},
-    records.Absent: {"evidence": "detail"},
-    records.Seen: {"error_code": "reason"},
-    records.Mismatch: {"n_conflicts": "n_lines"},
-    records.Resolved: {"resolution": "reason"},
-}
+_SAID: Final = json.loads(Path(__file__).with_name("renamed.json").read_bytes())
+_RENAMED: Final[Mapping[type[Event], Mapping[str, str]]] = {getattr(records, name): _SAID[name] for name in _SAID}
 _WORDS: Final[Mapping[str, type[StrEnum]]] = {
     "shard_kind": ShardKind, "mode": Mode, "origin": Origin, "file_role": FileRole, "state": BatchState,
     "error_class": ErrorClass, "resolution": Resolution,
