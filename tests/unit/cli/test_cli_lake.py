@@ -66,7 +66,7 @@ def store(tmp_path: Path) -> Store:
 def test_status_of_an_empty_lake_is_empty_lists(store: Store) -> None:
     """Nothing planned is data, not an error."""
     done = call(store.path, "status", "--json")
-    assert json.loads(done.stdout) == {"models": [], "batches": [], "stages": []}
+    assert json.loads(done.stdout) == {"models": [], "batches": [], "stages": [], "waits": []}
     assert (done.return_value, "no study is planned" in done.stderr) == (0, True)
 
 
@@ -187,7 +187,7 @@ def shown() -> dict[str, set[str]]:
     """Return the fields that each command's document has."""
     preview = SubmitPreview("s", "v", (), ())
     submitted = SubmitReport(preview, is_approved=False, counts=None, n_live=0, notes=())
-    synced = SyncReport(Counts(), 0, 0, 0, 0, False, ())
+    synced = SyncReport(Counts(), 0, 0, 0, 0, 0, False, ())
     return {
         "plan": {field.name for field in dataclasses.fields(PlanReport)},
         "submit": set(plan.document(submitted)),
