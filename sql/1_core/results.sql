@@ -4,21 +4,17 @@
 --   and the attempt that asked last. A request that several cells share appears in each of them with the same ids and
 --   the same cost; `costs` counts it once. request_state: planned, outstanding (asked, no answer yet), answered,
 --   failed, missing (its batch is settled and holds no line for it) or unknown (nobody knows yet whether its batch
---   exists). One that is asked again and waits for its turn is planned, whatever came of it before. outcome is NULL until a request is answered, failed or missing. purpose says why an adaptive round asks
---   for a row (start, gain, reverse, or holdout, which no choice ever looks at), and gain how many nats of information
---   it was expected to give; both are NULL elsewhere. What is of a smaller tier is sent before what is of a larger one.
+--   exists). One that is asked again and waits for its turn is planned, whatever came of it before. outcome is NULL
+--   until a request is answered, failed or missing. purpose says why an adaptive round asks for a row (start, gain,
+--   reverse, or holdout, which no choice ever looks at), and gain how many nats of information it was expected to give;
+--   both are NULL elsewhere. What is of a smaller tier is sent before what is of a larger one.
 CREATE OR REPLACE VIEW results AS
 WITH waiting AS (
-  SELECT DISTINCT again.study_version, shard_requests.request_id
-  FROM events AS again
-  LEFT JOIN events AS voided ON voided.shard_id = again.shard_id AND voided.kind = 'voided'
-  LEFT JOIN attempts ON attempts.shard_id = again.shard_id AND attempts.is_newest
-  JOIN shard_requests ON shard_requests.shard_id = again.shard_id
-  WHERE
-    again.kind = 'sharded'
-    AND again.shard_kind = 'retry'
-    AND voided.shard_id IS NULL
-    AND coalesce(attempts.attempt_state, 'intent') IN ('intent', 'uploaded', 'rejected', 'absent')
+  SELECT DISTINCT retries.study_version, shard_requests.request_id
+  FROM retries
+  JOIN shard_requests ON shard_requests.shard_id = retries.shard_id
+  LEFT JOIN attempts ON attempts.shard_id = retries.shard_id AND attempts.is_newest
+  WHERE coalesce(attempts.attempt_state, 'intent') IN ('intent', 'uploaded', 'rejected', 'absent')
 ),
 joined AS (
   SELECT

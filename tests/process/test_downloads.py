@@ -4,28 +4,13 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from tests.rigs.fake_openai import SECOND, FakeOpenAI, fake_openai
+from tests.rigs.fake_openai import SECOND, FakeOpenAI
 from tests.rigs.program import N, Program
 
 GARBAGE = b'{\n "error": {\n' + b'  "message": "try again",\n' * 20 + b'  "code": 500\n }\n}\n'
-
-
-@pytest.fixture
-def account() -> Iterator[FakeOpenAI]:
-    with fake_openai() as account:
-        yield account
-
-
-@pytest.fixture
-def program(account: FakeOpenAI, tmp_path: Path) -> Program:
-    program = Program(tmp_path, account.url)
-    program.prepare()
-    return program
 
 
 def body(lines: list[bytes]) -> bytes:

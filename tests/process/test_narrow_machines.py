@@ -7,7 +7,6 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -25,19 +24,6 @@ READERS = (
     ("status",), ("audit",), ("results", "--json"), ("query", "select count(*) from raw"), ("doctor",), ("views",),
     ("rank", STUDY), ("report", STUDY, "--format", "md"),
 )  # fmt: skip
-
-
-@pytest.fixture
-def account() -> Iterator[FakeOpenAI]:
-    with fake_openai() as account:
-        yield account
-
-
-@pytest.fixture
-def program(account: FakeOpenAI, tmp_path: Path) -> Program:
-    program = Program(tmp_path, account.url)
-    program.prepare()
-    return program
 
 
 @pytest.fixture(scope="module")

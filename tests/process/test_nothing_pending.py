@@ -3,28 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from tests.rigs.fake_openai import Answer, FakeOpenAI, error, fake_openai
+from tests.rigs.fake_openai import Answer, FakeOpenAI, error
 from tests.rigs.program import STUDY, N, Program
 
 WAITS = f"{N} requests of study small (1 batch) wait for"
-
-
-@pytest.fixture
-def account() -> Iterator[FakeOpenAI]:
-    with fake_openai() as account:
-        yield account
-
-
-@pytest.fixture
-def program(account: FakeOpenAI, tmp_path: Path) -> Program:
-    program = Program(tmp_path, account.url)
-    program.prepare()
-    return program
 
 
 def make_live(program: Program) -> None:
@@ -55,7 +40,7 @@ def test_what_nobody_approved_is_not_nothing_pending(program: Program) -> None:
     """A planned study that nobody submitted waits for that, and says so, at every pass and in `status`."""
     for _ in range(2):
         assert last_line(program.sync().stderr) == f"nothing new; {N} planned requests not approved"
-    assert f"{WAITS} an approval: `batchpond submit small`" in program.run("status").stderr
+    assert f"{N} requests of study small wait for an approval: `batchpond submit small`" in program.run("status").stderr
 
 
 def test_the_rest_of_a_part_waits_for_an_approval(program: Program) -> None:
@@ -64,7 +49,7 @@ def test_the_rest_of_a_part_waits_for_an_approval(program: Program) -> None:
     program.sync()
     for _ in range(2):
         assert last_line(program.sync().stderr) == "nothing new; 7 planned requests not approved"
-    said = "7 requests of study small (1 batch) wait for an approval of more than was approved"
+    said = "7 requests of study small wait for an approval of more than was approved"
     assert said in program.run("status").stderr
     assert program.submit().returncode == 0
     program.sync()

@@ -2,27 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.rigs.fake_openai import Answer, FakeOpenAI, error, fake_openai, page
+from tests.rigs.fake_openai import Answer, FakeOpenAI, error, page
 from tests.rigs.program import N, Program
-
-
-@pytest.fixture
-def account() -> Iterator[FakeOpenAI]:
-    with fake_openai() as account:
-        yield account
-
-
-@pytest.fixture
-def program(account: FakeOpenAI, tmp_path: Path) -> Program:
-    program = Program(tmp_path, account.url)
-    program.prepare()
-    return program
 
 
 @pytest.mark.parametrize("refusal", [page(413), error(400, "invalid_request")], ids=["413 page", "400"])

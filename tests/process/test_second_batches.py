@@ -4,26 +4,11 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from tests.rigs.fake_openai import Answer, FakeOpenAI, fake_openai
+from tests.rigs.fake_openai import Answer, FakeOpenAI
 from tests.rigs.program import STUDY, N, Program
-
-
-@pytest.fixture
-def account() -> Iterator[FakeOpenAI]:
-    with fake_openai() as account:
-        yield account
-
-
-@pytest.fixture
-def program(account: FakeOpenAI, tmp_path: Path) -> Program:
-    program = Program(tmp_path, account.url)
-    program.prepare()
-    return program
 
 
 def test_a_second_batch_is_a_state_until_it_is_known(account: FakeOpenAI, program: Program) -> None:

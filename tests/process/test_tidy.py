@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.rigs.fake_openai import FakeOpenAI, fake_openai
+from tests.rigs.fake_openai import FakeOpenAI
 from tests.rigs.program import N, Program
-
-
-@pytest.fixture
-def account() -> Iterator[FakeOpenAI]:
-    with fake_openai() as account:
-        yield account
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import csv
 import io
 import shutil
 import tarfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import duckdb
@@ -21,12 +20,6 @@ LAKES = Path(__file__).parents[1] / "golden" / "lakes"
 FORMULA = "=HYPERLINK(1) "
 DISK_BYTES = 16 << 20
 CLOSED = "http://127.0.0.1:9/v1"
-
-
-@pytest.fixture
-def account() -> Iterator[FakeOpenAI]:
-    with fake_openai() as account:
-        yield account
 
 
 @pytest.fixture(scope="module")

@@ -5,28 +5,13 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.rigs.fake_openai import Answer, FakeOpenAI, error, fake_openai
+from tests.rigs.fake_openai import Answer, FakeOpenAI, error
 from tests.rigs.program import STUDY, N, Program
-
-
-@pytest.fixture
-def account() -> Iterator[FakeOpenAI]:
-    with fake_openai() as account:
-        yield account
-
-
-@pytest.fixture
-def program(account: FakeOpenAI, tmp_path: Path) -> Program:
-    program = Program(tmp_path, account.url)
-    program.prepare()
-    return program
 
 
 def refused(line: bytes, code: str, message: str) -> bytes:

@@ -2,27 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from batchpond.errors import ExitCode
 from tests.rigs.fake_openai import FakeOpenAI, error, fake_openai
 from tests.rigs.program import STUDY, N, Program
-
-
-@pytest.fixture
-def account() -> Iterator[FakeOpenAI]:
-    with fake_openai() as account:
-        yield account
-
-
-@pytest.fixture
-def program(account: FakeOpenAI, tmp_path: Path) -> Program:
-    program = Program(tmp_path, account.url)
-    program.prepare()
-    return program
 
 
 def test_an_attempt_that_was_never_sent_is_bound_to_no_address(account: FakeOpenAI, program: Program) -> None:

@@ -51,16 +51,15 @@ def command(
     # Before the store, which would hold linear algebra to one thread.
     from batchpond.results.export import refuse_existing
     from batchpond.results.report import build, methods
-    from batchpond.results.report import build as files
 
     if is_methods and (path or form or folder or is_shown or is_json):
         raise UsageError("--claims prints the methods alone", hint="leave the other options out")
     if is_methods:
         return output.text(methods.render(build.build(invocation.store().path, study)))
-    chosen = files.ReportFormat(form or ("md" if path is not None and path.suffix.lower() == ".md" else "html"))
-    is_page = chosen is files.ReportFormat.HTML
+    chosen = build.ReportFormat(form or ("md" if path is not None and path.suffix.lower() == ".md" else "html"))
+    is_page = chosen is build.ReportFormat.HTML
     if is_page or folder is not None:
-        files.require_extra()
+        build.require_extra()
     if is_shown and not is_page:
         raise UsageError("--open shows a page, and Markdown is none", hint="leave --open or --format md out")
     if is_json and path is None and not is_page:
@@ -69,12 +68,12 @@ def command(
     if path is not None and not force:
         refuse_existing(path)
     found = build.build(invocation.store().path, study)
-    content = files.text(found, chosen)
-    written = [] if folder is None else files.write_figures(found, folder, force=force)
+    content = build.text(found, chosen)
+    written = [] if folder is None else build.write_figures(found, folder, force=force)
     if path is None:
         output.text(content)
     else:
-        files.write(content, path, force=force)
+        build.write(content, path, force=force)
     _say(invocation, found, path, written, folder, is_json=is_json)
     if is_shown and path is not None:
         _show(invocation, path)

@@ -131,10 +131,7 @@ def expected_output_tokens(store: Store, version: str) -> dict[str, int]:
 
 
 def used(connection: duckdb.DuckDBPyConnection, study: str, version: str) -> Used:
-    """Return what the study's answers used of each way that this version asks in, where they are enough to learn from.
-
-    `connection` has views of the plan, the requests and the responses.
-    """
+    """Return what the study's answers used of each way that this version asks in, where they are many enough."""
     values = {"study": study, "version": version, "least": ANSWERS_LEAST}
     rows = connection.execute(tables.query(__package__, "used"), values).fetchall()
     return {tuple(row[:5]): Usage(*row[5:]) for row in rows}

@@ -229,14 +229,14 @@ def count_unapproved(session: Session) -> int:
     """Return how many planned requests nobody has approved, counted anew where something has happened since."""
     state = session.open_state
     whole = {one.study_version for one in state.approvals.values() if one.n_limit is None}
-    partly = [(study, version) for study, version in state.current_versions.items() if version not in whole]
+    partly = {study: version for study, version in state.current_versions.items() if version not in whole}
     if not partly:
         return 0
     layout = f"1 {session.log.last_ord}"
     kept = recall_memo(session.store, UNAPPROVED_MEMO, layout)
     if kept is None:
-        found = (new for part in partly for new in due.new_shards(session.store, session.lake_state, *part, None))
-        kept = Memo(layout, (), (), {"n_requests": sum(new.event.n_requests for new in found)})
+        counts = due.unformed(session.store, session.lake_state, partly)
+        kept = Memo(layout, (), (), {"n_requests": sum(counts.values())})
         keep_memo(session.store, UNAPPROVED_MEMO, kept)
     return int(kept.content["n_requests"])
 

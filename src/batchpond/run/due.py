@@ -214,6 +214,17 @@ def new_shards(
             yield NewShard(shard_event(study, version, lines, kind, book, generation, expected, used), lines)
 
 
+def unformed(store: Store, lake_state: LakeState, plans: Mapping[str, str]) -> dict[str, int]:
+    """Return how many requests of each study's version are in no shard yet; reads ids alone, and makes no shard."""
+    void = [(study, shard_id) for study in plans for shard_id in void_shards(lake_state, study, plans[study])]
+    values = {
+        "versions": [*plans.values()], "voided": [*lake_state.voided],
+        "void_of": [study for study, _ in void], "voidable": [shard_id for _, shard_id in void],
+    }  # fmt: skip
+    with tables.connect(store, ["plan", "shard_requests"]) as connection:
+        return dict(connection.execute(tables.query(__package__, "unformed"), values).fetchall())
+
+
 def _chosen(lake_state: LakeState, again: Again | None) -> tuple[str, dict[str, Any]]:
     """Return the SQL of the requests that are asked once more, and its parameters."""
     if again is None:

@@ -212,17 +212,16 @@ def waits(session: Session, study: str) -> list[dict[str, Any]]:
         held |= {(lack or f"`batchpond live {study}`", ExitCode.DONE): live} if live else {}
     part = f"an approval of more than was approved: `batchpond submit {study}`"
     reason = lack or (part if approval is not None and approval.n_limit else _A_PASS)
-    for new in due.new_shards(session.store, state, study, version, None):
-        held.setdefault((reason, ExitCode.DONE), []).append(new.event)
-    return [
-        {
-            "study": study,
-            "reason": why,
-            "n_requests": sum(shard.n_requests for shard in mine),
-            "needs_attention": exit_code is ExitCode.ATTENTION,
-            "text": dispatch.wait_text(study, why, mine),
-        }
+    n_unformed = due.unformed(session.store, state, {study: version}).get(study, 0)
+    found = [
+        (why, sum(one.n_requests for one in mine), exit_code, dispatch.wait_text(study, why, mine))
         for (why, exit_code), mine in held.items()
+    ]
+    if n_unformed:
+        found.append((reason, n_unformed, ExitCode.DONE, f"{n_unformed:,} requests of study {study} wait for {reason}"))
+    return [
+        {"study": study, "reason": why, "n_requests": n, "needs_attention": code is ExitCode.ATTENTION, "text": text}
+        for why, n, code, text in found
     ]
 
 

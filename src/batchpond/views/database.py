@@ -262,7 +262,9 @@ def _attach_own(connection: duckdb.DuckDBPyConnection, lake_path: Path) -> None:
             bad.append(BadFile(name.partition("/")[0], lake_path / name, GONE))
     draft, content = _remade(_unfilled(), lake_path, good, bad)
     draft.close()
-    with _scratch() as path:
+    # Not in the lake: DuckDB cannot open a database below a folder with a question mark in its name.
+    with tempfile.TemporaryDirectory(prefix="batchpond-") as folder:
+        path = Path(folder) / LENS
         path.write_bytes(content)
         # The engine holds the file open: it may lose its name at once.
         connection.execute(f"ATTACH {literal(os.fspath(path))} AS {CATALOG} (READ_ONLY)")
@@ -349,13 +351,6 @@ def _relisted(connection: duckdb.DuckDBPyConnection, lake_path: Path, good: Good
             is_more = set(old) <= good[name].keys()
             changed[name] = [f"{lake_path}/{path}" for path in good[name].keys() - set(old)] if is_more else None
     return changed
-
-
-@contextmanager
-def _scratch() -> Iterator[Path]:
-    # Not in the lake: DuckDB cannot write a database below a folder with a question mark in its name.
-    with tempfile.TemporaryDirectory(prefix="batchpond-") as folder:
-        yield Path(folder) / LENS
 
 
 def _bases(lake_path: Path, current: Draft | None) -> Iterator[Draft | bytes]:

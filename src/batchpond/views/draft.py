@@ -131,8 +131,12 @@ AT_HAND = _AtHand()
 os.register_at_fork(after_in_child=AT_HAND.forget)
 
 
-# A row per study or attempt, never one per request, and the events that they are folded from.
-AS_TABLES: Final = {"attempts": "TRUE", "studies_current": "kind IN ('planned', 'forget')"}
+# A row per study, attempt or shard, never one per request, and the events that they are folded from.
+AS_TABLES: Final = {
+    "attempts": "TRUE",
+    "studies_current": "kind IN ('planned', 'forget')",
+    "retries": "kind = 'voided' OR (kind = 'sharded' AND shard_kind = 'retry')",
+}
 
 
 def as_tables(connection: duckdb.DuckDBPyConnection, changed: Mapping[str, Sequence[str] | None]) -> None:

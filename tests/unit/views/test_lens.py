@@ -145,9 +145,10 @@ def test_views_that_are_tables_have_the_rows_of_the_views_after_each_change(lake
                 assert len(_rows(connection, "attempts")) == number + 2
 
 
-def test_only_what_has_a_row_per_study_or_attempt_is_a_table() -> None:
+def test_only_what_has_a_row_per_study_attempt_or_shard_is_a_table() -> None:
     """A lens is copied whenever something is published: it holds nothing that has a row per request."""
-    assert {view.grain for view in database.views() if view.name in draft.AS_TABLES} == {"study", "attempt_id"}
+    grains = {view.grain for view in database.views() if view.name in draft.AS_TABLES}
+    assert grains == {"study", "attempt_id", "shard_id"}
 
 
 def test_a_reader_beside_a_writer_never_sees_attempts_of_another_moment_than_their_events(lake: LakeBuilder) -> None:
