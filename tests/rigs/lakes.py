@@ -20,6 +20,7 @@ from batchpond.lake.records import (
     OfAttempt,
     Planned,
     Sent,
+    Sharded,
     Status,
     Uploaded,
     Verified,
@@ -36,6 +37,7 @@ from batchpond.lake.schemas import (
     Table,
 )
 from batchpond.lake.store import Store
+from batchpond.model import Mode, ShardKind
 from batchpond.views import database, refresh
 from tests.rigs.clock import ManualClock
 from tests.rigs.events import fact
@@ -94,6 +96,15 @@ class LakeBuilder:
             for n, r in enumerate(requests, 1)
         ]
         self.rows(SHARD_REQUESTS, rows, "p_provider=openai/")
+
+    def retry(self, shard_id: str, requests: Sequence[str], study: str = "demo", version: str = "v1") -> None:
+        """Record a shard of requests that are to be asked again, and send nothing."""
+        self.shard(shard_id, requests)
+        self.event(
+            Sharded, shard_id=shard_id, shard_kind=ShardKind.RETRY, study=study, study_version=version, mode=Mode.BATCH,
+            provider="openai", endpoint="/v1/chat/completions", request_model="m1", n_requests=len(requests),
+            size_bytes=100, input_tokens=100,
+        )  # fmt: skip
 
     def intent(self, attempt_id: str, shard_id: str, n_requests: int, **columns: Any) -> None:
         """Record the intent to send an attempt."""

@@ -39,6 +39,7 @@ def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[duckdb.DuckDBPyCo
         _busy_lines(lake, f"A{number}", part)
         if number < 8:
             lake.ended(f"A{number}")
+    lake.retry("R9", requests[:3])
     lake.sent("A9", "S9", [f"r{n}" for n in range(120, 130)])
     items = [f"s{n}" for n in range(6)]
     lake.imported([{"item_first": f, "item_second": s, "verdict": "first", "outcome": "decided"}

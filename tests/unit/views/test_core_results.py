@@ -97,6 +97,31 @@ def test_a_failure_that_is_being_retried_is_outstanding_and_of_two_failures_the_
     assert tuple(row.values()) == ("failed", "error", "A2", "new")
 
 
+def test_what_waits_to_be_asked_again_is_planned_until_it_is_sent_or_given_up(lake: LakeBuilder) -> None:
+    """A failure whose retry has not gone is none; given up, it is one again; another study's stays."""
+    lake.plan([{"slot": 1, "request_id": "r1"}])
+    lake.plan([{"slot": 1, "request_id": "r1"}], study="other", version="v9")
+    lake.sent("A1", "S1", ["r1"])
+    lake.lines("A1", [{"request_id": "r1"} | BAD])
+    lake.ended("A1")
+
+    def states() -> list[tuple[Any, ...]]:
+        rows = lake.query("SELECT study, request_state, outcome FROM results ORDER BY study")
+        return [tuple(row.values()) for row in rows]
+
+    failed = [("demo", "failed", "error"), ("other", "failed", "error")]
+    assert states() == failed
+    lake.retry("R1", ["r1"])
+    assert states() == [("demo", "planned", None), ("other", "failed", "error")]
+    lake.intent("A2", "R1", 1, shard_kind="retry")
+    assert states()[0] == ("demo", "planned", None)
+    lake.event(Voided, study="demo", shard_id="R1")
+    assert states() == failed
+    lake.retry("R2", ["r1"])
+    lake.again("A3", "R2", 1, shard_kind="retry")
+    assert [state for _, state, _ in states()] == ["outstanding", "outstanding"]
+
+
 def test_a_shard_accepted_twice_shows_each_request_once(lake: LakeBuilder) -> None:
     """An attempt taken for absent whose batch turns up after all does not double a row."""
     lake.plan([{"slot": 1, "request_id": "r1"}, {"slot": 2, "request_id": "r2"}])
