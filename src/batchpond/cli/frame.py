@@ -378,7 +378,9 @@ def _is_of_memory(error: BaseException) -> bool:
     """Whether it is for want of memory; Python may say that as an error of its own or of loading: none is left then."""
     cause: BaseException | None = error
     while cause is not None:
-        if isinstance(cause, MemoryError) or (isinstance(cause, OSError) and cause.errno == errno.ENOMEM):
+        # Arrow has no number of the system's for what its libraries could not allocate, only ZSTD's words.
+        is_said = isinstance(cause, OSError) and (cause.errno == errno.ENOMEM or "not enough memory" in str(cause))
+        if is_said or isinstance(cause, MemoryError):
             return True
         cause = cause.__cause__
     if not isinstance(error, SystemError | ImportError):

@@ -56,8 +56,7 @@ def command(
     live = [b for b in batches if b["is_in_flight"] or b["needs_attention"]]
     n_failed = sum(m["n_failed"] + m["n_missing"] for m in models)
     n_unsent = sum(m["n_unsent"] for m in models)
-    is_more_told = live or rounds or n_failed or n_unsent
-    lake_state, waiting = _looked(store, models) if is_more_told else (None, [])
+    lake_state, waiting = _looked(store, models) if live or rounds or n_failed or n_unsent else (None, [])
     found = _stages(store, lake_state, study)
     color = invocation.color_stdout()
     if is_batches:

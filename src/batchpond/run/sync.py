@@ -159,11 +159,8 @@ def _take_in_live(session: Session) -> None:
 
 def _is_stuck(session: Session) -> bool:
     names = {one.client_name for one in _remote(session.open_state, PENDING_PHASES)}
-    return (
-        bool(names)
-        and not session.n_waiting
-        and all(isinstance(session.providers.why_out(name), AccessError) for name in names)
-    )
+    whys = map(session.providers.why_out, names)
+    return bool(names) and not session.n_waiting and all(isinstance(why, AccessError) for why in whys)
 
 
 def _remote(lake_state: LakeState, phases: frozenset[Phase]) -> list[Attempt]:

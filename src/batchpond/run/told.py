@@ -210,8 +210,8 @@ def waits(session: Session, study: str) -> list[dict[str, Any]]:
         held = dispatch.send_study(session, study, approval, trigger, lambda *_: Obstacle(lack or _A_PASS))
         live = [one for one, _ in dispatch.candidates(session.store, state, study) if one.mode is Mode.LIVE]
         held |= {(lack or f"`batchpond live {study}`", ExitCode.DONE): live} if live else {}
-    part = f"an approval of more than was approved: `batchpond submit {study}`"
-    reason = lack or (part if approval is not None and approval.n_limit else _A_PASS)
+    is_part = approval is not None and approval.n_limit
+    reason = lack or (f"an approval of more than was approved: `batchpond submit {study}`" if is_part else _A_PASS)
     n_unformed = due.unformed(session.store, state, {study: version}).get(study, 0)
     found = [
         (why, sum(one.n_requests for one in mine), exit_code, dispatch.wait_text(study, why, mine))
