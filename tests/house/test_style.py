@@ -193,6 +193,16 @@ def test_every_command_has_help_and_examples() -> None:
             assert all(example.startswith(f"batchpond {name}") for example in command.examples), name
 
 
+def test_what_is_told_of_a_command_stands_in_its_help() -> None:
+    """Each section of help.md is of a command, and its help prints all of it."""
+    known = {name.rpartition(" ")[2]: name for name, _ in commands()}
+    for page in (PACKAGE / "cli" / "help.md").read_text("utf-8").split("\n## ")[1:]:
+        name, *paragraphs = page.split("\n\n")
+        shown = "".join(CliRunner().invoke(root, [*known[name].split(), "--help"]).stdout.split())
+        assert paragraphs, name
+        assert all("".join(paragraph.split()) in shown for paragraph in paragraphs), name
+
+
 def test_the_list_of_commands_says_each_in_a_line_that_ends() -> None:
     """On a terminal of 80 columns: no sentence is cut off there."""
     lines = CliRunner().invoke(root, ["--help"], terminal_width=80).stdout.splitlines()

@@ -55,23 +55,7 @@ def command(
     is_yes: bool,
     form: Format,
 ) -> ExitCode:
-    """Take a BATCH that the lake does not know into it; `sync` then collects it.
-
-    A batch that this lake sent and lost sight of is known by its token or its
-    results. For one that another lake made of the same study, --study alone
-    finds which planned requests it holds, by its custom_ids; --all takes in
-    every such batch, as `recover` does, which plans the study before. One
-    that another tool made needs --map: a file with custom_id and what names
-    its planned request, which is request_id, or slot, or as many of the
-    plan's own columns as tell the study's requests apart: item_first and
-    item_second (in the order shown), template_id, rubric_id, request_model,
-    thinking, unit_id, direction, repeat_no. An empty field fits anything;
-    every request of the batch needs a row. `batchpond query "select * from
-    plan_current"` shows what is planned.
-
-    The map is believed: nothing in a result shows the prompt that was asked,
-    and what is taken in cannot be taken out again.
-    """
+    """Take a BATCH that the lake does not know into it; `sync` then collects it."""
     store = invocation.store()
     _check_usage(batch, wish, since, study, map_path, is_forced)
     if wish == "list":
@@ -204,16 +188,7 @@ def document(adoption: Adoption) -> dict[str, Any]:
 @plan.limit_option
 @json_option
 def recover(invocation: Invocation, study: Path, limit: int | None, is_json: bool) -> ExitCode:
-    """Make a lost lake again of the STUDY file and of what its providers still have.
-
-    The study is planned, and its batches are looked for in the accounts: by the requests that they hold, never by
-    name. They are taken in and collected; what their answers make possible is planned and looked for in turn. Nothing
-    is bought. What is gone, of another version of the study, or not to be told yet is said, and the command
-    may be run again at any time.
-
-    Give the --limit that the study was submitted with, if any. Live calls leave nothing at a provider. Keep what
-    `lake/config.toml` said: a queue limit there decides how requests are cut into batches.
-    """
+    """Make a lost lake again of the STUDY file and of what its providers still have."""
     from batchpond.lake.store import Store
     from batchpond.plan.verb import plan_study
     from batchpond.study import file as study_files

@@ -15,12 +15,7 @@ from batchpond.text import plural
 @yes_option
 @json_option
 def command(invocation: Invocation, batches: tuple[str, ...], is_yes: bool, is_json: bool) -> ExitCode:
-    """Ask the provider to stop each BATCH (a batch id, an attempt id, or how that begins).
-
-    What a batch finished before it stops is paid for, and `batchpond sync` collects it. Its
-    other requests count as cancelled. For models of mode `files` this says that no more results
-    will come.
-    """
+    """Ask the provider to stop each BATCH (a batch id, an attempt id, or how that begins)."""
     from batchpond.run.resolve import cancel, check_names
 
     diagnostics, store = invocation.diagnostics, invocation.store()
@@ -44,10 +39,7 @@ def command(invocation: Invocation, batches: tuple[str, ...], is_yes: bool, is_j
 @yes_option
 @json_option
 def tidy(invocation: Invocation, study: str | None, is_yes: bool, is_json: bool) -> ExitCode:
-    """Delete the input files of batches that are collected, of a STUDY or of all, at their providers.
-
-    Results are not touched, here or there, and what is open keeps its files. Run it as often as you like.
-    """
+    """Delete the input files of batches that are collected, of a STUDY or of all, at their providers."""
     from batchpond.run.resolve import TidyReport, count_uploads, tidy
 
     diagnostics, store = invocation.diagnostics, invocation.store()
@@ -81,11 +73,7 @@ def forget(
     is_yes: bool,
     is_json: bool,
 ) -> ExitCode:
-    """Take texts and answers out of the lake for good, and delete their files at the providers.
-
-    No byte of a prompt, an item or an answer stays; ids, counts and costs do. Without an option it finishes what a
-    killed process began. Backups, exports, reports and a provider's logs are beyond its reach.
-    """
+    """Take texts and answers out of the lake for good, and delete their files at the providers."""
     from batchpond.lake.attempts import fold
     from batchpond.lake.events import read
     from batchpond.run import forget as verb

@@ -30,12 +30,7 @@ EXPLORE = (
 @pond_command("demo")
 @json_option
 def command(invocation: Invocation, is_json: bool) -> None:
-    """Judge 20 essays with a simulated model of each of three providers, over real HTTP on this machine.
-
-    Plans, submits, syncs, and shows what came out: two of the judges favour a position, and the
-    table finds it. A lake that holds anything else is refused. Where the extra `report` is
-    installed, the report is written beside the lake, as demo-report.html.
-    """
+    """Judge 20 essays with a simulated model of each of three providers, over real HTTP on this machine."""
     from batchpond import demo
     from batchpond.views.read import rows
 

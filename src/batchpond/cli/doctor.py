@@ -27,11 +27,7 @@ ENGINES = ("duckdb", "polars", "pyarrow", "httpx")
 @click.option("--lost", "lost", multiple=True, metavar="FILE", help="This file of raw lines is gone for good.")
 @format_option
 def command(invocation: Invocation, is_deep: bool, is_fix: bool, lost: tuple[str, ...], form: Format) -> ExitCode:
-    """Check versions, keys, the lake's files, views, rights and disk, and what waits for you.
-
-    Calls no provider (`batchpond keys --check` does). Exit code 5 for damage, 3 when an attempt
-    needs a decision.
-    """
+    """Check versions, keys, the lake's files, views, rights and disk, and what waits for you."""
     from batchpond import doctor
     from batchpond.lake import manifest
 
@@ -90,13 +86,7 @@ NAMES = ("provider", "variable", "is_found", "host", "scope", "problem")
 @click.option("--check", "is_check", is_flag=True, help="One free call to each provider whose key is set.")
 @format_option
 def keys(invocation: Invocation, provider: str | None, is_check: bool, form: Format) -> ExitCode:
-    """Show for each provider which variable holds its key and which host it goes to.
-
-    With a PROVIDER, what is known of it: what to mind, which models end when, where that is known from.
-
-    Keys come from the variables of the providers' own SDKs, from nowhere else, and are never
-    shown or stored. Exit code 4 when a key that is set cannot be used.
-    """
+    """Show for each provider which variable holds its key and which host it goes to."""
     from batchpond.providers import registry
     from batchpond.providers.http.keys import listing
 

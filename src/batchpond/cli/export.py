@@ -39,12 +39,7 @@ def command(
     force: bool,
     is_json: bool,
 ) -> None:
-    """Write a view to DESTINATION as parquet, csv or jsonl; any size, one file or one per batch.
-
-    In csv, text that a spreadsheet would take for a formula gets a ' before it. With --layout, all
-    judgments and texts that a layout has a place for are written to a folder in the form of
-    pairwiseLLM, SpecEval or SycoBench, for their users' scripts; `batchpond import` reads them back.
-    """
+    """Write a view to DESTINATION as parquet, csv or jsonl; any size, one file or one per batch."""
     if layout is not None:
         if kind or view or per_batch or keep_formulas:
             raise UsageError("--layout decides on files and formats: it goes with --study, --force and --json alone")

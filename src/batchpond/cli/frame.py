@@ -42,7 +42,7 @@ DEFAULT_LAKE = Path("lake")
 _KNOWN = orjson.loads((Path(__file__).parent / "commands.json").read_bytes())
 GROUPS: dict[str, dict[str, dict[str, str]]] = _KNOWN["groups"]
 COMMANDS = {name: about for group in GROUPS.values() for name, about in group.items()}
-IMPORTERS: dict[str, list[str]] = _KNOWN["importers"]
+IMPORTERS: dict[str, str] = _KNOWN["importers"]
 GUIDES: list[str] = _KNOWN["guides"]
 """In the order in which to read them."""
 GUIDE_OF = {name: about["guide"] for name, about in COMMANDS.items()} | _KNOWN["guides_of_subcommands"]
@@ -174,6 +174,15 @@ class PondCommand(click.Command):
         shown = "\n".join(f"  {example}" for example in self.examples)
         self.epilog = f"\b\nExamples:\n{shown}\n\n{guide_line(self.name)}"
         self.params.extend(_common_options(is_group=False))
+
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the command's first sentence, and what `help.md` says below it."""
+        super().format_help_text(ctx, formatter)
+        pages = (Path(__file__).parent / "help.md").read_text("utf-8").split("\n## ")
+        for paragraph in next((page.split("\n\n")[1:] for page in pages if page.startswith(f"{self.name}\n")), []):
+            formatter.write_paragraph()
+            with formatter.indentation():
+                formatter.write_text(paragraph)
 
 
 def pond_command(name: str) -> Callable[[_F], PondCommand]:

@@ -19,10 +19,7 @@ FOLDER = Path(__file__).parents[1] / "guides"
 @click.argument("name", required=False)
 @format_option
 def command(invocation: Invocation, name: str | None, form: Format) -> None:
-    """List the guides in the order in which to read them, or print the one called NAME.
-
-    They are Markdown. Every command, query and study in them is run by the tests of batchpond.
-    """
+    """List the guides in the order in which to read them, or print the one called NAME."""
     if name is None:
         # The line below its title says what a page is about.
         rows = [(guide, _text(guide).splitlines()[2]) for guide in GUIDES]

@@ -37,15 +37,7 @@ def command() -> None:
 @click.option("--study", help="The study to file them under, where the file has no such column.")
 @json_option
 def judgments(invocation: Invocation, file: Path, study: str | None, is_json: bool) -> None:
-    """Import judgments from a CSV or Parquet FILE, which `results` of another lake may have written.
-
-    Columns: item_first, item_second and verdict (first, second, tie, or why there is none). For
-    other tasks: task, item_first, and label, score or verdict. If the file has them: study,
-    template_id, rubric_id, provider, model, thinking, unit_id, candidate_first, candidate_second,
-    turn_no, repeat_no, direction, confidence, explanation, tokens and cost_usd. What was simulated
-    stays marked so. Importing a row again is a no-op; a contradicting one is an error, and then
-    nothing at all is imported.
-    """
+    """Import judgments from a CSV or Parquet FILE, which `results` of another lake may have written."""
     from batchpond.interop.imports import import_judgments
     from batchpond.lake.store import Store
 
@@ -67,11 +59,7 @@ def judgments(invocation: Invocation, file: Path, study: str | None, is_json: bo
 @click.option("--rater", metavar="NAME", help="Who filled it in, where the file does not say.")
 @json_option
 def labels(invocation: Invocation, paths: tuple[Path, ...], rater: str | None, is_json: bool) -> None:
-    """Import what people wrote in sheets that `label` drew.
-
-    Rows without a label are left out. Corrected rates, calibration and agreement count the labels at
-    once; with two raters on the same rows, `metric_agreement` has theirs with each other.
-    """
+    """Import what people wrote in sheets that `label` drew."""
     from batchpond.interop.labels import reader
 
     read = reader(invocation.store().path, rater)
@@ -107,7 +95,7 @@ def _of_tool(name: str) -> click.Command:
         read: Reader = import_module(f"batchpond.interop.{name}").read
         _import(invocation, read, paths, is_json=is_json, **given)
 
-    imported.help = "\n".join(IMPORTERS[name])
+    imported.help = IMPORTERS[name]
     return imported
 
 
@@ -125,14 +113,7 @@ pairwisellm, speceval, sycobench = map(_of_tool, ("pairwisellm", "speceval", "sy
               help="A study file whose answer rules read the answers; each task's usual rule otherwise.")  # fmt: skip
 @foreign_options
 def rows(invocation: Invocation, /, paths: tuple[Path, ...], provider: str, is_json: bool, **given: Any) -> None:
-    """Import a provider's output JSONL by a map, or a pattern, of its custom_ids.
-
-    A row of the map has custom_id and task (pairwise, ranking, compliance, likert, pressure,
-    prompts or generation), and what was judged: item_first, item_second, unit_id,
-    rubric_id, candidate_first, candidate_second, turn_no, repeat_no, request_model, template_id,
-    thinking, study. Generations become items. Unreadable lines, unknown ids and repeated
-    answers are left out and counted; an id of the map that no line answers is missing.
-    """
+    """Import a provider's output JSONL by a map, or a pattern, of its custom_ids."""
     from batchpond.interop.rows import reader
 
     columns = {entry.partition("=")[0] for entry in given["defaults"]}

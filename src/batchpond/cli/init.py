@@ -29,11 +29,7 @@ IGNORED = "lake/\ntrial/\nsimulator/\n.env\n"
 def command(
     invocation: Invocation, folder: Path, example: str | None, is_commented: bool, is_schema: bool, is_json: bool
 ) -> None:
-    """Write a study with sample texts into FOLDER, ready to `plan`, and make the lake.
-
-    A file that is there already is left as it is. Editors that know TOML complete and check a study file whose first
-    line is `#:schema study.schema.json`, where `batchpond init --schema > study.schema.json` wrote that.
-    """
+    """Write a study with sample texts into FOLDER, ready to `plan`, and make the lake."""
     from batchpond.lake.store import Store
     from batchpond.study.file import schema
 
@@ -91,10 +87,7 @@ def _write(path: Path, text: str) -> bool:
 @click.option("--task", "task", metavar="TASK", help="Only the templates of a task, such as ranking.")
 @format_option
 def templates(invocation: Invocation, name: str | None, is_rubrics: bool, task: str | None, form: Format) -> None:
-    """List the built-in prompt templates by task with their hashes, or show the text of one.
-
-    A study names them by id, and knows each text by its hash: editing one is another template.
-    """
+    """List the built-in prompt templates by task with their hashes, or show the text of one."""
     from batchpond.tasks import templates
 
     if is_rubrics and task is not None:

@@ -39,12 +39,7 @@ def command(
     force: bool,
     is_json: bool,
 ) -> None:
-    """Draw pairs or items that judges judged, for people to label.
-
-    The sheet is blind: it shows the texts, not what a judge said, whose they are, or why they were
-    drawn; which text of a pair stands first is a matter of lot. Everything has the same chance, so
-    rates corrected by the labels need no weights. What people labelled before is left out.
-    """
+    """Draw pairs or items that judges judged, for people to label."""
     from batchpond.interop import labels
 
     path = path or Path(f"{study.replace('/', '-')}-labels.csv")

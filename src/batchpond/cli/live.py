@@ -40,12 +40,7 @@ def command(
     on_doubt: str | None,
     is_json: bool,
 ) -> ExitCode:
-    """Ask what is due of live models, in all approved studies or in those named.
-
-    Stop it with Ctrl-C and run it again as you like: what is answered is on disk within a second and is
-    never asked again. A call that was under way when a process died may have been paid: it is listed in
-    `doubts`, and asked again a bounded number of times unless you hold it back. A `sync` may run beside it.
-    """
+    """Ask what is due of live models, in all approved studies or in those named."""
     report = ask(invocation, studies, concurrency=concurrency, qps=qps, on_doubt=on_doubt)
     if is_json:
         output.document(document(report))

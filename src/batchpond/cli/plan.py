@@ -36,11 +36,7 @@ CELL_COLUMNS = ("template", "rubric", "model", "thinking", "to ask", "expected")
 @click.argument("study", type=click.Path(dir_okay=False, path_type=Path), default=Path("study.toml"))
 @json_option
 def command(invocation: Invocation, study: Path, is_json: bool) -> None:
-    """Work out what the STUDY file asks, store it in the lake, and show a rough cost.
-
-    Talks to nobody and spends nothing. Planning the same file again changes nothing; a changed
-    file is a new version, and what this lake has answered is not asked again.
-    """
+    """Work out what the STUDY file asks, store it in the lake, and show a rough cost."""
     from batchpond.lake.store import Store
     from batchpond.plan.verb import plan_study
     from batchpond.study import file as study_files
@@ -229,14 +225,7 @@ def submit(
     is_fresh: bool,
     is_json: bool,
 ) -> ExitCode:
-    """Send what is due of a planned STUDY, after showing its cost and asking.
-
-    Nothing is asked twice unless you say so: what was sent before is left alone, also after a
-    crash. Before the first request of a study is sent, the accounts are looked into: where they have
-    batches of it that this lake does not know, nothing is sent, and you are told what to do. What
-    does not fit into the provider's queue now is sent by later runs of `batchpond sync`. The requests
-    of models of mode `files` are put into a folder, which is then named.
-    """
+    """Send what is due of a planned STUDY, after showing its cost and asking."""
     from batchpond.plan.versions import Again
 
     confirm = None if dry_run else asked(invocation, study, is_yes=is_yes, is_json=is_json, is_fresh=is_fresh)
@@ -415,12 +404,7 @@ def retry(
     max_cost_usd: float | None,
     is_json: bool,
 ) -> ExitCode:
-    """Ask the failed requests of a submitted STUDY once more.
-
-    Without --only these are the classes of the study's [retry], or else transient errors and expired and
-    missing answers. Billing errors, retired models and requests that the provider calls wrong are asked
-    again only when you name them. What has an answer is never asked again.
-    """
+    """Ask the failed requests of a submitted STUDY once more."""
     from batchpond.run.submit import retry
 
     diagnostics = invocation.diagnostics

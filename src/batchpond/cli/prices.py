@@ -18,11 +18,7 @@ _PLANNED = "SELECT DISTINCT provider, request_model, mode FROM plan_current ORDE
 @click.argument("of", metavar="[PROVIDER[/MODEL]]", required=False)
 @format_option
 def command(invocation: Invocation, of: str | None, form: Format) -> None:
-    """Show what is known of prices, in USD per million tokens: in batches and live, and who says so.
-
-    Of the models that this lake plans to ask, of all that are known of a PROVIDER, or of one MODEL. Calls nobody:
-    prices come with the package genai-prices, or from the lake's config.toml. An unknown price is empty, never 0.
-    """
+    """Show what is known of prices, in USD per million tokens: in batches and live, and who says so."""
     from batchpond.lake.store import CONFIG
     from batchpond.providers import registry
     from batchpond.study.prices import Prices, remarks

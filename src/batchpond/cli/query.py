@@ -29,11 +29,7 @@ ADDRESS_SPACE_BYTES = 3 << 30
               show_default=True, help="Give up after this long.")  # fmt: skip
 @format_option
 def command(invocation: Invocation, sql: str, timeout_s: float, form: Format) -> None:
-    """Run one SELECT over the lake's views and print its rows.
-
-    SQL is a query, the bare name of a view, or - for standard input. Files, the network,
-    extensions and settings are out of reach, and nothing can be written.
-    """
+    """Run one SELECT over the lake's views and print its rows."""
     from batchpond.views import database, read
 
     store = invocation.store()
@@ -104,10 +100,7 @@ WIDE = 160
 @click.option("--ddl", "is_ddl", is_flag=True, help="Print the script that makes them, for plain DuckDB.")
 @format_option
 def views(invocation: Invocation, is_ddl: bool, form: Format) -> None:
-    """List the views that SQL can ask, in the order in which they build on each other.
-
-    Every one is also in lake/batchpond.duckdb: `duckdb -readonly lake/batchpond.duckdb`.
-    """
+    """List the views that SQL can ask, in the order in which they build on each other."""
     from batchpond.views import database
 
     if is_ddl:
@@ -143,10 +136,7 @@ LEFT_OUT = frozenset({"rubric_id", "thinking"})
 @click.option("--all-columns", is_flag=True, help="On a terminal, all columns too.")
 @format_option
 def results(invocation: Invocation, study: str | None, limit: int | None, all_columns: bool, form: Format) -> None:
-    """Print one row per planned request: who won, or why nobody did.
-
-    Rows stream, so a study of any size fits. A request without an answer yet is a row too.
-    """
+    """Print one row per planned request: who won, or why nobody did."""
     from batchpond.views.read import answer, arrow, stream
 
     store = invocation.store()

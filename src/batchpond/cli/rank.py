@@ -42,12 +42,7 @@ def command(
     seed: int,
     form: Format,
 ) -> None:
-    """Rank items, or models, by pair judgments, with intervals and tied groups.
-
-    theta is the Bradley-Terry log-strength (Firth-penalised), 0 the mean; its 95 % interval allows
-    for votes on one pair that resemble each other. rank_lo to rank_hi are the places that fit the
-    data; items of one tied_group do not differ from its best. Flags say what is weak.
-    """
+    """Rank items, or models, by pair judgments, with intervals and tied groups."""
     # Before the store, which holds linear algebra to one thread. Half the CPUs: the two of a core gain nothing over
     # one, and on a busy machine threads that wait for each other take several times as long as one alone.
     with linear_algebra(threads=max(1, (os.cpu_count() or 1) // 2)):

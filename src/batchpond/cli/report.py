@@ -41,13 +41,7 @@ def command(
     force: bool,
     is_json: bool,
 ) -> None:
-    """Write all that a study found as one HTML file: no script, no network, readable for years.
-
-    Coverage, consistency, positional bias, rankings, agreement, compliance, pressure, failures and
-    cost, each where the study has the data, and each figure with its n, what was left out, its SQL
-    and its rows. The same lake gives the same bytes. Every number comes from the views, which
-    `batchpond query` reads too.
-    """
+    """Write all that a study found as one HTML file: no script, no network, readable for years."""
     # Before the store, which would hold linear algebra to one thread.
     from batchpond.results.export import refuse_existing
     from batchpond.results.report import build, methods

@@ -43,11 +43,7 @@ def command(
     is_yes: bool,
     is_json: bool,
 ) -> None:
-    """Say what became of an ATTEMPT that `status` shows as unknown, mismatched or missing.
-
-    Look at the provider's console first: every batch carries the study, the shard and
-    batchpond's token. The decision is recorded, and `batchpond sync` goes on from it.
-    """
+    """Say what became of an ATTEMPT that `status` shows as unknown, mismatched or missing."""
     from batchpond.lake.records import Resolution
     from batchpond.run.resolve import check_names, resolve
 
@@ -82,11 +78,7 @@ def command(
 @yes_option
 @json_option
 def reread(invocation: Invocation, study: str, is_dry_run: bool, is_yes: bool, is_json: bool) -> None:
-    """Read the answers of a STUDY by this version's rules, after showing what that changes.
-
-    A study goes on with the rules that it was planned under, also after an upgrade. Nothing is asked again: answers
-    are read from what the lake has. What later rounds chose by earlier readings stays chosen.
-    """
+    """Read the answers of a STUDY by this version's rules, after showing what that changes."""
     from batchpond.run import resolve as verb
 
     diagnostics, store = invocation.diagnostics, invocation.store()

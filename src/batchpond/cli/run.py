@@ -37,12 +37,7 @@ def command(
     timeout_s: float,
     is_json: bool,
 ) -> ExitCode:
-    """Plan the STUDY file, show its cost, ask, send, and go on until every answer is in.
-
-    The same as `plan`, `submit`, `live` and `sync --watch` one after the other. Stop it with Ctrl-C and start it
-    again as you like, or go on with those commands: it takes up the study where the lake has it, and asks you only
-    about what you have not approved yet.
-    """
+    """Plan the STUDY file, show its cost, ask, send, and go on until every answer is in."""
     from batchpond.lake.store import Store
     from batchpond.plan.verb import plan_study
     from batchpond.study import file as study_files

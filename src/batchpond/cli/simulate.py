@@ -62,11 +62,7 @@ def command(
     latency_s: tuple[float, float],
     speed: float,
 ) -> int:
-    """Run the providers' APIs, batch and live, on this machine until Ctrl-C; answers are marked simulated.
-
-    Prints the lines that point other terminals at it, or runs a COMMAND with it and ends with that. Its ledger in DIR
-    shows every batch created and every token billed.
-    """
+    """Run the providers' APIs, batch and live, on this machine until Ctrl-C; answers are marked simulated."""
     from batchpond.clock import SystemClock
     from batchpond.demo import environment
     from batchpond_sim import SimulatorError

@@ -36,11 +36,7 @@ BATCH_HEADS = ("study", "model", "batch", "state", "done", "of", "age", "ends in
 def command(
     invocation: Invocation, study: str | None, is_batches: bool, is_stages: bool, is_exit_code: bool, form: Format
 ) -> ExitCode:
-    """Show how far each study is, and every batch that is open or needs attention.
-
-    Reads only the lake: `batchpond sync` brings it up to date. Exit code 3 when an attempt
-    needs a decision.
-    """
+    """Show how far each study is, and every batch that is open or needs attention."""
     from batchpond.views.read import Ask, rows_of_all
 
     if is_batches and is_stages:
@@ -254,11 +250,7 @@ AUDIT_COLUMNS = (
 @click.argument("study", required=False)
 @format_option
 def audit(invocation: Invocation, study: str | None, form: Format) -> ExitCode:
-    """Show for each batch: sent = succeeded + errored + expired + cancelled + missing.
-
-    A batch is balanced when that holds and every line of its files belongs to one request. It
-    is not judged while it is open. Exit code 3 when a batch is out of balance.
-    """
+    """Show for each batch: sent = succeeded + errored + expired + cancelled + missing."""
     from batchpond.views.read import rows
 
     found = rows(invocation.store().path, "audit", order=("study", "attempt_id"), study=study)

@@ -94,11 +94,7 @@ def command(
     is_exit_code: bool,
     is_json: bool,
 ) -> ExitCode:
-    """Look at every open batch once: download what ended, record what changed, send what is due.
-
-    Safe to run at any time and as often as you like, from cron too; a pass with nothing new
-    writes nothing. Sends only under an approval that `submit` recorded.
-    """
+    """Look at every open batch once: download what ended, record what changed, send what is due."""
     watch = Watch(is_watch, interval_s, timeout_s, submit_due=not no_submit)
     total, report = passes(invocation, watch)
     if is_json:
