@@ -6,15 +6,16 @@ name whole or not at all, and never replaces another one unless told to.
 
 from __future__ import annotations
 
-import json
+import itertools
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
+from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import duckdb
 
@@ -190,7 +191,6 @@ def translated(destination: Path) -> Iterator[None]:
 
 
 FILES_MAX: Final = 1_000_000
-_UNSAFE_IN_PATH: Final = re.compile(r"[^\w.@+=-]+")
 _CSV_OF_R: Final = "FORMAT csv, HEADER true, NULLSTR 'NA'"
 _FETCH_ROWS: Final = 1_000
 
@@ -201,11 +201,6 @@ class LayoutReport:
 
     files: list[Path] = field(default_factory=list)
     left_out: dict[str, int] = field(default_factory=dict)
-
-    def leave_out(self, why: str, n: int = 1) -> None:
-        """Count rows that were not written."""
-        if n:
-            self.left_out[why] = self.left_out.get(why, 0) + n
 
 
 @dataclass(frozen=True)
@@ -220,31 +215,37 @@ class Tree:
 
     def keep(self, name: str, query: str) -> None:
         """Keep the rows of a query, which may name `$study`, as a table."""
-        self.connection.execute(f"CREATE TEMP TABLE {name} AS {query}", {"study": self.study})
+        values = {"study": self.study} if "$study" in query else {}
+        self.connection.execute(f"CREATE TEMP TABLE {name} AS {query}", values)
 
-    def rows(self, query: str, values: Mapping[str, str] | None = None) -> Iterator[dict[str, Any]]:
-        """Yield a query's rows by column name, without holding them all."""
-        cursor = self.connection.execute(query, values)
-        names = [column[0] for column in cursor.description or ()]
+    def leave_out(self, table: str, where: str, why: str) -> None:
+        """Count rows of a kept table that are not written."""
+        ((n_rows,),) = self.connection.execute(f"SELECT count(*) FROM {table} WHERE {where}").fetchall()
+        if n_rows:
+            self.report.left_out[why] = n_rows
+
+    def json(self, query: str, between: str) -> None:
+        """Write the files that a query has the entries of, one after the other, without holding any.
+
+        Its columns: `file`, a path; `of`, what tells apart two of one path; `head`, what stands before the entries of
+        a file; `entry`; `tail`, which ends a file and its last line.
+        """
+        for (name, _), entries in itertools.groupby(self._entries(query), itemgetter(0, 1)):
+            with placed(self._path(name), force=self.is_forced) as staged, staged.open("w", encoding="utf-8") as out:
+                end = ""
+                for _, _, head, entry, tail in entries:
+                    out.write(f"{between if end else head}{entry}")
+                    end = tail
+                out.write(end)
+
+    def _entries(self, query: str) -> Iterator[tuple[str, str, str, str, str]]:
+        cursor = self.connection.execute(query)
         while block := cursor.fetchmany(_FETCH_ROWS):
-            for row in block:
-                yield dict(zip(names, row, strict=True))
-
-    def json(self, name: str, value: Any) -> None:
-        """Write one JSON document."""
-        self._place(name, json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False) + "\n")
-
-    def json_lines(self, name: str, values: list[Any]) -> None:
-        """Write one JSON document per line."""
-        self._place(name, "".join(json.dumps(value, ensure_ascii=False) + "\n" for value in values))
+            yield from block
 
     def csv(self, name: str, query: str) -> None:
         """Write a query's rows as R reads them: a missing value is NA."""
         write_query(self.connection, query, self._path(name), _CSV_OF_R, force=self.is_forced)
-
-    def _place(self, name: str, text: str) -> None:
-        with placed(self._path(name), force=self.is_forced) as staged:
-            staged.write_text(text, "utf-8")
 
     def _path(self, name: str) -> Path:
         path = self.folder / name
@@ -253,8 +254,3 @@ class Tree:
         if len(self.report.files) > FILES_MAX:
             raise UsageError(f"more than {FILES_MAX:,} files to write", hint="export one `--study` at a time")
         return path
-
-
-def safe(name: str) -> str:
-    """Return a name as one part of a path, as SpecEval writes models: `org/model` is `org-model`."""
-    return _UNSAFE_IN_PATH.sub("-", name).strip(".") or "unnamed"

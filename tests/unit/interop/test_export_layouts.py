@@ -15,7 +15,7 @@ from batchpond.interop import pairwisellm as import_pairwisellm
 from batchpond.interop import speceval as import_speceval
 from batchpond.interop import sycobench as import_sycobench
 from batchpond.interop.layouts import Layout, export_layout
-from batchpond.lake.schemas import ITEMS
+from batchpond.lake.schemas import IMPORTED_JUDGMENTS, ITEMS
 from batchpond.lake.store import Store
 from tests.rigs.foreign import bring, doubts, items, judged, put, rows_of
 from tests.rigs.lakes import BAD, LakeBuilder
@@ -179,6 +179,32 @@ def test_sycobench_conversations_go_round(tmp_path: Path) -> None:
     assert doubts(back) == {}
     assert facts(second) == facts(first)
     assert texts(second) == texts(first)
+
+
+def test_judges_and_studies_of_one_name_have_a_folder_each(tmp_path: Path) -> None:
+    """Two providers' models of one name, and two studies of one spec, are not mixed up; a name is a safe path."""
+    lake = LakeBuilder(tmp_path / "lake")
+    lake.rows(ITEMS, [
+        {"item_hash": f"h{name}", "item_id": name, "text": f"{name} é", "metadata": None} for name in ("u", "o")
+    ])  # fmt: skip
+    told = {
+        "task": "compliance", "template_id": "t", "rubric_id": "../s 1", "request_model": "org/m", "unit_id": "u",
+        "item_first": "o", "candidate_first": "c", "repeat_no": 1, "verdict": "true", "outcome": "decided",
+        "source": "spec_one/x", "thinking": "default",
+    }  # fmt: skip
+    lake.rows(IMPORTED_JUDGMENTS, [
+        told | {"import_key": f"{study}{provider}", "study": study, "provider": provider}
+        for study, provider in (("a", "p"), ("a", "q"), ("b", "p"))
+    ])  # fmt: skip
+    lake.build()
+    report = export_layout(lake.path, tmp_path / "out", Layout.SPECEVAL)
+    found = {path.relative_to(tmp_path / "out").as_posix(): json.loads(path.read_text()) for path in report.files}
+    assert {name: document["metadata"]["study"] for name, document in found.items() if name.startswith("comp")} == {
+        "compliance/spec_one/judge_org-m/c/results/-s-1.json": "a",
+        "compliance/spec_one/judge_q-org-m/c/results/-s-1.json": "a",
+        "compliance/spec_b/judge_org-m/c/results/-s-1.json": "b",
+    }
+    assert [row["output"] for row in found["compliance/spec_b/judge_org-m/c/results/-s-1.json"]["results"]] == ["o é"]
 
 
 def test_what_a_simulator_wrote_stays_out(tmp_path: Path) -> None:

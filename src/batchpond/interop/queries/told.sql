@@ -1,3 +1,9 @@
+-- A name as one part of a path, as SpecEval writes models: `org/model` is `org-model`.
+CREATE TEMP MACRO safe(name) AS
+  coalesce(nullif(trim(regexp_replace(name, '[^\p{L}\p{N}_.@+=-]+', '-', 'g'), '.'), ''), 'unnamed');
+-- A JSON object of members, of which those that are NULL are left out.
+CREATE TEMP MACRO object(members) AS '{' || array_to_string(members, ', ') || '}';
+CREATE TEMP MACRO member(name, value) AS '"' || name || '": ' || value;
 -- The items with what their metadata says as columns, without what a simulator answered.
 CREATE TEMP TABLE told AS
 SELECT
@@ -14,4 +20,4 @@ SELECT
 FROM items
 WHERE json_extract_string(metadata, '$.origin') = 'imported' OR NOT EXISTS (
     SELECT 1 FROM results WHERE results.origin = 'simulated' AND results.text = items.text
-)
+);
