@@ -7,7 +7,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any, Final
 
-from batchpond.lake.tables import literal
+from batchpond.lake.tables import literal, query
 from batchpond.model import CELL_COLUMNS
 from batchpond.results.report.parts import Case, Cases, Passage, Section
 from batchpond.results.report.source import Source
@@ -56,52 +56,18 @@ def title_of(row: Row, words: str) -> str:
 
 
 class Answers:
-    """The texts of a few answers, and of what they judge, looked up by their ids alone."""
+    """The texts of a few answers, and of what they judge."""
 
     def __init__(self, source: Source, places: Sequence[Row]) -> None:
-        self._found: dict[tuple[Any, ...], Row] = {}
-        self._texts: dict[str, str] = {}
-        if not places:
-            return
-        where = " OR ".join(f"({_equal(place)})" for place in places)
-        names = ", ".join(_PLACE)
-        planned = source.values(
-            f"SELECT {names}, request_id, attempt_id, verdict, label, score, outcome, item_first_hash,\n"
-            "  item_second_hash\n"
-            f"FROM results\nWHERE study = {source.name} AND request_state = 'answered' AND ({where})\n"
-            "ORDER BY slot", limit=20 * len(places),
-        )  # fmt: skip
-        imported = source.values(
-            f"SELECT {names}, verdict, label, score, outcome, explanation AS text\nFROM imported_judgments\n"
-            f"WHERE study = {source.name} AND ({where})\nORDER BY import_key", limit=20 * len(places),
-        )  # fmt: skip
-        for row in (*planned, *imported):
-            self._found.setdefault(tuple(row[name] for name in _PLACE), row)
-        self._look_up(source)
-
-    def _look_up(self, source: Source) -> None:
-        rows = self._found.values()
-        asked = sorted({row["request_id"] for row in rows if row.get("request_id")})
-        if asked:
-            answers = source.values(
-                f"SELECT request_id, attempt_id, text FROM responses WHERE request_id IN ({_listed(asked)})\n"
-                "AND status = 'succeeded' ORDER BY request_id, attempt_id, line_number", limit=20 * len(asked),
-            )  # fmt: skip
-            texts = {(row["request_id"], row["attempt_id"]): row["text"] for row in answers}
-            for row in rows:
-                row.setdefault("text", texts.get((row.get("request_id"), row.get("attempt_id"))))
-        hashes = sorted({str(row[name]) for row in rows for name in ("item_first_hash", "item_second_hash")
-                         if row.get(name)})  # fmt: skip
-        if hashes:
-            items = source.values(
-                f"SELECT DISTINCT item_hash, text FROM items WHERE item_hash IN ({_listed(hashes)}) ORDER BY item_hash",
-                limit=2 * len(hashes),
-            )
-            self._texts = {row["item_hash"]: row["text"] or "" for row in items}
+        listed = (f"({n}, {', '.join(_text(place[name]) for name in _PLACE)})" for n, place in enumerate(places))
+        same = " AND ".join(f"results.{name} IS NOT DISTINCT FROM places.{name}" for name in _PLACE)
+        parts = {"places": ", ".join(listed), "columns": ", ".join(_PLACE), "same": same, "study": source.name}
+        rows = source.values(query(__package__, "answers", **parts), len(places)) if places else []
+        self._found = {_place_of(places[row["place_no"]]): row for row in rows}
 
     def read(self, place: Row) -> str:
         """Return what was read in an answer, or why nothing was; nothing of one that is no judgment."""
-        row = self._found.get(tuple(place[name] for name in _PLACE), {})
+        row = self._found.get(_place_of(place), {})
         said = next((row[name] for name in ("verdict", "label", "score") if row.get(name) is not None), None)
         if said is None:
             return "" if row.get("outcome") in {None, "decided", "tie"} else str(row["outcome"])
@@ -109,25 +75,22 @@ class Answers:
 
     def passage(self, place: Row, title: str) -> Passage:
         """Return an answer under a title."""
-        row = self._found.get(tuple(place[name] for name in _PLACE), {})
+        row = self._found.get(_place_of(place), {})
         return _cut(title, row.get("text") or _NO_TEXT, ANSWER_CHARACTERS_MAX)
 
     def items(self, place: Row) -> list[Passage]:
         """Return the texts of what a place judges, where the lake holds them."""
-        row = self._found.get(tuple(place[name] for name in _PLACE), {})
-        named = {place[f"item_{side}"]: row.get(f"item_{side}_hash") for side in ("first", "second")}
-        known = {name: self._texts[found] for name, found in named.items() if found in self._texts}
-        return [_cut(str(name), text, ITEM_CHARACTERS_MAX) for name, text in known.items()]
+        row = self._found.get(_place_of(place), {})
+        texts = {place[f"item_{side}"]: row.get(f"text_{side}") for side in ("first", "second")}
+        return [_cut(str(name), text, ITEM_CHARACTERS_MAX) for name, text in texts.items() if text is not None]
 
 
-def _equal(place: Row) -> str:
-    tests = (f"{name} = {literal(str(value))}" if value is not None else f"{name} IS NULL"
-             for name, value in ((name, place[name]) for name in _PLACE))  # fmt: skip
-    return " AND ".join(tests)
+def _place_of(row: Row) -> tuple[Any, ...]:
+    return tuple(row[name] for name in _PLACE)
 
 
-def _listed(values: Iterable[str]) -> str:
-    return ", ".join(map(literal, values))
+def _text(value: Any) -> str:
+    return "NULL::VARCHAR" if value is None else literal(str(value))
 
 
 def _cut(title: str, text: str, size: int) -> Passage:

@@ -1,0 +1,29 @@
+-- The answer that was given at each of a few places of a study, planned before imported, with the texts it is about.
+WITH places AS (
+  SELECT * FROM (VALUES {places}) AS listed(place_no, {columns})
+),
+found AS (
+  SELECT
+    place_no, 1 AS kind, slot AS place, request_id, attempt_id, verdict, label, score, outcome, item_first_hash,
+    item_second_hash
+  FROM places
+  JOIN results ON {same} AND study = {study} AND request_state = 'answered'
+  UNION ALL BY NAME
+  SELECT place_no, 2 AS kind, row_number() OVER (ORDER BY import_key) AS place, verdict, label, score, outcome,
+    explanation
+  FROM places
+  JOIN imported_judgments AS results ON {same} AND study = {study}
+),
+first AS (
+  SELECT * FROM found QUALIFY row_number() OVER (PARTITION BY place_no ORDER BY kind, place) = 1
+)
+SELECT
+  place_no, verdict, label, score, first.outcome,
+  coalesce(explanation, responses.text) AS text, items_first.text AS text_first, items_second.text AS text_second
+FROM first
+LEFT JOIN responses
+  ON responses.request_id = first.request_id AND responses.attempt_id = first.attempt_id AND status = 'succeeded'
+LEFT JOIN items AS items_first ON items_first.item_hash = item_first_hash
+LEFT JOIN items AS items_second ON items_second.item_hash = item_second_hash
+QUALIFY row_number() OVER (PARTITION BY place_no ORDER BY line_number DESC) = 1
+ORDER BY place_no
