@@ -128,10 +128,9 @@ class Work:
             self._listener.moved(self)
 
 
-def each(items: Iterable[_T], what: str, unit: str, n_total: int | None = None, *, every: int = 1) -> Iterator[_T]:
-    """Yield items, telling after every so many how many were taken."""
+def each(items: Iterable[_T], what: str, unit: str, n_total: int | None = None) -> Iterator[_T]:
+    """Yield items, telling after each how many were taken."""
     with Work(what, unit, n_total) as work:
-        for n, item in enumerate(items, 1):
+        for item in items:
             yield item
-            if n % every == 0:
-                work.add(every)
+            work.add()

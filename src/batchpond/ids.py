@@ -51,14 +51,19 @@ def _joined(parts: tuple[str | bytes | int, ...]) -> bytes:
     return b"".join([b"%d:%b" % (len(data), data) for data in encoded])
 
 
-def hashed(kind: str, *parts: str | bytes | int) -> bytes:
-    """Return what the id of `parts` is made of, for whoever names many at once."""
-    return hashlib.sha256(_joined((kind, *parts))).digest()
+def hashes_of(kind: str, *columns: Sequence[str]) -> list[bytes]:
+    """Return what the ids of many are made of, whose parts stand in columns, for whoever names them all at once."""
+    form = _joined((kind,)) + b"%d:%b" * len(columns)
+    encoded = [[part.encode("utf-8") for part in column] for column in columns]
+    parts = [each for column in encoded for each in (map(len, column), column)]
+    return [hashlib.sha256(form % both).digest() for both in zip(*parts, strict=True)]
 
 
-def digest(kind: str, *parts: str | bytes | int, length: int = ID_LENGTH) -> str:
-    """Return the id of `parts`, in a namespace of its own per `kind`."""
-    return _base32(hashed(kind, *parts), length)
+def digest(kind: str, *parts: str | bytes | int, known: Sequence[str] = (), length: int = ID_LENGTH) -> str:
+    """Return the id of `parts`, and of ids that are `known` after them, in a namespace of its own per `kind`."""
+    start = f"{ID_LENGTH}:"
+    text = start + start.join(known) if known else ""
+    return _base32(hashlib.sha256(_joined((kind, *parts)) + text.encode("ascii")).digest(), length)
 
 
 def request_id(provider: str, endpoint: str, model: str, body: bytes, repeat_no: int) -> str:
@@ -104,7 +109,7 @@ def shard_id(group: tuple[str, str, str, Mode], generation: int, request_ids: li
     """
     *parts, mode = group
     kind = "shard" if mode is Mode.BATCH else f"{mode} shard"
-    return digest(kind, *parts, generation, *request_ids)
+    return digest(kind, *parts, generation, known=request_ids)
 
 
 def attempt_id(lake_id: str, shard: str, ordinal: int) -> str:

@@ -34,6 +34,7 @@ from typing import Any
 
 import orjson
 
+from batchpond.cli import spare
 from batchpond.lake import tables
 from batchpond.lake.store import Store
 from batchpond.plan.rounds.source import asks_by_now
@@ -242,6 +243,7 @@ def main() -> int:
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--one"]:
+        spare()  # as the program does
         sys.stdout.write(json.dumps(measure(sys.argv[2], int(sys.argv[3]))))
     else:
         sys.exit(main())

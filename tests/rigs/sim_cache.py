@@ -7,7 +7,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib import metadata
 from pathlib import Path
 from unittest.mock import patch
 
@@ -25,7 +24,6 @@ def read_once(path: Path) -> pa.Table:
     return read_rows(path)
 
 
-version_once = functools.cache(metadata.version)
 _start = tables._start
 _started: list[tables._Engine] = []
 

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from importlib import metadata
 from pathlib import Path
 from unittest.mock import patch
 
@@ -42,7 +41,7 @@ from batchpond.study import file as study
 from batchpond_sim.host.transport import SimulatorTransport
 from batchpond_sim.world.world import BatchEntry, Settings, World
 from tests.rigs.clock import ManualClock
-from tests.rigs.sim_cache import read_once, started_once, table_once, version_once, without_lens
+from tests.rigs.sim_cache import read_once, started_once, table_once, without_lens
 from tests.rigs.sim_inputs import MODELS, N_ITEMS, STUDY, write_study
 from tests.rigs.sim_providers import SIMULATED, acknowledged_id, bare_id, environ
 
@@ -160,7 +159,6 @@ class Rig:
             patch.object(disk, "replace", replaced),
             patch.object(os, "fsync", lambda _: None),  # a crash of the process, unlike one of the machine
             patch.object(events, "read_rows", read_once),
-            patch.object(metadata, "version", version_once),
             patch.object(tables, "_start", started_once),
             nullcontext() if self.with_lens else without_lens(),
         ):

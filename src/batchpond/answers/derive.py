@@ -410,7 +410,7 @@ def _judgments_name(parser_id: str, stem: str) -> str:
 
 def _raw_lines(part: Path) -> Iterable[tuple[list[bytes], int]]:
     with intact(part) as file, Work("reading answers", "lines", file.metadata.num_rows) as work:
-        for batch in file.iter_batches(_ROWS_PER_BATCH, columns=["line_number", "line", "line_bytes"]):
+        for batch in file.iter_batches(_ROWS_PER_BATCH, None, ["line_number", "line", "line_bytes"], use_threads=False):
             yield _lines(batch.column(1), batch.column(2)), batch.column(0)[0].as_py()
             work.add(batch.num_rows)
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final, Protocol
 
 from batchpond import ids
-from batchpond.clock import each
+from batchpond.clock import Work
 from batchpond.errors import LakeError
 from batchpond.lake import disk, failpoints
 from batchpond.lake.disk import read_rows
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _BATCH_ROWS = 4_096
 _BUFFER_BYTES = 1 << 20
-TOLD_EVERY = 256
+AT_ONCE = 256
 
 
 class LineBuilder(Protocol):
@@ -67,8 +67,9 @@ class ShardLines:
 
     def custom_ids_of(self, attempt_id: str) -> Iterator[str]:
         """Yield the custom_id of each line: the one that was given to it elsewhere, or the attempt's own."""
+        prefix = ids.custom_id_prefix(attempt_id)
         for request_id, given in zip(self.request_ids, self.custom_ids, strict=True):
-            yield ids.custom_id(attempt_id, request_id) if given is None else given
+            yield prefix + ids.request_key(request_id) if given is None else given
 
 
 def shard_lines(store: Store, provider: str, shard_id: str) -> ShardLines:
@@ -89,23 +90,30 @@ def build_payload(store: Store, module: LineBuilder, asked: Asked, attempt_id: s
     final = store.payload_path(attempt_id)
     if final.exists():
         return _measure(final)
-    staged = store.scratch(".jsonl")
+    staged, digest = store.scratch(".jsonl"), hashlib.sha256()
     lines = shard_lines(store, asked.provider, asked.shard_id)
+    pairs = zip(lines.custom_ids_of(attempt_id), bodies(lines), strict=True)
     try:
-        with open(staged, "xb", buffering=_BUFFER_BYTES, opener=disk.open_new) as out:
-            n_lines = len(lines.request_ids)
-            for request_id, body in each(bodies(lines), "writing a batch", "requests", n_lines, every=TOLD_EVERY):
-                out.write(module.payload_line(ids.custom_id(attempt_id, request_id), asked.endpoint, body))
-                out.write(b"\n")
+        with (
+            open(staged, "xb", opener=disk.open_new) as out,
+            Work("writing a batch", "requests", len(lines.request_ids)) as work,
+        ):
+            while some := list(itertools.islice(pairs, AT_ONCE)):
+                found = [module.payload_line(name, asked.endpoint, body) for name, (_, body) in some]
+                text = b"\n".join([*found, b""])
+                out.write(text)
+                digest.update(text)
+                work.add(len(some))
             out.flush()
+            size_bytes = out.tell()
             failpoints.reach("S2")
             os.fsync(out.fileno())
     except BaseException:
         disk.drop(staged)  # it may be large, and the disk full
         raise
-    disk.link_into_place(staged, final)
+    is_mine = disk.link_into_place(staged, final)
     failpoints.reach("S3")
-    return _measure(final)
+    return Payload(final, size_bytes, digest.hexdigest()) if is_mine else _measure(final)
 
 
 def discard_payload(store: Store, attempt_id: str) -> None:
@@ -128,13 +136,16 @@ def _measure(path: Path) -> Payload:
 def bodies(lines: ShardLines) -> Iterator[tuple[str, bytes]]:
     """Yield (request_id, body) in line order, holding only what stands out of that order."""
     wanted = lines.request_ids
-    position = {request_id: index for index, request_id in enumerate(wanted)}
-    held: dict[int, bytes] = {}
+    held: dict[str, bytes] = {}
     following = 0
-    for request_id, body in _scan(lines.files, set(wanted)):
-        held[position[request_id]] = body
-        while following in held:
-            yield wanted[following], held.pop(following)
+    for names, found in _scan(lines.files, set(wanted)):
+        if not held and names == wanted[following : following + len(names)]:
+            yield from zip(names, found, strict=True)
+            following += len(names)
+            continue
+        held.update(zip(names, found, strict=True))
+        while following < len(wanted) and wanted[following] in held:
+            yield wanted[following], held.pop(wanted[following])
             following += 1
     if following != len(wanted):
         raise LakeError(
@@ -143,8 +154,8 @@ def bodies(lines: ShardLines) -> Iterator[tuple[str, bytes]]:
         )
 
 
-def _scan(files: list[Path], wanted: set[str]) -> Iterator[tuple[str, bytes]]:
-    """Yield each wanted request and its body, reading bodies only of row groups that hold one, until all are found."""
+def _scan(files: list[Path], wanted: set[str]) -> Iterator[tuple[list[str], list[bytes]]]:
+    """Yield wanted requests and their bodies, reading bodies only of row groups that hold one, until all are found."""
     for path in files:
         with disk.intact(path) as file:
             for group in range(file.num_row_groups):
@@ -155,14 +166,14 @@ def _scan(files: list[Path], wanted: set[str]) -> Iterator[tuple[str, bytes]]:
                     yield from _found(file, group, wanted)
 
 
-def _found(file: pq.ParquetFile, group: int, wanted: set[str]) -> Iterator[tuple[str, bytes]]:
+def _found(file: pq.ParquetFile, group: int, wanted: set[str]) -> Iterator[tuple[list[str], list[bytes]]]:
     import pyarrow as pa
 
     for batch in file.iter_batches(_BATCH_ROWS, [group], ["request_id", "body"], use_threads=False):
-        rows = [row for row, name in enumerate(batch.column(0).to_pylist()) if name in wanted]
-        found = batch.take(pa.array(rows, pa.int32()))
-        names = found.column(0).to_pylist()
-        yield from zip(names, found.column(1).cast(pa.binary()).to_pylist(), strict=True)
+        all_names = batch.column(0).to_pylist()
+        rows = [row for row, name in enumerate(all_names) if name in wanted]
+        names, column = [all_names[row] for row in rows], batch.column(1).cast(pa.binary())
+        yield names, (column if len(rows) == len(batch) else column.take(pa.array(rows, pa.int32()))).to_pylist()
         wanted.difference_update(names)
         if not wanted:
             return

@@ -133,7 +133,7 @@ def _select(store: Store, name: str) -> str:
     options = "hive_partitioning = false, filename = true"
     if store.is_outdated and table.later:
         return f"{nothing} UNION ALL BY name FROM read_parquet([{paths}], {options}, union_by_name = TRUE)"
-    names = ", ".join(quoted(column) for column in table.schema.names)
+    names = ", ".join(quoted(column) for column, _ in table.columns)
     return f"SELECT {names}, filename FROM read_parquet([{paths}], {options})"
 
 

@@ -31,8 +31,8 @@ from batchpond.study.spec import CONVERSATION, TIER_MAX, StageSpec
 from batchpond.tasks.templates import Rubric
 
 NO_RUBRIC: Final = Rubric("", "", "")
-PLACES: Final = ("unit_id", "rubric_id", "candidate", "turn_no", "input", "tier")
-"""What an item's metadata says of where its row belongs."""
+PLACES: Final = ("unit_id", "rubric_id", "candidate", "input", "turn_no", "tier")
+"""What an item's metadata says of where its row belongs, in the order of its fields."""
 _TIER_DIGITS_MAX: Final = 8
 _NUMBERS_AT_ONCE: Final = 10_000
 _ROWS_AT_ONCE: Final = 256
@@ -67,21 +67,23 @@ class SourceRow(_SourceRow):
         return self.item().item_hash
 
     def item(self) -> Item:
-        """Return it as the lake keeps items: as its file has it, or with where it belongs as metadata."""
-        if self.of_file is not None:
-            return self.of_file
-        known = {
-            "unit_id": self.unit_id or None,
-            "rubric_id": self.rubric_id,
-            "candidate": self.candidate,
-            "turn_no": self.turn_no,
-            "input": self.input_text,
-            "tier": self.tier,
-            **self.more,
-        }
-        metadata = {name: value for name, value in known.items() if value is not None}
-        text = orjson.dumps(metadata, default=str, option=orjson.OPT_SORT_KEYS).decode() if metadata else None
-        return Item(self.item_id, self.text, text)
+        """Return it as the lake keeps items."""
+        return self.of_file or Item(self.item_id, self.text, self.metadata)
+
+    @cached_property
+    def metadata(self) -> str | None:
+        """What the lake keeps of it besides: as its file has it, or where it belongs, as JSON."""
+        return _said_of(self)
+
+
+def _said_of(row: SourceRow) -> str | None:
+    if row.of_file is not None:
+        return row.of_file.metadata
+    places = zip(PLACES, (row.unit_id or None, *row[3:7], row.tier), strict=True)
+    said = {name: value for name, value in places if value is not None}
+    if row.more:
+        said = {name: value for name, value in {**said, **row.more}.items() if value is not None}
+    return orjson.dumps(said, default=str, option=orjson.OPT_SORT_KEYS).decode() if said else None
 
 
 class Ask(NamedTuple):
@@ -291,42 +293,47 @@ def _named_rubric(rubric_id: str) -> Rubric:
 
 
 _CACHE_BYTES_MAX: Final = 8 << 20
+_BUFFER_BYTES: Final = 1 << 20
+_AHEAD_ROWS: Final = 2_048
+_AHEAD_BYTES: Final = 4 << 20
 
 
 class SpilledRows(Sequence[SourceRow]):
     """Rows in id order, hashed once; `folder` is where their file, which has no name, takes its space."""
 
     def __init__(self, folder: Path, rows: Iterable[SourceRow]) -> None:
-        file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 (closed with the rows)
+        file = tempfile.TemporaryFile(buffering=_BUFFER_BYTES, dir=folder)  # noqa: SIM115 (closed with the rows)
         weakref.finalize(self, file.close)
         self._descriptor = file.fileno()
         starts, chunks, hashes = array("q", [0]), [], bytearray()
         self.n_text_bytes, self.rubric_ids, self.is_chosen = 0, Counter[str | None](), False
         rest = iter(rows)
         while some := list(itertools.islice(rest, _ROWS_AT_ONCE)):
-            items = [row.item() for row in some]
-            hashes += _bytes_of(names_of([ids.hashed("item", *item.named_by) for item in items]))
-            for row in some:
-                written = pickle.dumps(tuple(row), pickle.HIGHEST_PROTOCOL)
-                starts.append(starts[-1] + file.write(written))
-            self.n_text_bytes += sum([size_of(row.text) for row in some])
+            names, texts = [row.item_id for row in some], [row.text for row in some]
+            said = [_said_of(row) for row in some]
+            found = names_of(ids.hashes_of("item", names, texts, [one or "" for one in said]))
+            hashes += found.buffers()[2].to_pybytes()
+            both = zip(map(tuple, some), said, strict=True)
+            sizes = [file.write(pickle.dumps(one, pickle.HIGHEST_PROTOCOL)) for one in both]
+            starts.extend(itertools.islice(itertools.accumulate(sizes, initial=starts[-1]), 1, None))
+            self.n_text_bytes += sum(map(size_of, texts))
             self.rubric_ids.update([row.rubric_id for row in some])
-            self.is_chosen |= any(row.judged_by is not None for row in some)
-            chunks.append(pa.array([row.item_id for row in some], pa.string()))
+            self.is_chosen |= any([row.judged_by is not None for row in some])
+            chunks.append(pa.array(names, pa.string()))
         file.flush()
         # By bytes of UTF-8, which is the order of the texts themselves.
         names = pa.chunked_array(chunks, pa.string())
         order = pc.sort_indices(names)
-        self._order: NDArray[np.uint64] = np.asarray(np.from_dlpack(order), np.uint64)
+        self._order: NDArray[np.int64] = np.asarray(np.from_dlpack(order), np.int64)
         ordered = names.take(order)
         self.is_in_order: bool = pc.any(pc.equal(ordered[1:], ordered[:-1])).as_py() is not True
         """Whether each id stands there once, so that nothing but the ids makes the order."""
         self._starts: NDArray[np.int64] = np.frombuffer(starts, np.int64)
-        self._hashes = bytes(hashes)
+        self._hashes = hashes.decode()
         self._cache: dict[int, SourceRow] = {}
         self._n_cached_bytes = 0
 
-    def hashes(self) -> list[bytes]:
+    def hashes(self) -> list[str]:
         """Return the hashes of all rows as the lake keeps them, in no order."""
         return [self._hashes[at : at + ids.ID_LENGTH] for at in range(0, len(self._hashes), ids.ID_LENGTH)]
 
@@ -334,9 +341,26 @@ class SpilledRows(Sequence[SourceRow]):
         return len(self._order)
 
     def __iter__(self) -> Iterator[SourceRow]:
-        starts, ends = self._starts[:-1][self._order], self._starts[1:][self._order]
-        for number, start, end in zip(self._order.tolist(), starts.tolist(), ends.tolist(), strict=True):
-            yield self._read(number, start, end)
+        ends = np.cumsum(np.diff(self._starts)[self._order])
+        start = n_bytes = 0
+        while start < len(ends):
+            within = int(ends.searchsorted(n_bytes + _AHEAD_BYTES, "right"))
+            stop = min(max(within, start + 1), start + _AHEAD_ROWS, len(ends))
+            yield from self._read_ahead(self._order[start:stop])
+            start, n_bytes = stop, int(ends[stop - 1])
+
+    def _read_ahead(self, numbers: NDArray[np.int64]) -> list[SourceRow]:
+        """Return rows, those that stand side by side in the file read at once."""
+        sides = np.sort(numbers)
+        cuts = (np.flatnonzero(np.diff(sides) > 1) + 1).tolist()
+        found: dict[int, SourceRow] = {}
+        for start, stop in itertools.pairwise((0, *cuts, len(sides))):
+            first = int(sides[start])
+            bounds = self._starts[first : first + stop - start + 1].tolist()
+            data = memoryview(os.pread(self._descriptor, bounds[-1] - bounds[0], bounds[0]))
+            for number, (begin, end) in enumerate(itertools.pairwise(bounds), first):
+                found[number] = self._row(number, data[begin - bounds[0] : end - bounds[0]])
+        return [found[number] for number in numbers.tolist()]
 
     @overload
     def __getitem__(self, place: int) -> SourceRow: ...
@@ -348,29 +372,22 @@ class SpilledRows(Sequence[SourceRow]):
         number = int(self._order[place])
         if (found := self._cache.get(number)) is None:
             start, end = int(self._starts[number]), int(self._starts[number + 1])
-            found = self._read(number, start, end)
-            self._keep(number, found, end - start)
+            found = self._row(number, os.pread(self._descriptor, end - start, start))
+            # Kept for a while: comparisons come back to it soon, or not at all.
+            if self._n_cached_bytes + end - start > _CACHE_BYTES_MAX:
+                self._cache.clear()
+                self._n_cached_bytes = 0
+            self._cache[number] = found
+            self._n_cached_bytes += end - start
         return found
 
-    def _read(self, number: int, start: int, end: int) -> SourceRow:
-        row = SourceRow._make(pickle.loads(os.pread(self._descriptor, end - start, start)))  # noqa: S301 (our own bytes)
-        at = number * ids.ID_LENGTH
-        row.__dict__["item_hash"] = self._hashes[at : at + ids.ID_LENGTH].decode()
+    def _row(self, number: int, written: bytes | memoryview) -> SourceRow:
+        values, metadata = pickle.loads(written)  # noqa: S301 (our own bytes)
+        row, at = SourceRow._make(values), number * ids.ID_LENGTH
+        row.__dict__.update(item_hash=self._hashes[at : at + ids.ID_LENGTH], metadata=metadata)
         return row
-
-    def _keep(self, number: int, row: SourceRow, n_bytes: int) -> None:
-        """Keep a row for a while: comparisons come back to it soon, or not at all."""
-        if self._n_cached_bytes + n_bytes > _CACHE_BYTES_MAX:
-            self._cache.clear()
-            self._n_cached_bytes = 0
-        self._cache[number] = row
-        self._n_cached_bytes += n_bytes
 
 
 def size_of(text: str) -> int:
     """Return the size of a text in UTF-8."""
     return len(text) if text.isascii() else len(text.encode("utf-8"))
-
-
-def _bytes_of(names: pa.StringArray) -> bytes:
-    return names.buffers()[2].to_pybytes() if len(names) else b""

@@ -20,7 +20,7 @@ from batchpond.lake.schemas import PLAN, REQUESTS
 from batchpond.model import Prompt
 from batchpond.plan.asks import NO_RUBRIC, Ask, SourceRow
 from batchpond.plan.cells import Cell, ModelConfig, cell_id
-from batchpond.plan.items import Item, Pairs, names_of, pair_hash, showings, strings_of
+from batchpond.plan.items import Item, Pairs, names_of, pair_ids, showings, strings_of
 from batchpond.plan.prompts import (
     OF_PAIR,
     Bodies,
@@ -34,7 +34,7 @@ from batchpond.plan.prompts import (
     size_bytes,
     tokens_of,
 )
-from batchpond.plan.versions import Line, check_line, limits_of
+from batchpond.plan.shards import check_line, limits_of
 from batchpond.study.spec import OWN_OUTPUT_TASKS, THINKING_DEFAULT, StageSpec
 from batchpond.tasks.templates import Rubric, Template
 
@@ -106,7 +106,7 @@ class Block:
             largest = int(places[np.argmax(self.sizes[places])])
             limits = limits_of(cell.config.module.DESCRIPTOR, cell.config.spec.mode)
             size_bytes, tokens = int(self.sizes[largest]), int(self.estimated_input_tokens[largest])
-            check_line(Line(self.request_ids[largest].as_py(), size_bytes, tokens), limits)
+            check_line(self.request_ids[largest].as_py(), size_bytes, tokens, limits)
 
 
 def requests_table(block: Block) -> pa.Table:
@@ -194,14 +194,14 @@ class Grid:
         names = [item.item_id for item in self.items]
         item_ids = pa.array(names, pa.string())
         hashes = pa.array([item.item_hash for item in self.items], pa.string())
-        members = zip(self._pairs.lo.tolist(), self._pairs.hi.tolist(), strict=True)
-        pair_ids = names_of(pair_hash(names[lo], names[hi]) for lo, hi in members)
+        lo, hi = ([names[at] for at in places.tolist()] for places in (self._pairs.lo, self._pairs.hi))
+        of_pairs = pair_ids(lo, hi)
 
         def of(part: slice) -> pa.Table:
             first, second, tiers = self.showings.first[part], self.showings.second[part], self._tiers[part]
             known = {
                 "unit_id": pa.repeat(pa.scalar(""), len(first)),
-                "pair_id": pair_ids.take(pa.array(self.showings.pair[part])),
+                "pair_id": of_pairs.take(pa.array(self.showings.pair[part])),
                 "item_first": item_ids.take(pa.array(first)),
                 "item_second": item_ids.take(pa.array(second)),
                 "item_first_hash": hashes.take(pa.array(first)),
@@ -288,11 +288,13 @@ class _Part:
 
 
 class AskBlocks:
-    """Makes blocks of asks; `hash_of` gives the hash of a row as the lake keeps it."""
+    """Makes blocks of asks; `hashes_of` gives the hashes of rows as the lake keeps them."""
 
-    def __init__(self, found: Round, hash_of: Callable[[SourceRow], str], n_rows: int = BLOCK_ROWS) -> None:
+    def __init__(
+        self, found: Round, hashes_of: Callable[[Sequence[SourceRow]], list[str]], n_rows: int = BLOCK_ROWS
+    ) -> None:
         self._round, self._stage = found, found.stage
-        self._hash_of = hash_of
+        self._hashes_of = hashes_of
         self._ways = [_Way(found.stage, config) for config in found.configs]
         self._prompts = Prompts(found.stage)
         self._n_of_ask = max(1, len(found.configs) * len(found.stage.templates) * found.stage.repeats)
@@ -352,7 +354,9 @@ class AskBlocks:
         bodies = [body for part in parts for body in part.bodies]
         hashes = [one for part in parts for one in part.hashes]
         tokens = tokens_of(np.concatenate([part.n_bytes for part in parts]) + self._stage.schema_bytes)
-        columns = self._columns(asks).take(pa.array(np.concatenate([part.ask_no for part in parts])[order]))
+        columns, ask_no = self._columns(asks), np.concatenate([part.ask_no for part in parts])[order]
+        if len(ask_no) != len(asks) or bool((np.diff(ask_no) < 1).any()):  # and not each ask once, in its place
+            columns = columns.take(pa.array(ask_no))
         if self._stage.task in OWN_OUTPUT_TASKS:
             place = ASK_COLUMNS.index("candidate_first")
             labels = pa.array([part.label for part in parts], pa.string()).take(pa.array(of_parts(range(len(parts)))))
@@ -369,7 +373,7 @@ class AskBlocks:
         first, second = [ask.first for ask in asks], [ask.second for ask in asks if ask.second is not None]
         tiers = [ask.tier for ask in asks] if second else [row.tier for row in first]
         known: dict[str, Any] = {
-            "unit_id": [ask.unit_id for ask in asks],
+            "unit_id": [row.unit_id or ("" if second else row.item_id) for row in first],
             **self._of_rows("first", first),
             "turn_no": [ask.turn_no for ask in asks],
             "purpose": [ask.purpose for ask in asks],
@@ -379,10 +383,9 @@ class AskBlocks:
         if second:
             pairs = [ask.pair_key[1:] for ask in asks]
             places = {pair: place for place, pair in enumerate(dict.fromkeys(pairs))}
-            names = names_of([pair_hash(*pair) for pair in places])
             known |= {
                 **self._of_rows("second", second),
-                "pair_id": names.take(pa.array([places[pair] for pair in pairs])),
+                "pair_id": pair_ids(*zip(*places, strict=True)).take(pa.array([places[pair] for pair in pairs])),
                 "direction": [ask.direction.value for ask in asks],
                 "is_lo_first": [one.item_id < two.item_id for one, two in zip(first, second, strict=True)],
             }
@@ -395,7 +398,7 @@ class AskBlocks:
     def _of_rows(self, which: str, rows: Sequence[SourceRow]) -> dict[str, Any]:
         return {
             f"item_{which}": [row.item_id for row in rows],
-            f"item_{which}_hash": [self._hash_of(row) for row in rows],
+            f"item_{which}_hash": self._hashes_of(rows),
             f"candidate_{which}": [row.candidate for row in rows],
         }
 

@@ -237,24 +237,24 @@ def version(study: Study, stages: Sequence[tuple[StageSpec, Sequence[ModelConfig
     """
     if not study.has_rounds:
         ((stage, configs, rows),) = stages
-        return _pairwise_version(study, stage, configs, [row.item() for row in rows])
+        return _pairwise_version(study, stage, configs, rows)
     from batchpond.plan.asks import SpilledRows  # `submit`, which reads configurations only, loads none of it
 
-    parts: list[str | bytes] = [to_json(study)]
+    known: list[str] = []
     for stage, configs, rows in stages:
-        parts += [config.fingerprint for config in configs]
+        known += [config.fingerprint for config in configs]
         if isinstance(rows, SpilledRows):
-            parts += sorted(rows.hashes())
+            known += sorted(rows.hashes())
         else:
-            parts += sorted(_placed(row, stage).item_hash for row in rows)
-    return ids.digest("staged study", *parts)
+            known += sorted(_placed(row, stage).item_hash for row in rows)
+    return ids.digest("staged study", to_json(study), known=known)
 
 
-def _pairwise_version(study: Study, stage: StageSpec, configs: Sequence[ModelConfig], items: Sequence[Item]) -> str:
+def _pairwise_version(study: Study, stage: StageSpec, configs: Sequence[ModelConfig], rows: Sequence[SourceRow]) -> str:
     settings = _config(study)
     del settings["items"], settings["templates"]
     parts = [orjson.dumps(settings, option=orjson.OPT_SORT_KEYS)]
-    parts += [item.item_hash.encode() for item in items]
+    parts += [row.item_hash.encode() for row in rows]
     parts += [template.template_hash.encode() for template in stage.templates]
     parts += [
         f"{cell_id(study.name, one.dimensions(template.template_id, rubric.rubric_id))} {one.fingerprint}".encode()

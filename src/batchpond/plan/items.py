@@ -52,15 +52,10 @@ class _Item(NamedTuple):
 class Item(_Item):
     """One text to be judged; `metadata` is the JSON of its other columns, None when there are none."""
 
-    @property
-    def named_by(self) -> tuple[str, str, str]:
-        """What its hash is made of."""
-        return self.item_id, self.text, self.metadata or ""
-
     @cached_property
     def item_hash(self) -> str:
         """The digest of id, text and metadata, so that a row of the lake is found by it alone."""
-        return ids.digest("item", *self.named_by)
+        return ids.digest("item", self.item_id, self.text, self.metadata or "")
 
 
 def names_of(hashes: Iterable[bytes]) -> pa.StringArray:
@@ -152,7 +147,7 @@ def _as_id(value: object) -> str:
 def _problem(item_id: str, text: object) -> str | None:
     if not item_id.strip():
         return "no id, or not a text or whole number"
-    if text is None or (isinstance(text, str) and not text.strip()):
+    if text is None or (isinstance(text, str) and (not text or text.isspace())):
         return f"id {item_id!r} has an empty text"
     if not isinstance(text, str):
         return f"id {item_id!r} has a text that is not a string"
@@ -162,6 +157,8 @@ def _problem(item_id: str, text: object) -> str | None:
 
 
 def _is_unicode(text: str) -> bool:
+    if text.isascii():
+        return True
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
@@ -170,7 +167,8 @@ def _is_unicode(text: str) -> bool:
 
 
 def _metadata(row: Mapping[str, Any], spec: ItemsSpec) -> str | None:
-    rest = {k: v for k, v in row.items() if k not in (spec.id_column, spec.text_column) and v is not None}
+    own = spec.id_column, spec.text_column
+    rest = {k: v for k, v in row.items() if k not in own and v is not None}
     if not rest:
         return None
     return orjson.dumps(rest, default=str, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS).decode("utf-8")
@@ -242,7 +240,7 @@ def _csv_rows(lines: TextIO, source: str) -> Iterator[Row]:
 
 def _jsonl_rows(lines: Iterable[bytes], source: str) -> Iterator[Row]:
     for number, line in enumerate(lines, 1):
-        if not line.strip():
+        if line.isspace():
             continue
         try:
             row = orjson.loads(line)
@@ -341,9 +339,9 @@ class Showings:
         return len(self.pair)
 
 
-def pair_hash(lo: str, hi: str) -> bytes:
-    """Return what the id of an unordered pair is made of, forward and reverse alike; `lo` is the smaller id."""
-    return ids.hashed("pair", lo, hi)
+def pair_ids(lo: Sequence[str], hi: Sequence[str]) -> pa.StringArray:
+    """Return the ids of unordered pairs, forward and reverse alike; `lo` are the smaller ids."""
+    return names_of(ids.hashes_of("pair", lo, hi))
 
 
 def choose_pairs(item_ids: Sequence[str], spec: PairsSpec, seed: int) -> Pairs:

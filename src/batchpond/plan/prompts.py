@@ -240,7 +240,8 @@ class Prompts:
     def __init__(self, stage: StageSpec) -> None:
         self._stage = stage
         self._rule_values = stage.rule.values()
-        self._forms: dict[tuple[str, Rubric, bool, tuple[str, ...]], tuple[Form, ...]] = {}
+        self._usual = dict.fromkeys(stage.rule.placeholders.optional, "") | self._rule_values
+        self._forms: dict[tuple[str, Rubric, bool, tuple[str, ...], frozenset[str]], tuple[Form, ...]] = {}
 
     def of(self, template: Template, asks: Sequence[Ask], known: dict[str, Column]) -> Said | None:
         """Return the prompts of asks of one kind, None after a conversation so far; `known` is theirs to keep.
@@ -250,7 +251,9 @@ class Prompts:
         """
         if asks[0].history:
             return None
-        forms = self._turns(template, asks[0])
+        columns = {name for ask in asks if ask.first.more for name in itertools.islice(ask.first.more, _MORE_MAX)}
+        own = self._usual.keys() & {name.upper() for name in columns}
+        forms = self._turns(template, asks[0], frozenset(own))
         between: list[list[list[bytes]]] = []
         n_bytes = np.full(len(asks), sum(form.n_bytes for form in forms), np.int64)
         for form in forms:
@@ -261,16 +264,18 @@ class Prompts:
                 n_bytes += sizes
         return Said(forms, between, n_bytes)
 
-    def _turns(self, template: Template, ask: Ask) -> tuple[Form, ...]:
+    def _turns(self, template: Template, ask: Ask, own: frozenset[str]) -> tuple[Form, ...]:
+        """Return a template's turns as asks like this say them, which have their `own` in place of what is usual."""
         if ask.text is not None:
             before = (Form((encoded(turn.text),), ()) for turn in template.turns[:-1])
             return (*before, Form((encoded(""), encoded("")), (_OWN_TEXT,)))
         is_pair = ask.second is not None
-        key = (template.template_id, ask.rubric, is_pair, tuple(ask.values))
+        key = (template.template_id, ask.rubric, is_pair, tuple(ask.values), own)
         found = self._forms.get(key)
         if found is None:
             of_asks = OF_PAIR.union(ask.values) if is_pair else ask.values.keys()
-            found = forms_of(self._stage, template, rubric_values(ask.rubric), of_asks)
+            usual = {name: self._usual[name] for name in self._usual.keys() - own - _OF_ROW.keys()}
+            found = forms_of(self._stage, template, usual | rubric_values(ask.rubric), of_asks)
             if len(self._forms) >= _FORMS_MAX:
                 self._forms.clear()
             self._forms[key] = found
@@ -301,12 +306,13 @@ class Prompts:
 
 
 def columns_of(texts: Sequence[str]) -> Column:
-    """Return texts as JSON has them and their sizes, each different one encoded once."""
-    different = set(texts)
-    if len(different) == len(texts):
-        return [canonical(text)[1:-1] for text in texts], np.array([size_of(text) for text in texts], np.int64)
-    found = {text: encoded(text) for text in different}
-    return [found[text].json for text in texts], np.array([found[text].n_bytes for text in texts], np.int64)
+    """Return texts as JSON has them and their sizes, what many share encoded once."""
+    shared = {id(text): text for text in texts}
+    if len(shared) == len(texts):
+        return [canonical(text)[1:-1] for text in texts], np.array([*map(size_of, texts)], np.int64)
+    found = {key: encoded(text) for key, text in shared.items()}
+    every = [found[id(text)] for text in texts]
+    return [one.json for one in every], np.array([one.n_bytes for one in every], np.int64)
 
 
 @dataclass(frozen=True, slots=True)

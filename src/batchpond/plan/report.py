@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -16,7 +16,8 @@ from batchpond.model import Mode
 from batchpond.plan.cells import WISHES, Dropped, ModelConfig, model_notes
 from batchpond.plan.items import Balance, Pairs
 from batchpond.plan.prompts import OF_INPUT
-from batchpond.plan.versions import Limits, Line, cut, limits_of, used
+from batchpond.plan.shards import Limits, cut, limits_of
+from batchpond.plan.versions import used
 from batchpond.providers import registry
 from batchpond.study.prices import Estimate, Prices, Used, total
 from batchpond.study.spec import Order, PairsSpec, ShardsSpec, StageSpec
@@ -182,11 +183,13 @@ def count(
     cells = [cell._replace(mode=Mode(cell.mode)) for cell in found]
     groups = _group(connection, cells, spec)
 
-    def limits(line: Line) -> Limits:
-        config = configs[groups[line.group].config]
+    def limits(rows: pa.Table) -> Limits:
+        config = configs[groups[rows["group"][0].as_py()].config]
         return limits_of(config.module.DESCRIPTOR, config.spec.mode, spec.max_requests)
 
-    n_shards = Counter(groups[shard[0].group].model for shard in cut(_lines(connection), limits, spec.segments))
+    to_ask = connection.sql(tables.query(__package__, "to_ask")).to_arrow_reader(_FETCH_ROWS)
+    shards = cut(map(pa.Table.from_batches, ([part] for part in to_ask)), limits, spec.segments)
+    n_shards = Counter(groups[rows["group"][0].as_py()].model for rows in shards)
     n_plan_rows = sum(cell.n_plan_rows for cell in cells)
     learned = used(connection, study, version) if n_answered else {}
     return Counted(n_plan_rows, n_requests, n_answered, n_in_shards, cells, n_shards, learned)
@@ -195,21 +198,15 @@ def count(
 _TOTALS: Final = "SELECT count(*), count(*) FILTER (is_answered), count(*) FILTER (is_in_shard) FROM asked"
 
 
-def _group(connection: duckdb.DuckDBPyConnection, cells: Sequence[Cell], spec: ShardsSpec) -> dict[Hashable, Cell]:
-    """Number what shares its shards, as the table `groups`, earlier tiers first; return a cell of each number."""
+def _group(connection: duckdb.DuckDBPyConnection, cells: Sequence[Cell], spec: ShardsSpec) -> dict[str, Cell]:
+    """Name what shares its shards by numbers, as the table `groups`, earlier tiers first; return a cell of each."""
     found = connection.execute("SELECT DISTINCT tier, cell_number FROM asked ORDER BY ALL").fetchall()
     keys = [(tier, *cells[number].model, cells[number].cell_id if spec.per_cell else "") for tier, number in found]
     numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
     tiers, cell_numbers = zip(*found, strict=True)
     groups = {"tier": tiers, "cell_number": cell_numbers, "group_number": [numbers[key] for key in keys]}
     connection.register("groups", pa.table(groups))
-    return {numbers[key]: cells[cell_number] for key, cell_number in zip(keys, cell_numbers, strict=True)}
-
-
-def _lines(connection: duckdb.DuckDBPyConnection) -> Iterator[Line]:
-    """Yield what is to be asked in the order in which it is cut: by tier, then what shares a shard, then as planned."""
-    for batch in connection.sql(tables.query(__package__, "to_ask")).to_arrow_reader(_FETCH_ROWS):
-        yield from map(Line, *(column.to_pylist() for column in batch.columns))
+    return {str(numbers[key]): cells[cell_number] for key, cell_number in zip(keys, cell_numbers, strict=True)}
 
 
 _OF_CELL: Final = [field.name for field in fields(CellReport) if field.name in Cell._fields]

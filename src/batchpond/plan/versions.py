@@ -1,14 +1,12 @@
-"""A planned study version: its settings, read back from the lake, what of it is asked, and its shards."""
+"""A planned study version: its settings, read back from the lake, and what of it is asked."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from itertools import chain, groupby, islice
-from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
 
 from batchpond.errors import UsageError
@@ -17,8 +15,7 @@ from batchpond.lake.attempts import LakeState
 from batchpond.lake.disk import read_rows
 from batchpond.lake.schemas import STUDIES
 from batchpond.lake.store import Memo, Store, keep_memo, recall_memo, relative
-from batchpond.model import ErrorClass, Mode
-from batchpond.providers.base import Descriptor
+from batchpond.model import ErrorClass
 from batchpond.study.prices import ANSWERS_LEAST, Usage, Used
 from batchpond.text import did_you_mean
 
@@ -210,132 +207,3 @@ def study_budget_usd(store: Store, version: str) -> float | None:
 
 
 FIRST: Final = 1  # the tier of what has none
-
-# {"custom_id":"...31...","method":"POST","url":"/v1/chat/completions","body":} and a line feed, with room.
-LINE_OVERHEAD_BYTES: Final = 256
-OWN_REQUESTS_MAX: Final = 50_000
-OWN_BYTES_MAX: Final = 1 << 30
-
-
-class Line(NamedTuple):
-    """What splitting needs to know of a request, and of its body.
-
-    `group` is what all lines of a shard share: tier, provider, endpoint, model and mode, and the cell where shards are
-    wanted per cell; `n_in_group` is how many lines there are of it.
-    """
-
-    request_id: str
-    size_bytes: int
-    estimated_input_tokens: int
-    group: Hashable = None
-    n_in_group: int = 1
-
-
-class _Row(Protocol):
-    @property
-    def request_id(self) -> str: ...
-    @property
-    def size_bytes(self) -> int: ...
-    @property
-    def estimated_input_tokens(self) -> int: ...
-    @property
-    def group(self) -> Hashable: ...
-    @property
-    def n_in_group(self) -> int: ...
-
-
-AnyRow = TypeVar("AnyRow", bound=_Row)
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """The most that one shard may hold; `line_overhead_bytes` is added to each body."""
-
-    max_requests: int
-    max_bytes: int
-    max_tokens: int | None = None
-    line_overhead_bytes: int = LINE_OVERHEAD_BYTES
-
-
-def limits_of(
-    provider: Descriptor, mode: Mode, max_requests: int | None = None, max_tokens: int | None = None
-) -> Limits:
-    """Return the limits of a provider's shards, and the study's where it is stricter.
-
-    No provider's queue holds live calls and files, so that only our own limits bind them.
-    """
-    if mode is not Mode.BATCH:
-        return Limits(min(max_requests or OWN_REQUESTS_MAX, OWN_REQUESTS_MAX), OWN_BYTES_MAX)
-    n_requests = min(max_requests or provider.max_requests, provider.max_requests)
-    return Limits(n_requests, provider.max_bytes, max_tokens)
-
-
-def split(lines: Iterable[AnyRow], limits: Limits) -> Iterator[list[AnyRow]]:
-    """Yield shards, each as full as the limits allow, in the order of the lines.
-
-    Raises UsageError for a single line that no shard can hold.
-    """
-    shard: list[AnyRow] = []
-    n_bytes = n_tokens = 0
-    for line in lines:
-        line_bytes = line.size_bytes + limits.line_overhead_bytes
-        check_line(line, limits)
-        is_full = (
-            len(shard) >= limits.max_requests
-            or n_bytes + line_bytes > limits.max_bytes
-            or (limits.max_tokens is not None and n_tokens + line.estimated_input_tokens > limits.max_tokens)
-        )
-        if shard and is_full:
-            yield shard
-            shard, n_bytes, n_tokens = [], 0, 0
-        shard.append(line)
-        n_bytes += line_bytes
-        n_tokens += line.estimated_input_tokens
-    if shard:
-        yield shard
-
-
-def check_line(line: _Row, limits: Limits) -> None:
-    """Raise UsageError when no shard can hold a line."""
-    line_bytes = line.size_bytes + limits.line_overhead_bytes
-    if line_bytes > limits.max_bytes:
-        raise UsageError(
-            f"request {line.request_id} takes {line_bytes:,} bytes; one batch holds {limits.max_bytes:,}",
-            hint="shorten the longest items",
-        )
-    if limits.max_tokens is not None and line.estimated_input_tokens > limits.max_tokens:
-        raise UsageError(
-            f"request {line.request_id} takes about {line.estimated_input_tokens:,} input tokens; "
-            f"the provider's queue holds {limits.max_tokens:,}",
-            hint="shorten the longest items, or correct the limit in the lake's config.toml",
-        )
-
-
-def segment_sizes(n_lines: int, n_segments: int) -> list[int]:
-    """Return the sizes of equal segments, the remainder first: 5 in 3 gives 2, 2, 1."""
-    size, rest = divmod(n_lines, n_segments)
-    return [size + 1] * rest + [size] * (n_segments - rest if size else 0)
-
-
-def split_segments(lines: Iterable[AnyRow], n_lines: int, n_segments: int, limits: Limits) -> Iterator[list[AnyRow]]:
-    """Yield `n_segments` shards of equal size; one that breaks a limit is split further."""
-    rest = iter(lines)
-    for size in segment_sizes(n_lines, n_segments):
-        yield from split(islice(rest, size), limits)
-
-
-def cut(
-    rows: Iterable[AnyRow], limits: Callable[[AnyRow], Limits], n_segments: int | None = None
-) -> Iterator[list[AnyRow]]:
-    """Yield the shards of rows that come group by group; no shard spans two groups.
-
-    `limits` gives those of a group by its first row. Raises ValueError when a group comes back.
-    """
-    done: set[Hashable] = set()
-    for group, members in groupby(rows, key=attrgetter("group")):
-        if group in done:
-            raise ValueError(f"rows are not sorted by group: {group!r} comes back")
-        done.add(group)
-        first = next(members)
-        own, lines = limits(first), chain((first,), members)  # noqa: B031 (one pass over both)
-        yield from split(lines, own) if n_segments is None else split_segments(lines, first.n_in_group, n_segments, own)

@@ -16,7 +16,6 @@ from typing import Any, Final, Self
 import duckdb
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
@@ -35,8 +34,10 @@ from batchpond.providers import registry
 from batchpond.study.spec import StageSpec, Study
 from batchpond.tasks.templates import Rubric
 
+_KINDS: Final = {REQUESTS.name: "request file"}  # of files whose kind is not their table
 REQUEST_FILE_ROWS: Final = 3 * ROW_GROUP_TEXT  # at most 50,000, in whole row groups
 PLAN_FILE_ROWS: Final = 4 * ROW_GROUP_NARROW
+GROUP_ROWS_MAX: Final = 2 * ROW_GROUP_TEXT  # held until they are written, which is most of what planning holds
 
 
 class Spool:
@@ -47,7 +48,8 @@ class Spool:
 
     def __init__(self, store: Store, table: Table, file_rows: int) -> None:
         self.table = table
-        self.file_rows = -(-file_rows // table.row_group_rows) * table.row_group_rows
+        self.group_rows = min(table.row_group_rows, GROUP_ROWS_MAX)
+        self.file_rows = -(-file_rows // self.group_rows) * self.group_rows
         self.paths: list[Path] = []
         self._store = store
         self._pending: list[pa.Table] = []
@@ -67,9 +69,8 @@ class Spool:
         """Append rows."""
         self._pending.append(rows)
         self._n_pending += rows.num_rows
-        group = self.table.row_group_rows
-        if self._n_pending >= group:
-            self._flush(self._n_pending - self._n_pending % group)
+        if self._n_pending >= self.group_rows:
+            self._flush(self._n_pending - self._n_pending % self.group_rows)
 
     def finish(self) -> list[Path]:
         """Write what is left and return all files, in row order."""
@@ -81,8 +82,8 @@ class Spool:
         if not n_rows:
             return
         rows = pa.concat_tables(self._pending)
-        for start in range(0, n_rows, self.table.row_group_rows):
-            stop = min(start + self.table.row_group_rows, n_rows)
+        for start in range(0, n_rows, self.group_rows):
+            stop = min(start + self.group_rows, n_rows)
             self._write(rows.slice(start, stop - start))
         self._pending = [rows.slice(n_rows).combine_chunks()]
         self._n_pending -= n_rows
@@ -136,49 +137,26 @@ def publish_rows(
     """Publish some rows of a spooled file, none as no file; without a name it is one made of their first column."""
     if not len(row_numbers):
         return
-    key = table.schema.names[0] if name is None else "request_id"
     with pq.ParquetFile(path) as file:
         keep = np.zeros(file.metadata.num_rows, np.bool_)
         keep[row_numbers] = True
-        if keep.all():
-            names, staged = file.read(columns=[key]).column(0).to_pylist(), path
-        else:
-            names, staged = _copy_rows(store, table, file, keep, key)
-    store.publish_file(table, name or ids.digest(_FILES[table.name], *names), staged)
+        if name is None:
+            known = file.read(columns=table.schema.names[:1]).column(0).filter(pa.array(keep))
+            name = ids.digest(_KINDS.get(table.name, f"{table.name} file"), known=known.to_pylist())
+        staged = path if keep.all() else _copy_rows(store, table, file, keep)
+    store.publish_file(table, name, staged)
 
 
-def _copy_rows(
-    store: Store, table: Table, file: pq.ParquetFile, keep: NDArray[np.bool_], key: str
-) -> tuple[list[str], Path]:
-    names: list[str] = []
+def _copy_rows(store: Store, table: Table, file: pq.ParquetFile, keep: NDArray[np.bool_]) -> Path:
     start = 0
     with store.staging(table) as staged:
         for number in range(file.num_row_groups):
             rows = file.read_row_group(number).replace_schema_metadata(None)
             kept = rows.filter(pa.array(keep[start : start + rows.num_rows]))
             start += rows.num_rows
-            names += kept.column(key).to_pylist()
             if kept.num_rows:
                 staged.write(kept)
-    return names, staged.path
-
-
-_FILES: Final = {REQUESTS.name: "request file", ITEMS.name: f"{ITEMS.name} file"}
-
-
-def publish_inputs(store: Store, connection: duckdb.DuckDBPyConnection, table: Table, rows: pa.Table) -> None:
-    """Publish the rows whose hash, the first column, the lake lacks as one file."""
-    hash_column = table.schema.names[0]
-    connection.register("candidates", rows.select([hash_column]))
-    column = quoted(hash_column)
-    known = f"SELECT 1 FROM {quoted(table.name)} AS known WHERE known.{column} = candidates.{column}"
-    found = connection.execute(f"SELECT {column} FROM candidates WHERE NOT EXISTS ({known})").fetchall()
-    connection.unregister("candidates")
-    if not found:
-        return
-    hashes = pa.array([row[0] for row in found], pa.string())
-    new = rows.filter(pc.is_in(rows.column(hash_column), value_set=hashes))
-    store.publish(table, ids.digest(f"{table.name} file", *new.column(hash_column).to_pylist()), new)
+    return staged.path
 
 
 _ITEMS_AT_ONCE: Final = 512
@@ -257,7 +235,7 @@ def _blocks(found: Round, asked: Grid | Iterable[Ask], inputs: _Inputs) -> Itera
     if isinstance(asked, Grid):
         inputs.note_grid(found.stage.rubrics or (NO_RUBRIC,), asked.items)
         return grid_blocks(found, asked, BLOCK_ROWS)
-    return AskBlocks(found, inputs.hash_of, BLOCK_ROWS).of(inputs.noted(asked))
+    return AskBlocks(found, inputs.hashes_of, BLOCK_ROWS).of(inputs.noted(asked))
 
 
 def _settle(
@@ -312,14 +290,14 @@ class _Inputs:
                 self.rubrics.setdefault(last.rubric_hash, last)
             yield ask
 
-    def hash_of(self, row: SourceRow) -> str:
-        """Return the hash of a row as the lake keeps it, and take the row."""
-        found = row.item_hash
-        if found not in self._seen:
-            self._seen.add(found)
-            self._fresh.append((found, *row.item()))
-            if len(self._fresh) == _ITEMS_AT_ONCE:
-                self.spool()
+    def hashes_of(self, rows: Sequence[SourceRow]) -> list[str]:
+        """Return the hashes of rows as the lake keeps them, and take the rows."""
+        found = [row.item_hash for row in rows]
+        fresh = {name: row for name, row in zip(found, rows, strict=True) if name not in self._seen}
+        self._seen.update(fresh)
+        self._fresh += [(name, row.item_id, row.text, row.metadata) for name, row in fresh.items()]
+        if len(self._fresh) >= _ITEMS_AT_ONCE:
+            self.spool()
         return found
 
     def spool(self) -> None:
@@ -334,8 +312,10 @@ def _publish_inputs(
 ) -> None:
     by = [(rubric.rubric_hash, rubric.rubric_id, rubric.name, rubric.description) for rubric in rubrics]
     how = [(template.template_hash, template.template_id, template.text) for template in stage.templates]
-    publish_inputs(store, connection, RUBRICS, _columns(RUBRICS, by))
-    publish_inputs(store, connection, TEMPLATES, _columns(TEMPLATES, how))
+    for table, rows in ((RUBRICS, by), (TEMPLATES, how)):
+        with Spool(store, table, ITEM_FILE_ROWS) as spool:
+            spool.add(_columns(table, rows))
+            publish_new(store, connection, spool)
     publish_new(store, connection, items)
 
 

@@ -99,7 +99,7 @@ def shard_of(
 ) -> due.NewShard:
     """Return the shard that a batch was of, as if it had been made here."""
     book = Prices.of_lake(store.path / CONFIG, batch.created_at or store.clock.now())
-    pairs = zip(mapped.custom_ids, (line.request_id for line in mapped.lines), strict=True)
+    pairs = zip(mapped.custom_ids, mapped.lines["request_id"].to_pylist(), strict=True)
     names = (part for pair in pairs for part in pair)
     said = due.shard_event(study, version, mapped.lines, ShardKind.ADOPTED, book, 0).asked()
     shard_id = ids.digest("adopted shard", provider.descriptor.name, batch.batch_id, *names)
@@ -302,8 +302,7 @@ def _undecided(batch: RemoteBatch, attempt: Attempt) -> AttentionError:
 
 
 def _check_fit(batch: RemoteBatch, mapped: BatchMap, order: MapOrder) -> None:
-    models = sorted({line.request_model for line in mapped.lines})
-    endpoints = sorted({line.endpoint for line in mapped.lines})
+    models, endpoints = (sorted(mapped.lines[name].unique().to_pylist()) for name in ("request_model", "endpoint"))
     if len(models) > 1 or len(endpoints) > 1:
         raise UsageError(
             f"{order.path} maps batch {batch.batch_id} to requests of {', '.join(models)} at {', '.join(endpoints)}",

@@ -19,7 +19,6 @@ from batchpond.files import PROBLEMS_SHOWN_MAX, Columns, Problems, RowFile, list
 from batchpond.lake import tables
 from batchpond.model import Mode
 from batchpond.plan.versions import FIRST
-from batchpond.run.due import DueRequest
 
 if TYPE_CHECKING:
     import duckdb
@@ -79,7 +78,7 @@ class LineRows:
 class BatchMap:
     """A map that holds: the requests of a batch in plan order, the custom_id of each, and one pair in words."""
 
-    lines: list[DueRequest]
+    lines: pa.Table
     custom_ids: list[str]
     example: str
 
@@ -98,11 +97,11 @@ class MapReader:
         for (mask,) in self._connection.execute("SELECT DISTINCT mask FROM given ORDER BY mask").fetchall():
             self._match(mask)
         self._check()
-        rows = self._connection.execute(_LINES, {"mode": self._target.mode}).fetchall()
-        if not rows:
+        lines = self._connection.sql(_LINES, params={"mode": self._target.mode, "tier": FIRST}).to_arrow_table()
+        if not len(lines):
             raise UsageError(f"{self._file.path} has no rows", hint="it needs one per request of the batch")
-        lines = [DueRequest._make((*row[2:], "", 0, FIRST, "")) for row in rows]
-        return BatchMap(lines, [row[0] for row in rows], f"{rows[0][0]} = {rows[0][1]}")
+        names = lines["custom_id"].to_pylist()
+        return BatchMap(lines, names, f"{names[0]} = {lines['example'][0].as_py()}")
 
     def check_unasked(self, live: Mapping[str, str]) -> None:
         """Raise UsageError if a request that was read is answered, or in a shard of `live`, which says where."""

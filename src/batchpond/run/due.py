@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from batchpond import ids
 from batchpond.errors import LakeError
@@ -29,7 +29,6 @@ from batchpond.run.session import Rules, Session, answered
 from batchpond.study.prices import NOTHING, Estimate, Prices, Used, load_config
 
 if TYPE_CHECKING:
-    import duckdb
     import pyarrow as pa
 
 OVER_PHASES: Final = frozenset({Phase.VERIFIED, Phase.MISMATCH, Phase.LOST})
@@ -135,38 +134,15 @@ _CHOSEN_FAILED = f"""{FAILED_SQL}, chosen AS (
 )"""
 
 
-class DueRequest(NamedTuple):
-    """A planned request that has not been asked, with what sharding needs of it."""
-
-    request_id: str
-    size_bytes: int
-    estimated_input_tokens: int
-    max_output_tokens: int | None
-    path: str
-    provider: str
-    endpoint: str
-    request_model: str
-    mode: str
-    template_id: str
-    rubric_id: str
-    thinking: str
-    cell_group: str
-    n_in_group: int
-    tier: int
-    stage: str = ""
-
-    @property
-    def group(self) -> tuple[int, str, str, str, str, str]:
-        """What all requests of a shard share."""
-        return self.tier, self.provider, self.endpoint, self.request_model, self.mode, self.cell_group
-
-
 @dataclass(frozen=True, slots=True)
 class NewShard:
-    """A shard that is about to be recorded: its fact, its lines, and their custom_ids in an adopted batch."""
+    """A shard that is about to be recorded: its fact, its lines, and their custom_ids in an adopted batch.
+
+    A line is a planned request that has not been asked, with what sharding needs of it, as `due.sql` gives them.
+    """
 
     event: Sharded
-    lines: list[DueRequest]
+    lines: pa.Table
     custom_ids: list[str] | None = None
 
 
@@ -180,7 +156,10 @@ def new_shards(
 
     `sample` keeps to so many of what is asked from the start, as `versions.sampled` says, and what follows from it.
     """
-    from batchpond.study.spec import ShardsSpec  # an idle pass cuts nothing
+    import pyarrow as pa  # an idle pass cuts nothing
+
+    from batchpond.plan import shards
+    from batchpond.study.spec import ShardsSpec
 
     rule = ShardsSpec(**(versions.study_settings(store, version).get("shards") or {}))
     settings = load_config(store.path)
@@ -192,9 +171,9 @@ def new_shards(
     generation = len(lake_state.voided) + (0 if again is None else len(lake_state.shards))
     with tables.connect(store, ["plan", "requests", "shard_requests", "responses"]) as connection:
         used = versions.used(connection, study, version) if is_any_answered else {}
-        connection.execute(
+        found = connection.sql(
             _DUE.replace("{chosen}", chosen).replace("{sampled}", versions.sampled(sample)),
-            {
+            params={
                 "study": study,
                 "version": version,
                 "void": [*lake_state.voided, *void_shards(lake_state, study, version)],
@@ -205,12 +184,14 @@ def new_shards(
             },
         )
 
-        def limits(line: DueRequest) -> versions.Limits:
-            queue = settings.of_model(line.provider, line.request_model)
-            descriptor = registry.module(line.provider).DESCRIPTOR
-            return versions.limits_of(descriptor, Mode(line.mode), rule.max_requests, queue.enqueued_tokens)
+        def limits(lines: pa.Table) -> shards.Limits:
+            asked = _asked(lines)
+            queue = settings.of_model(asked.provider, asked.model)
+            descriptor = registry.module(asked.provider).DESCRIPTOR
+            return shards.limits_of(descriptor, asked.mode, rule.max_requests, queue.enqueued_tokens)
 
-        for lines in versions.cut(_rows(connection), limits, rule.segments):
+        parts = ([part] for part in found.to_arrow_reader(_FETCH_ROWS))
+        for lines in shards.cut(map(pa.Table.from_batches, parts), limits, rule.segments):
             yield NewShard(shard_event(study, version, lines, kind, book, generation, expected, used), lines)
 
 
@@ -234,9 +215,10 @@ def _chosen(lake_state: LakeState, again: Again | None) -> tuple[str, dict[str, 
     return _CHOSEN_FAILED, parameters(lake_state, again)
 
 
-def _rows(connection: duckdb.DuckDBPyConnection) -> Iterator[DueRequest]:
-    while rows := connection.fetchmany(_FETCH_ROWS):
-        yield from map(DueRequest._make, rows)
+def _asked(lines: pa.Table) -> PricedModel:
+    """Return what lines of a shard are billed as."""
+    provider, model, mode = (lines[name][0].as_py() for name in ("provider", "request_model", "mode"))
+    return PricedModel(provider, model, Mode(mode))
 
 
 def void_shards(lake_state: LakeState, study: str, version: str) -> list[str]:
@@ -272,7 +254,7 @@ def pending_shards(lake_state: LakeState) -> list[str]:
 def shard_event(
     study: str,
     version: str,
-    lines: list[DueRequest],
+    lines: pa.Table,
     kind: ShardKind,
     book: Prices,
     generation: int,
@@ -283,29 +265,26 @@ def shard_event(
 
     `expected_tokens` is the expected output of an answer by stage, where the study says it; `used` what answers did.
     """
-    first, mode = lines[0], Mode(lines[0].mode)
-    tokens = sum(line.estimated_input_tokens for line in lines)
-    cost = _estimate(book, lines, expected_tokens, used)
+    asked, endpoint, tier = _asked(lines), lines["endpoint"][0].as_py(), lines["tier"][0].as_py()
+    cost = _estimate(book, asked, lines, expected_tokens, used)
     return Sharded(
         study=study,
         study_version=version,
         shard_id=ids.shard_id(
-            (first.provider, first.endpoint, first.request_model, mode),
-            generation,
-            [line.request_id for line in lines],
+            (asked.provider, endpoint, asked.model, asked.mode), generation, lines["request_id"].to_pylist()
         ),
         shard_kind=kind,
-        mode=mode,
-        provider=first.provider,
-        endpoint=first.endpoint,
-        request_model=first.request_model,
+        mode=asked.mode,
+        provider=asked.provider,
+        endpoint=endpoint,
+        request_model=asked.model,
         n_requests=len(lines),
-        size_bytes=sum(line.size_bytes for line in lines),
-        input_tokens=tokens,
+        size_bytes=sum(lines["size_bytes"].to_pylist()),
+        input_tokens=sum(lines["estimated_input_tokens"].to_pylist()),
         cost_expected_usd=cost.expected_usd,
         cost_max_usd=cost.worst_usd,
         cells=_cells_text(lines),
-        tier=None if first.tier == versions.FIRST else first.tier,
+        tier=None if tier == versions.FIRST else tier,
     )
 
 
@@ -314,27 +293,28 @@ def priced(shard: Sharded) -> PricedModel:
     return PricedModel(shard.provider, shard.request_model, shard.mode)
 
 
-def _estimate(book: Prices, lines: list[DueRequest], expected_tokens: Mapping[str, int], used: Used) -> Estimate:
-    groups: dict[tuple[str, str, str, int | None], list[int]] = {}
-    for line in lines:
-        key = (line.stage, line.template_id, line.thinking, line.max_output_tokens)
-        groups.setdefault(key, []).append(line.estimated_input_tokens)
+_ALIKE: Final = ("stage", "template_id", "thinking", "max_output_tokens")
+"""What requests of one price and length of answers share."""
+
+
+def _estimate(
+    book: Prices, asked: PricedModel, lines: pa.Table, expected_tokens: Mapping[str, int], used: Used
+) -> Estimate:
+    tokens = lines.group_by(_ALIKE, use_threads=False).aggregate([("estimated_input_tokens", "sum"), ([], "count_all")])
     total = NOTHING
-    for (stage, template_id, thinking, max_output_tokens), tokens in groups.items():
-        first = lines[0]
-        asked = PricedModel(first.provider, first.request_model, Mode(first.mode))
+    for stage, template_id, thinking, max_output_tokens, n_tokens, n in zip(*tokens.to_pydict().values(), strict=True):
         total += book.estimate(
-            asked, thinking, max_output_tokens, len(tokens), sum(tokens), expected_tokens.get(stage),
-            used.get((stage, template_id, first.provider, first.request_model, thinking)),
+            asked, thinking, max_output_tokens, n, n_tokens, expected_tokens.get(stage),
+            used.get((stage, template_id, asked.provider, asked.model, thinking)),
         )  # fmt: skip
     return total
 
 
-def _cells_text(lines: list[DueRequest]) -> str:
+def _cells_text(lines: pa.Table) -> str:
     """Return what a shard asks, for people who read the provider's console."""
     parts = []
     for name in ("template_id", "rubric_id", "thinking"):
-        values = sorted({getattr(line, name) for line in lines})
+        values = sorted(lines[name].unique().to_pylist())
         parts.append(f"{name.removesuffix('_id')} {', '.join(values)}")
     return "; ".join(parts)[:CELLS_TEXT_MAX]
 
@@ -406,16 +386,16 @@ def publish_shard(store: Store, new: NewShard) -> None:
 
 def _shard_rows(store: Store, new: NewShard) -> pa.Table:
     import pyarrow as pa  # a pass that cuts no shard needs none of it
+    import pyarrow.compute as pc
 
-    n = len(new.lines)
-    prefix = f"{store.path}/requests/"
-    request_ids = [line.request_id for line in new.lines]
+    n, request_ids = len(new.lines), new.lines["request_id"]
+    files = pc.utf8_slice_codeunits(new.lines["filename"], len(f"{store.path}/requests/"), -len(".parquet"))
     columns = [
         pa.repeat(pa.scalar(new.event.shard_id, pa.string()), n),
         pa.array(range(1, n + 1), pa.int32()),
-        pa.array(request_ids, pa.string()),
-        pa.array([ids.request_key(request_id) for request_id in request_ids], pa.string()),
-        pa.array([line.path.removeprefix(prefix).removesuffix(".parquet") for line in new.lines], pa.string()),
+        request_ids,
+        pc.utf8_slice_codeunits(request_ids, 0, ids.REQUEST_KEY_LENGTH),
+        files,
         pa.nulls(n, pa.string()) if new.custom_ids is None else pa.array(new.custom_ids, pa.string()),
     ]
     return pa.Table.from_arrays(columns, schema=SHARD_REQUESTS.schema)

@@ -116,7 +116,7 @@ def of_shards(
         for attempt_id in attempt_ids(lake_ids, new.event.shard_id):
             found = named.get((new.event.client_name, attempt_id))
             if found is not None and found.batch.n_total in {None, 0, len(new.lines)}:
-                custom_ids = [ids.custom_id(attempt_id, line.request_id) for line in new.lines]
+                custom_ids = [ids.custom_id(attempt_id, one) for one in new.lines["request_id"].to_pylist()]
                 yield found, BatchMap(new.lines, custom_ids, f"{custom_ids[0]} = {new.event.cells}")
 
 

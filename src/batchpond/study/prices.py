@@ -10,6 +10,7 @@ prices begin on 2026-10-14, so an earlier date is taken as that day.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -32,6 +33,7 @@ from batchpond.providers.shared.folder import FOLDER_ENV
 if TYPE_CHECKING:
     from batchpond.study.typed import Table
 
+_version: Final = functools.cache(metadata.version)  # which reads a file, and a pass asks for each batch
 BATCH_PRICES_BEGIN: Final = datetime(2026, 10, 14, tzinfo=UTC)
 PER_TOKENS: Final = 1_000_000
 
@@ -279,7 +281,7 @@ def _bundled(asked: PricedModel, when: datetime) -> UnitPrices | None:
     priced = (input_steps, cached_steps or input_steps, output_steps, stored_steps or input_steps)
     starts = sorted({start for steps in priced for start, _ in steps})
     tiers = (Tier(start, *(share * _at(steps, start) for steps in priced)) for start in starts)
-    return UnitPrices(tuple(tiers), f"genai-prices {metadata.version('genai-prices')}")
+    return UnitPrices(tuple(tiers), f"genai-prices {_version('genai-prices')}")
 
 
 # USD per 1M tokens, each from so many input tokens on, the first one from 0; none where the price is not known.
@@ -301,7 +303,7 @@ def _looked_up(asked: PricedModel, name: str, when: datetime, context: dict[str,
     """Return what the price data say, kept for the day: to load them takes longer than all else of a small command."""
     import msgspec
 
-    version = metadata.version("genai-prices")
+    version = _version("genai-prices")
     day, key = f"{version}-{when.astimezone(UTC).date()}.json", " ".join((name, asked.model, *(context or {}).values()))
     try:
         known = msgspec.json.decode(disk.cached("prices", day) or b"{}", type=dict[str, _Rates | None])

@@ -31,10 +31,10 @@ def test_each_tells_how_many_items_were_taken_and_ends_when_left_early() -> None
     """Whoever takes the items may stop at any."""
     heard = Heard()
     with heard_by(heard):
-        assert list(each("abcd", "reading", "letters", 4, every=2)) == list("abcd")
+        assert list(each("ab", "reading", "letters", 2)) == list("ab")
         for _ in each("abcd", "reading", "letters"):
             break
-    assert heard.said == [("reading", 0, 4), ("reading", 2, 4), ("reading", 4, 4), ("reading", 0, None)]
+    assert heard.said == [("reading", 0, 2), ("reading", 1, 2), ("reading", 2, 2), ("reading", 0, None)]
     assert heard.n_ended == 2
 
 

@@ -80,7 +80,9 @@ class Made:
     def asked(self, items: list[Item] = ITEMS, n_rows: int = 1_000) -> Iterator[Block]:
         """Yield the same requests as asks one by one."""
         rows = [row_of_file(item, self.stage) for item in items]
-        return AskBlocks(self.place, lambda row: row.item().item_hash, n_rows).of(asks(self.stage, rows, self.seed))
+        return AskBlocks(self.place, lambda rows: [row.item_hash for row in rows], n_rows).of(
+            asks(self.stage, rows, self.seed)
+        )
 
     def rows(self, blocks: Iterable[Block] | None = None) -> list[dict[str, Any]]:
         """Return every row of `plan` with its request, in the order of blocks, which are those of the grid."""

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from batchpond import ids
 from batchpond.errors import StudyError
-from batchpond.plan.items import Pairs, balance, choose_pairs, names_of, pair_hash, showings
+from batchpond.plan.items import Pairs, balance, choose_pairs, pair_ids, showings
 from batchpond.study.spec import Order, PairsSpec
 
 id_sets = st.sets(st.text(min_size=1, max_size=6), min_size=2, max_size=14).map(sorted)
@@ -109,7 +109,7 @@ def test_draws_are_the_same_on_every_machine() -> None:
     """Known numbers: a change of the draw would silently ask other pairs."""
     pairs = choose_pairs(["a", "b", "c", "ø"], PairsSpec(share=0.5, reverse=0.5), 7)
     assert drawn(["a", "b", "c", "ø"], pairs) == KNOWN
-    assert names_of([pair_hash("a", "b")]).to_pylist() == [KNOWN_PAIR_ID]
+    assert pair_ids(["a"], ["b"]).to_pylist() == [KNOWN_PAIR_ID]
 
 
 def test_asks_are_forward_repeats_then_reverse_repeats() -> None:

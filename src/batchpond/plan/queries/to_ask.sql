@@ -1,3 +1,4 @@
-SELECT request_id, size_bytes, estimated_input_tokens, group_number, count(*) OVER (PARTITION BY group_number)
+-- What is to be asked in the order in which it is cut: by tier, then what shares a shard, then as planned.
+SELECT request_id, size_bytes, estimated_input_tokens, CAST(group_number AS VARCHAR) AS "group"
 FROM asked JOIN groups USING (cell_number, tier)
 WHERE NOT is_answered AND NOT is_in_shard ORDER BY group_number, slot

@@ -21,7 +21,7 @@ WITH wanted AS (
   ANTI JOIN held USING (request_id)
   WHERE NOT $again OR s.request_id IN (SELECT request_id FROM chosen)
 )
-SELECT * EXCLUDE (slot, cell_id, tier, stage), CASE WHEN $per_cell THEN cell_id ELSE '' END AS cell_group,
-       count(*) OVER (PARTITION BY tier, provider, endpoint, request_model, mode, cell_group) AS n_in_group, tier, stage
+SELECT * EXCLUDE (slot, cell_id), CASE WHEN $per_cell THEN cell_id ELSE '' END AS cell_group,
+       concat_ws(chr(31), tier, provider, endpoint, request_model, mode, cell_group) AS "group"
 FROM due
 ORDER BY tier, provider, endpoint, request_model, mode, cell_group, slot

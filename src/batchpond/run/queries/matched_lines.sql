@@ -7,7 +7,8 @@ WITH described AS (
 )
 SELECT given.custom_id, concat_ws(', ', d.template_id, d.rubric_id, r.request_model, d.thinking, d.items) AS example,
        r.request_id, r.size_bytes, r.estimated_input_tokens, r.max_output_tokens, r.filename,
-       r.provider, r.endpoint, r.request_model, $mode AS mode, d.template_id, d.rubric_id, d.thinking
+       r.provider, r.endpoint, r.request_model, $mode AS mode, d.template_id, d.rubric_id, d.thinking, $tier AS tier,
+       '' AS stage
 FROM matched
 JOIN given USING (line_no)
 JOIN described AS d ON d.request_id = found_id
