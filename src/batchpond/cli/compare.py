@@ -1,0 +1,127 @@
+"""`compare`: what two studies, cells or versions say of the same items, and a gate for CI."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from batchpond.cli import output
+from batchpond.cli.formats import Format, aligned, wrapped
+from batchpond.cli.frame import Invocation, format_option, picked, pond_command
+from batchpond.errors import ExitCode
+from batchpond.text import plural, usd
+
+if TYPE_CHECKING:
+    from batchpond.results.compare.verb import Compared
+
+_DIMENSIONS = ("template", "rubric", "provider", "request_model", "thinking", "candidate")
+_HEADS = ("metric", "n", "a", "b", "b - a", "from", "to", "p", "q", "finds")
+_NUMBERS = ("value_a", "value_b", "diff", "diff_lo", "diff_hi", "p_diff", "q_bh", "diff_mde")
+_TESTS = ("p_diff", "q_bh")
+_Rows = list[dict[str, Any]]
+
+
+@pond_command("compare")
+@click.argument("a")
+@click.argument("b")
+@click.option("--fail-if-worse", "gates", multiple=True, is_flag=False, flag_value="main", metavar="METRIC[:DELTA]",
+              help="Exit 9 where b is worse by more than DELTA; may be repeated. Without METRIC: the task's main "
+              "one, without DELTA: 0.")  # fmt: skip
+@click.option("--margin", "is_margin", is_flag=True, help="Fail unless DELTA, or more, is ruled out.")
+@click.option("--flips", "n_flips", type=click.IntRange(min=0), default=20, show_default=True, metavar="N",
+              help="Show at most so many of what the two say differently.")  # fmt: skip
+@format_option
+def command(
+    invocation: Invocation, a: str, b: str, gates: tuple[str, ...], is_margin: bool, n_flips: int, form: Format
+) -> ExitCode:
+    """Compare what A and B say of the same items: b against a, paired.
+
+    A side is STUDY, STUDY@VERSION, or some cells: STUDY:template=v2,model=m1 (template, rubric,
+    provider, model, thinking, candidate, repeat). Differences are b - a, with intervals and tests
+    for items in general; what flipped, and what each side cost, stands beside them.
+    """
+    from batchpond.results.compare import gate, verb
+
+    asked = [gate.gate(text, is_margin=is_margin) for text in gates]
+    found = verb.compare(invocation.store().path, a, b, n_flips=n_flips)
+    differences: _Rows = found.differences.to_pylist()
+    findings = list(gate.findings(asked, differences))
+    if form is Format.JSON:
+        tables = {name: getattr(found, name).to_pylist() for name in ("comparisons", "differences", "flips")}
+        shown = {"a": a, "b": b, **tables, "gates": [picked(one) for one in findings], "notes": found.notes}
+        output.document(shown)
+    elif form is Format.TABLE:
+        output.text("\n".join(_lines(found, differences)))
+    else:
+        output.table(found.differences, form)
+    for note in found.notes:
+        invocation.diagnostics.note(note)
+    for one in findings:
+        if one.is_worse:
+            invocation.diagnostics.problem(f"worse: {one.says}")
+        elif one.is_worse is None:
+            invocation.diagnostics.warning(one.says, hint="more items, or other ones, would tell")
+        else:
+            invocation.diagnostics.note(f"not worse: {one.says}")
+    verdicts = {one.is_worse for one in findings}
+    return ExitCode.WORSE if True in verdicts else ExitCode.ATTENTION if None in verdicts else ExitCode.DONE
+
+
+def _lines(found: Compared, differences: _Rows) -> Iterator[str]:
+    yield f"a  {found.a}\nb  {found.b}"
+    for row in found.comparisons.to_pylist():
+        yield ""
+        yield from (line.rstrip() for line in wrapped(_what(row), output.width()))
+        yield from (line.rstrip() for line in wrapped(_counts(row), output.width()))
+        own = [one for one in differences if one["comparison_no"] == row["comparison_no"]]
+        cells = [_cells(one) for one in own]
+        if cells:
+            yield from aligned(_HEADS, cells, n_text_columns=1, width=output.width())
+    flips: _Rows = found.flips.to_pylist()
+    if flips:
+        yield "\nsaid differently"
+        heads = ("in", "of", "a", "b", "people")
+        cells = [[str(one["comparison_no"]), _subject(one), *(one[key] or "" for key in ("said_a", "said_b", "truth"))]
+                 for one in flips]  # fmt: skip
+        yield from aligned(heads, cells, n_text_columns=5, width=output.width())
+
+
+def _what(row: Mapping[str, Any]) -> str:
+    """Return a comparison's cells in a line: what both sides have, and what stands in for what."""
+    sides = [(key, row[f"{key}_a"], row[f"{key}_b"]) for key in _DIMENSIONS]
+    parts = [f"{key} {a}" if a == b else f"{key} {a} -> {b}" for key, a, b in sides if a or b]
+    return f"{row['comparison_no']}. {row['task']}: {', '.join(parts)}"
+
+
+def _counts(row: Mapping[str, Any]) -> str:
+    noun = "pair" if row["task"] == "pair" else "item"
+    n_both = row["n_same"] + row["n_flipped"]
+    parts = [f"{plural(row['n_common'], noun)} in both, {row['n_a_only']:,} in a alone, {row['n_b_only']:,} in b alone"]
+    if n_both:
+        ends = "" if row["agreement_lo"] is None else f", {row['agreement_lo']:.1%} to {row['agreement_hi']:.1%}"
+        said = f"the same said of {row['n_same']:,} of {n_both:,} ({row['agreement']:.1%}{ends})"
+        parts.append(f"{said}, the opposite of {row['n_reversed']:,}")
+    parts.append(f"a cost {usd(row['cost_a_usd'])}, b {usd(row['cost_b_usd'])}")
+    return "; ".join(parts)
+
+
+def _cells(row: Mapping[str, Any]) -> list[str]:
+    """Return a difference in the columns of the terminal; money per 1,000 calls, as a call's is too small to read."""
+    is_cost = row["metric"] == "cost_per_call_usd"
+    values = [
+        row[key] * 1000 if is_cost and key not in _TESTS and row[key] is not None else row[key] for key in _NUMBERS
+    ]
+    return ["$ per 1,000" if is_cost else row["metric"], f"{row['n']:,}", *map(_number, values)]
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.3g}" if abs(value) < 0.001 else f"{value:.3f}"
+
+
+def _subject(row: Mapping[str, Any]) -> str:
+    turn = f"turn {row['turn_no']}" if row["turn_no"] else None
+    return " | ".join(
+        str(part) for part in (row["statement"], row["unit_id"], row["item_lo"], row["item_hi"], turn) if part
+    )
