@@ -82,7 +82,7 @@ def test_a_gate_that_holds_ends_with_zero_and_one_without_an_interval_with_three
     (told,) = found["comparisons"]
     assert (told["n_common"], told["n_a_only"]) == (4, N_PAIRS - 4)
     assert (code, [gate["is_worse"] for gate in found["gates"]]) == (ExitCode.ATTENTION, [None])
-    assert "nothing to decide on, 4 items are fewer than 5" in err
+    assert "4 items are fewer than 5, so there is no interval" in err
     code, _, err = compare(folder, "bad", "--fail-if-worse", "unparsed:0.01", "--margin")
     assert code == ExitCode.WORSE
     assert "must be below +0.01" in err
@@ -91,5 +91,5 @@ def test_a_gate_that_holds_ends_with_zero_and_one_without_an_interval_with_three
 def test_what_cannot_be_compared_ends_with_two_and_prints_nothing(folder: Path) -> None:
     code, out, err = compare(folder, "bad", "--fail-if-worse", "first_rate")
     assert (code, out) == (ExitCode.USAGE, "")
-    assert "no side of first_rate is better" in err
+    assert "there is no first_rate here of which one side could be worse" in err
     assert "a gate can hold consistency" in err

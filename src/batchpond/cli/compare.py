@@ -9,18 +9,18 @@ import click
 
 from batchpond.cli import output
 from batchpond.cli.formats import Format, aligned, wrapped
-from batchpond.cli.frame import Invocation, format_option, picked, pond_command
+from batchpond.cli.frame import Invocation, format_option, pond_command
 from batchpond.errors import ExitCode
 from batchpond.text import plural, usd
 
 if TYPE_CHECKING:
     from batchpond.results.compare.verb import Compared
 
-_DIMENSIONS = ("template", "rubric", "provider", "request_model", "thinking", "candidate")
+_TABLES = ("comparisons", "differences", "flips", "gates")
+_FLIPS = ("comparison_no", "subject", "said_a", "said_b", "truth")
 _HEADS = ("metric", "n", "a", "b", "b - a", "from", "to", "p", "q", "finds")
 _NUMBERS = ("value_a", "value_b", "diff", "diff_lo", "diff_hi", "p_diff", "q_bh", "diff_mde")
 _TESTS = ("p_diff", "q_bh")
-_Rows = list[dict[str, Any]]
 
 
 @pond_command("compare")
@@ -42,57 +42,39 @@ def command(
     provider, model, thinking, candidate, repeat). Differences are b - a, with intervals and tests
     for items in general; what flipped, and what each side cost, stands beside them.
     """
-    from batchpond.results.compare import gate, verb
+    from batchpond.results.compare.verb import compare
 
-    asked = [gate.gate(text, is_margin=is_margin) for text in gates]
-    found = verb.compare(invocation.store().path, a, b, n_flips=n_flips)
-    differences: _Rows = found.differences.to_pylist()
-    findings = list(gate.findings(asked, differences))
+    path = invocation.store().path
+    found = compare(path, a, b, n_flips=n_flips, gates=gates, is_margin=is_margin)
     if form is Format.JSON:
-        tables = {name: getattr(found, name).to_pylist() for name in ("comparisons", "differences", "flips")}
-        shown = {"a": a, "b": b, **tables, "gates": [picked(one) for one in findings], "notes": found.notes}
-        output.document(shown)
+        tables = {name: getattr(found, name).to_pylist() for name in _TABLES}
+        output.document({"a": a, "b": b, **tables, "notes": found.notes})
     elif form is Format.TABLE:
-        output.text("\n".join(_lines(found, differences)))
+        output.text("\n".join([f"a  {a}\nb  {b}", *_lines(found)]))
     else:
         output.table(found.differences, form)
     for note in found.notes:
         invocation.diagnostics.note(note)
-    for one in findings:
-        if one.is_worse:
-            invocation.diagnostics.problem(f"worse: {one.says}")
-        elif one.is_worse is None:
-            invocation.diagnostics.warning(one.says, hint="more items, or other ones, would tell")
-        else:
-            invocation.diagnostics.note(f"not worse: {one.says}")
-    verdicts = {one.is_worse for one in findings}
+    speak = {True: invocation.diagnostics.problem, None: invocation.diagnostics.warning}
+    verdicts = set()
+    for row in found.gates.to_pylist():
+        verdicts.add(row["is_worse"])
+        speak.get(row["is_worse"], invocation.diagnostics.note)(row["says"])
     return ExitCode.WORSE if True in verdicts else ExitCode.ATTENTION if None in verdicts else ExitCode.DONE
 
 
-def _lines(found: Compared, differences: _Rows) -> Iterator[str]:
-    yield f"a  {found.a}\nb  {found.b}"
+def _lines(found: Compared) -> Iterator[str]:
+    differences = found.differences.to_pylist()
     for row in found.comparisons.to_pylist():
         yield ""
-        yield from (line.rstrip() for line in wrapped(_what(row), output.width()))
-        yield from (line.rstrip() for line in wrapped(_counts(row), output.width()))
-        own = [one for one in differences if one["comparison_no"] == row["comparison_no"]]
-        cells = [_cells(one) for one in own]
-        if cells:
-            yield from aligned(_HEADS, cells, n_text_columns=1, width=output.width())
-    flips: _Rows = found.flips.to_pylist()
+        for says in (f"{row['comparison_no']}. {row['task']}: {row['what']}", _counts(row)):
+            yield from map(str.rstrip, wrapped(says, output.width()))
+        cells = [_cells(one) for one in differences if one["comparison_no"] == row["comparison_no"]]
+        yield from aligned(_HEADS, cells, n_text_columns=1, width=output.width())
+    flips = [[str(row[key] or "") for key in _FLIPS] for row in found.flips.to_pylist()]
     if flips:
         yield "\nsaid differently"
-        heads = ("in", "of", "a", "b", "people")
-        cells = [[str(one["comparison_no"]), _subject(one), *(one[key] or "" for key in ("said_a", "said_b", "truth"))]
-                 for one in flips]  # fmt: skip
-        yield from aligned(heads, cells, n_text_columns=5, width=output.width())
-
-
-def _what(row: Mapping[str, Any]) -> str:
-    """Return a comparison's cells in a line: what both sides have, and what stands in for what."""
-    sides = [(key, row[f"{key}_a"], row[f"{key}_b"]) for key in _DIMENSIONS]
-    parts = [f"{key} {a}" if a == b else f"{key} {a} -> {b}" for key, a, b in sides if a or b]
-    return f"{row['comparison_no']}. {row['task']}: {', '.join(parts)}"
+        yield from aligned(("in", "of", "a", "b", "people"), flips, n_text_columns=5, width=output.width())
 
 
 def _counts(row: Mapping[str, Any]) -> str:
@@ -110,18 +92,9 @@ def _counts(row: Mapping[str, Any]) -> str:
 def _cells(row: Mapping[str, Any]) -> list[str]:
     """Return a difference in the columns of the terminal; money per 1,000 calls, as a call's is too small to read."""
     is_cost = row["metric"] == "cost_per_call_usd"
-    values = [
-        row[key] * 1000 if is_cost and key not in _TESTS and row[key] is not None else row[key] for key in _NUMBERS
-    ]
-    return ["$ per 1,000" if is_cost else row["metric"], f"{row['n']:,}", *map(_number, values)]
+    numbers = [_number(row[key], 1000 if is_cost and key not in _TESTS else 1) for key in _NUMBERS]
+    return ["$ per 1,000" if is_cost else row["metric"], f"{row['n']:,}", *numbers]
 
 
-def _number(value: float | None) -> str:
-    return "" if value is None else f"{value:.3g}" if abs(value) < 0.001 else f"{value:.3f}"
-
-
-def _subject(row: Mapping[str, Any]) -> str:
-    turn = f"turn {row['turn_no']}" if row["turn_no"] else None
-    return " | ".join(
-        str(part) for part in (row["statement"], row["unit_id"], row["item_lo"], row["item_hi"], turn) if part
-    )
+def _number(value: float | None, scale: int) -> str:
+    return "" if value is None else f"{value * scale:.3g}" if abs(value * scale) < 0.001 else f"{value * scale:.3f}"

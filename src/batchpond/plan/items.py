@@ -13,11 +13,12 @@ from __future__ import annotations
 import csv
 import heapq
 from array import array
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TextIO
+from typing import Any, Final, NamedTuple, TextIO, TypeVar
 
 import numpy as np
 import orjson
@@ -90,8 +91,15 @@ def read_pairs(spec: ItemsSpec, base_path: Path, run_sql: SqlRows | None = None)
 
 def read_any(spec: ItemsSpec, base_path: Path, run_sql: SqlRows | None = None) -> list[Item]:
     """Return the items of one source in id order, however few; raises StudyError that lists what cannot be used."""
+
+    def read(row: Mapping[str, Any]) -> _Told[Item]:
+        item_id, text = _as_id(row[spec.id_column]), row[spec.text_column]
+        return f"id {item_id!r}", _problem(item_id, text), Item(item_id, text, _metadata(row, spec))
+
     source = spec.location if spec.source is not ItemsFrom.SQL else "items.sql"
-    return collect(_rows(spec, base_path, run_sql), spec, source)
+    hints = "name the columns with `id` and `text` under [items]", "every item needs an id of its own and a text"
+    found = _usable(_rows(spec, base_path, run_sql), spec, source, "items", hints, read)
+    return sorted(found, key=lambda item: item.item_id)
 
 
 def each(spec: ItemsSpec, base_path: Path, run_sql: SqlRows | None = None) -> Iterator[Item]:
@@ -107,39 +115,39 @@ def each(spec: ItemsSpec, base_path: Path, run_sql: SqlRows | None = None) -> It
         yield Item(item_id, str(text), _metadata(row, spec))
 
 
-def collect(rows: Iterable[Row], spec: ItemsSpec, source: str) -> list[Item]:
-    """Return the items that rows hold, in id order; raises one StudyError for all unusable rows."""
+_T = TypeVar("_T")
+_Told = tuple[str, str | None, _T]
+"""What names a row, what is wrong with it if anything, and what it is read as."""
+
+
+def _usable(
+    rows: Iterable[Row], spec: ItemsSpec, source: str, noun: str, hints: tuple[str, str],
+    read: Callable[[Mapping[str, Any]], _Told[_T]],
+) -> list[_T]:  # fmt: skip
+    """Return rows as they are read; raises StudyError for a column that lacks, and one for all rows with a problem."""
     problems: list[str] = []
     seen: dict[str, str] = {}
-    items = []
+    found = []
     for where, row in rows:
         missing = [column for column in (spec.id_column, spec.text_column) if column not in row]
         if missing:
-            raise StudyError(
-                f"{source}: {where} has no column {missing[0]!r}; it has {', '.join(map(repr, list(row)[:20]))}",
-                hint="name the columns with `id` and `text` under [items]",
-            )
-        item_id, text = _as_id(row[spec.id_column]), row[spec.text_column]
-        problem = _problem(item_id, text)
-        if problem is None and item_id in seen:
-            problem = f"id {item_id!r} stands in {seen[item_id]} already"
-        if problem is not None:
+            known = ", ".join(map(repr, list(row)[:20]))
+            raise StudyError(f"{source}: {where} has no column {missing[0]!r}; it has {known}", hint=hints[0])
+        name, problem, value = read(row)
+        if problem is None and name in seen:
+            problem = f"{name} stands in {seen[name]} already"
+        if problem is None:
+            seen[name] = where
+            found.append(value)
+        else:
             problems.append(f"{where}: {problem}")
-            continue
-        seen[item_id] = where
-        items.append(Item(item_id, text, _metadata(row, spec)))
     if problems:
-        raise StudyError(
-            _summary(source, problems), hint="every item needs an id of its own and a text; nothing was planned"
-        )
-    return sorted(items, key=lambda item: item.item_id)
-
-
-def _summary(source: str, problems: list[str]) -> str:
-    shown = "\n  ".join(problems[:PROBLEMS_SHOWN_MAX])
-    more = len(problems) - PROBLEMS_SHOWN_MAX
-    rest = f"\n  and {more:,} more" if more > 0 else ""
-    return f"{source}: {len(problems):,} unusable items:\n  {shown}{rest}"
+        shown = "\n  ".join(problems[:PROBLEMS_SHOWN_MAX])
+        more = len(problems) - PROBLEMS_SHOWN_MAX
+        rest = f"\n  and {more:,} more" if more > 0 else ""
+        text = f"{source}: {len(problems):,} unusable {noun}:\n  {shown}{rest}"
+        raise StudyError(text, hint=f"{hints[1]}; nothing was planned")
+    return found
 
 
 def _as_id(value: object) -> str:
@@ -179,7 +187,7 @@ def _metadata(row: Mapping[str, Any], spec: ItemsSpec) -> str | None:
 def _rows(spec: ItemsSpec, base_path: Path, run_sql: SqlRows | None) -> Iterator[Row]:
     path = base_path / spec.location
     match spec.source:
-        case ItemsFrom.CSV | ItemsFrom.JSONL:
+        case ItemsFrom.CSV | ItemsFrom.JSONL | ItemsFrom.LINES:
             yield from _line_rows(path, spec)
         case ItemsFrom.PARQUET:
             yield from _parquet_rows(path)
@@ -187,7 +195,7 @@ def _rows(spec: ItemsSpec, base_path: Path, run_sql: SqlRows | None) -> Iterator
             yield from _folder_rows(path, spec)
         case ItemsFrom.SQL:
             if run_sql is None:
-                raise StudyError("items.sql needs a lake to run on", hint="plan the study with `--lake`")
+                raise StudyError("sql needs a lake to run on", hint="plan the study with `--lake`")
             yield from ((f"row {number}", row) for number, row in enumerate(run_sql(spec.location), 1))
 
 
@@ -199,9 +207,14 @@ def _line_rows(path: Path, spec: ItemsSpec) -> Iterator[Row]:
         if spec.source is ItemsFrom.CSV:
             with path.open(encoding="utf-8-sig", newline="") as lines:
                 yield from _csv_rows(lines, spec.location)
-        else:
+        elif spec.source is ItemsFrom.JSONL:
             with path.open("rb") as lines:
                 yield from _jsonl_rows(lines, spec.location)
+        else:
+            with path.open(encoding="utf-8-sig", newline="\n") as texts:
+                for number, text in enumerate(texts, 1):
+                    if text.strip():
+                        yield f"line {number}", {spec.id_column: str(number), spec.text_column: text.rstrip("\r\n")}
     except (OSError, UnicodeDecodeError) as error:
         read_text(path, FILE_SIZE_MAX_BYTES)  # says which line
         raise StudyError(f"{spec.location}: cannot be read: {error}") from None
@@ -346,39 +359,100 @@ def pair_hash(lo: str, hi: str) -> bytes:
     return ids.hashed("pair", lo, hi)
 
 
-def choose_pairs(item_ids: Sequence[str], spec: PairsSpec, seed: int) -> Pairs:
-    """Return the pairs of a study; `item_ids` are sorted and different.
+def allowed_pairs(
+    spec: PairsSpec, blocks: Mapping[str, object], base_path: Path, run_sql: SqlRows | None = None
+) -> Pairs | None:
+    """Return the pairs that are chosen from, None for all: those given, in their order, or those within a block.
+
+    `blocks` has each item's value in the column of that name, in id order. Raises StudyError that lists what of the
+    pairs given are none, or for an item without a value.
+    """
+    if spec.given is not None:
+        return _given(spec.given, list(blocks), base_path, run_sql)
+    return None if spec.block is None else _within(spec.block, blocks)
+
+
+def _given(spec: ItemsSpec, item_ids: Sequence[str], base_path: Path, run_sql: SqlRows | None) -> Pairs:
+    places = {item_id: place for place, item_id in enumerate(item_ids)}
+
+    def read(row: Mapping[str, Any]) -> _Told[tuple[int, int]]:
+        both = _as_id(row[spec.id_column]), _as_id(row[spec.text_column])
+        problem = f"item {both[0]!r} is compared with itself" if both[0] == both[1] else None
+        for item_id in both:
+            if item_id not in places:
+                problem = f"there is no item {item_id!r}" if item_id else "no id, or not a text or whole number"
+        named = f"the pair of {' and '.join(map(repr, sorted(both)))}"
+        return named, problem, (places.get(both[0], -1), places.get(both[1], -1))
+
+    source = spec.location if spec.source is not ItemsFrom.SQL else "pairs.sql"
+    hints = "name the columns with `item_1` and `item_2` under [pairs]", "a pair is two items of the study, named once"
+    found = np.array(_usable(_rows(spec, base_path, run_sql), spec, source, "pairs", hints, read), np.int32)
+    return _in_id_order(*found.reshape(-1, 2).T)
+
+
+def _within(block: str, values: Mapping[str, object]) -> Pairs:
+    places: dict[object, list[int]] = defaultdict(list)
+    for place, (item_id, value) in enumerate(values.items()):
+        if value is None or value == "":
+            raise StudyError(f"pairs.block: item {item_id!r} has no {block!r}", hint="it is a column of the items")
+        places[str(value)].append(place)
+    _check_number(len(values), sum(len(some) * (len(some) - 1) // 2 for some in places.values()))
+    parts = [np.array(some, np.int32)[np.array(np.triu_indices(len(some), k=1))] for some in places.values()]
+    return _in_id_order(*np.concatenate(parts, axis=1))
+
+
+def _in_id_order(first: Indices, second: Indices) -> Pairs:
+    lo, hi = np.minimum(first, second), np.maximum(first, second)
+    order = np.lexsort((hi, lo))
+    return Pairs(lo[order], hi[order], (first < second)[order], np.zeros(len(lo), np.bool_), len(lo))
+
+
+def choose_pairs(item_ids: Sequence[str], spec: PairsSpec, seed: int, allowed: Pairs | None = None) -> Pairs:
+    """Return the pairs of a study, of all or those allowed; `item_ids` are sorted and different.
 
     Raises StudyError when nothing is left or the count passes what one study may hold.
     """
     n = len(item_ids)
-    n_possible = n * (n - 1) // 2
-    if n_possible > PAIRS_MAX:
-        raise StudyError(
-            f"{n:,} items make {n_possible:,} pairs; one study holds at most {PAIRS_MAX:,}",
-            hint="split the items over several studies",
-        )
-    lo, hi = _chosen(item_ids, spec, seed)
+    n_possible = n * (n - 1) // 2 if allowed is None else len(allowed)
+    _check_number(n, n_possible)
+    lo, hi = _chosen(item_ids, spec, seed, allowed)
     if not len(lo):
         raise StudyError(
             f"pairs.share = {spec.share} left none of {n_possible:,} pairs", hint="raise share, or give count instead"
         )
     lo_first = _forward_order(item_ids, lo, hi, spec.order, seed)
-    return Pairs(lo, hi, lo_first, _reversed(item_ids, lo, hi, spec.reverse, seed), n_possible)
+    if allowed is not None and spec.order is Order.FIXED:
+        lo_first = allowed.lo_first[np.searchsorted(_keys(allowed.lo, allowed.hi, n), _keys(lo, hi, n))]
+    return Pairs(lo, hi, lo_first, _reversed(item_ids, lo, hi, spec, seed), n_possible)
+
+
+def _keys(lo: Indices, hi: Indices, n: int) -> NDArray[np.int64]:
+    return lo.astype(np.int64) * n + hi
+
+
+def _check_number(n: int, n_possible: int) -> None:
+    if n_possible > PAIRS_MAX:
+        raise StudyError(
+            f"{n:,} items make {n_possible:,} pairs; one study holds at most {PAIRS_MAX:,}",
+            hint="split the items over several studies",
+        )
 
 
 def _all(n: int) -> Iterator[tuple[int, int]]:
     return ((i, j) for i in range(n) for j in range(i + 1, n))
 
 
-def _chosen(item_ids: Sequence[str], spec: PairsSpec, seed: int) -> tuple[Indices, Indices]:
-    n = len(item_ids)
-    if spec.count is None and spec.share in (None, 1.0):
-        lo, hi = np.triu_indices(n, k=1)
+def _chosen(item_ids: Sequence[str], spec: PairsSpec, seed: int, allowed: Pairs | None) -> tuple[Indices, Indices]:
+    n, count = len(item_ids), spec.count
+    if count is None and spec.share in (None, 1.0):
+        lo, hi = np.triu_indices(n, k=1) if allowed is None else (allowed.lo, allowed.hi)
         return lo.astype(np.int32), hi.astype(np.int32)
-    draws = ((ids.unit_interval(seed, "pair", item_ids[i], item_ids[j]), i, j) for i, j in _all(n))
-    if spec.count is not None:
-        kept = sorted((i, j) for _, i, j in heapq.nsmallest(spec.count, draws))
+    pairs = _all(n) if allowed is None else zip(allowed.lo.tolist(), allowed.hi.tolist(), strict=True)
+    draws = ((ids.unit_interval(seed, "pair", item_ids[i], item_ids[j]), i, j) for i, j in pairs)
+    if spec.is_exact and spec.share is not None:
+        count = round(spec.share * (n * (n - 1) // 2 if allowed is None else len(allowed)))
+    if count is not None:
+        kept = sorted((i, j) for _, i, j in heapq.nsmallest(count, draws))
         flat = array("i", [index for pair in kept for index in pair])
     else:
         share = spec.share or 1.0
@@ -387,16 +461,16 @@ def _chosen(item_ids: Sequence[str], spec: PairsSpec, seed: int) -> tuple[Indice
     return both[0::2].copy(), both[1::2].copy()
 
 
-def _draws_below(item_ids: Sequence[str], lo: Indices, hi: Indices, what: str, share: float, seed: int) -> Flags:
+def _draws(item_ids: Sequence[str], lo: Indices, hi: Indices, what: str, seed: int) -> NDArray[np.float64]:
     pairs = zip(lo.tolist(), hi.tolist(), strict=True)
-    drawn = (ids.unit_interval(seed, what, item_ids[i], item_ids[j]) < share for i, j in pairs)
-    return np.fromiter(drawn, np.bool_, count=len(lo))
+    drawn = (ids.unit_interval(seed, what, item_ids[i], item_ids[j]) for i, j in pairs)
+    return np.fromiter(drawn, np.float64, count=len(lo))
 
 
 def _forward_order(item_ids: Sequence[str], lo: Indices, hi: Indices, order: Order, seed: int) -> Flags:
     match order:
         case Order.RANDOM:
-            return _draws_below(item_ids, lo, hi, "order", 0.5, seed)
+            return _draws(item_ids, lo, hi, "order", seed) < 0.5
         case Order.FIXED:
             return np.ones(len(lo), np.bool_)
         case Order.ALTERNATE:
@@ -416,10 +490,19 @@ def _alternate(n_items: int, lo: Indices, hi: Indices) -> Flags:
     return lo_first
 
 
-def _reversed(item_ids: Sequence[str], lo: Indices, hi: Indices, share: float, seed: int) -> Flags:
-    if share in (0.0, 1.0):
-        return np.full(len(lo), share == 1.0)
-    return _draws_below(item_ids, lo, hi, "reverse", share, seed)
+def _reversed(item_ids: Sequence[str], lo: Indices, hi: Indices, spec: PairsSpec, seed: int) -> Flags:
+    """Return which pairs are asked in the other order too: of an exact number those with the smallest draws."""
+    if spec.n_reverse is None and spec.reverse in (0.0, 1.0):
+        return np.full(len(lo), spec.reverse == 1.0)
+    drawn = _draws(item_ids, lo, hi, "reverse", seed)
+    if spec.n_reverse is None and not spec.is_exact:
+        return drawn < spec.reverse
+    n_reverse = round(spec.reverse * len(lo)) if spec.n_reverse is None else spec.n_reverse
+    if n_reverse > len(lo):
+        raise StudyError(f"pairs.n_reverse is {n_reverse:,}, and only {len(lo):,} pairs are asked", hint="lower it")
+    found = np.zeros(len(lo), np.bool_)
+    found[np.argsort(drawn, kind="stable")[:n_reverse]] = True
+    return found
 
 
 def showings(pairs: Pairs, repeats: int) -> Showings:

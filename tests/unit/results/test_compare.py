@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from itertools import product
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
+import pyarrow as pa
 import pytest
 from scipy import stats
 from statsmodels.stats.contingency_tables import mcnemar
@@ -16,8 +18,8 @@ from statsmodels.stats.proportion import proportion_confint
 
 import batchpond
 from batchpond.errors import UsageError
-from batchpond.results.compare import gate as gates
-from batchpond.results.compare.verb import Compared, compare, side
+from batchpond.lake.tables import query
+from batchpond.results.compare.verb import Compared, compare, limit, side
 from batchpond.views import database
 from tests.rigs.lakes import LakeBuilder
 from tests.unit.views.test_metrics_invariance import random_rows
@@ -281,11 +283,23 @@ def test_a_side_is_a_study_a_version_and_values() -> None:
     assert found.where == {"model": ["a/b:c,d"], "template": ["x", "y=z"]}
 
 
-def numbers(**values: Any) -> Row:
-    """Return a row of differences, of consistency unless said."""
-    return {"metric": "consistency", "better": "higher", "is_main": True, "comparison_no": 1, "value_a": 0.9,
-            "value_b": 0.8, "diff": -0.1, "diff_lo": -0.15, "diff_hi": -0.05, "n_clusters": 20,
-            "clustered_by": "item"} | values  # fmt: skip
+def gated(text: str, *, is_margin: bool, **values: Any) -> list[Row]:
+    """Return what a gate says of one difference, of consistency unless said."""
+    row = {"metric": "consistency", "better": "higher", "is_main": True, "comparison_no": 1, "value_a": 0.9,
+           "value_b": 0.8, "diff": -0.1, "diff_lo": -0.15, "diff_hi": -0.05, "n_clusters": 20,
+           "clustered_by": "item"} | values  # fmt: skip
+    metric, delta = limit(text, is_margin=is_margin)
+    with duckdb.connect() as connection:
+        made = pa.Table.from_pylist([row], schema=pa.Table.from_pylist([row | {"diff_lo": 0.0, "diff_hi": 0.0}]).schema)
+        connection.register("compare_metrics", made)
+        asked = {"metrics": [metric], "deltas": [delta], "is_margin": is_margin}
+        found: list[Row] = (
+            connection.sql(query("batchpond.results.compare", "gates"), params=asked).to_arrow_table().to_pylist()
+        )
+        return found
+
+
+ERROR = {"metric": "error", "better": "lower"}
 
 
 @pytest.mark.parametrize(
@@ -297,38 +311,33 @@ def numbers(**values: Any) -> Row:
         ("consistency", False, {"diff_hi": 0.01}, False),
         ("consistency:0.1", True, {}, True),
         ("consistency:0.2", True, {}, False),
-        ("error", False, {"metric": "error", "better": "lower"}, False),
-        ("error", False, {"metric": "error", "better": "lower", "diff": 0.1, "diff_lo": 0.05, "diff_hi": 0.15}, True),
-        ("error:0.1", True, {"metric": "error", "better": "lower", "diff_lo": 0.05, "diff_hi": 0.15}, True),
+        ("error", False, ERROR, False),
+        ("error", False, ERROR | {"diff": 0.1, "diff_lo": 0.05, "diff_hi": 0.15}, True),
+        ("error:0.1", True, ERROR | {"diff_lo": 0.05, "diff_hi": 0.15}, True),
         ("main", False, {}, True),
         ("consistency", False, {"diff_lo": None, "diff_hi": None}, None),
     ],
 )
 def test_the_gate_decides_on_the_whole_interval(text: str, is_margin: bool, values: Row, is_worse: bool | None) -> None:
     """Worse where all of it is beyond delta; by a margin, wherever any of it is; undecided without one."""
-    (found,) = gates.findings([gates.gate(text, is_margin=is_margin)], [numbers(**values)])
-    assert found.is_worse is is_worse
-    assert found.metric in found.says
-    assert (is_worse is None) == ("nothing to decide on" in found.says)
+    (found,) = gated(text, is_margin=is_margin, **values)
+    assert found["is_worse"] is is_worse
+    assert found["says"].startswith({True: "worse: ", False: "not worse: ", None: "undecided: "}[is_worse])
 
 
 @pytest.mark.parametrize(
-    ("refused", "says"),
+    ("gate", "is_margin", "says"),
     [
-        (lambda: gates.gate("score:-1", is_margin=False), "'-1' is no number from 0 on"),
-        (lambda: gates.gate("score:x", is_margin=False), "'x' is no number from 0 on"),
-        (lambda: gates.gate("score", is_margin=True), "--margin needs one"),
-        (lambda: list(gates.findings([gates.gate("scor", is_margin=False)], [numbers()])), "there is no scor"),
-        (
-            lambda: list(gates.findings([gates.gate("first_rate", is_margin=False)],
-                                        [numbers(), numbers(metric="first_rate", better=None)])),
-            "no side of first_rate is better",
-        ),
+        ("score:-1", False, "'-1' is no number from 0 on"),
+        ("score:x", False, "'x' is no number from 0 on"),
+        ("score", True, "--margin needs one"),
+        ("accurcy", False, "there is no accurcy here"),
+        ("label=yes", False, "there is no label=yes here of which one side could be worse"),
     ],
-)  # fmt: skip
-def test_a_gate_that_could_not_close_is_refused(refused: Callable[[], object], says: str) -> None:
+)
+def test_a_gate_that_could_not_close_is_refused(lake: Path, gate: str, is_margin: bool, says: str) -> None:
     with pytest.raises(UsageError, match=says):
-        refused()
+        compare(lake, "old", "new", gates=[gate], is_margin=is_margin)
 
 
 def test_python_gets_the_rows_of_the_command(lake: Path) -> None:

@@ -5,8 +5,9 @@ A side is a study, or an earlier version of it, or some of its cells: `essays`, 
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 KEYS: Final = ("template", "rubric", "provider", "model", "thinking", "candidate", "repeat")
+_GATED: Final = "SELECT DISTINCT metric FROM compare_metrics WHERE better IS NOT NULL ORDER BY ALL"
 _FORM = re.compile(r"(?P<study>.+?)(?:@(?P<version>[0-9a-z]+))?(?::(?P<where>[a-z_]+=.*))?", re.DOTALL)
 
 
@@ -36,13 +38,15 @@ class Side:
 
 @dataclass(frozen=True)
 class Compared:
-    """`comparisons`: a row per cell of a with a cell of b; `differences`: per metric of each; `flips`: per subject."""
+    """Rows: of `comparisons` per cell of a with a cell of b, of `differences` per metric of each, of `flips` per item.
 
-    a: str
-    b: str
+    `gates` has what each gate says of each comparison: `is_worse` is NULL where there is no interval to decide on.
+    """
+
     comparisons: pa.Table
     differences: pa.Table
     flips: pa.Table
+    gates: pa.Table
     notes: tuple[str, ...]
 
 
@@ -60,36 +64,63 @@ def side(text: str) -> Side:
     return Side(text, found["study"], found["version"], where)
 
 
-def compare(lake_path: Path, a: str, b: str, *, n_flips: int = 20) -> Compared:
-    """Compare what two sides say of the same items, b against a.
+def limit(text: str, *, is_margin: bool) -> tuple[str, float]:
+    """Return what `METRIC[:DELTA]` says; raises UsageError for a delta that is no number from 0 on."""
+    metric, _, given = text.partition(":")
+    try:
+        delta = float(given or 0)
+    except ValueError:
+        delta = math.nan
+    if not 0 <= delta < math.inf:
+        raise UsageError(f"{given!r} is no number from 0 on", hint="METRIC:DELTA, such as consistency:0.02")
+    if is_margin and not delta:
+        hint = f"--fail-if-worse {metric}:0.02 --margin"
+        raise UsageError(f"--margin needs one: {metric} may be worse by how much?", hint=hint)
+    return metric, delta
 
-    Raises UsageError for a side that is not there, or where nothing is in both, and LakeError when the judgments
-    cannot be read.
+
+def compare(
+    lake_path: Path, a: str, b: str, *, n_flips: int = 20, gates: Sequence[str] = (), is_margin: bool = False
+) -> Compared:
+    """Compare what two sides say of the same items, b against a, and hold it to `gates`.
+
+    Raises UsageError for a side or metric that is not there, or where nothing is in both, and LakeError when the
+    judgments cannot be read.
     """
     sides = {"a": side(a), "b": side(b)}
+    limits = [limit(text, is_margin=is_margin) for text in gates]
     if a == b:
         raise UsageError(f"both sides are {a}", hint="`batchpond compare essays:template=v1 essays:template=v2`")
-    with reading("the comparison"), asked(lake_path, lambda lens: _compared(lens, sides, n_flips)) as found:
-        return found
 
-
-def _compared(connection: duckdb.DuckDBPyConnection, sides: dict[str, Side], n_flips: int) -> Compared:
-    for name, one in sides.items():
-        _take(connection, name, one)
-    for step in ("comparisons", "subjects", "paired", "metrics"):
-        studies = {f"study_{name}": one.study for name, one in sides.items()} if step == "subjects" else None
-        connection.execute(query(__package__, step), studies)
-    limit = {"limit": n_flips}
-    told, differences, flips = (
-        connection.sql(query(__package__, name), params=values).to_arrow_table()
-        for name, values in (("told", None), ("differences", None), ("flips", limit))
-    )
-    if not any(told["n_common"].to_pylist()):
-        raise UsageError(
-            f"{sides['a'].text} and {sides['b'].text} have no item, or pair of items, in common",
-            hint="items are known by their id, rubrics by theirs: `batchpond results --study STUDY` shows them",
+    def ask(connection: duckdb.DuckDBPyConnection) -> Compared:
+        for name, one in sides.items():
+            _take(connection, name, one)
+        for step in ("comparisons", "subjects", "paired", "metrics"):
+            studies = {f"study_{name}": one.study for name, one in sides.items()} if step == "subjects" else None
+            connection.execute(query(__package__, step), studies)
+        told, differences, flips, notes = (
+            connection.sql(query(__package__, name), params=values).to_arrow_table()
+            for name, values in (("told", None), ("differences", None), ("flips", {"limit": n_flips}), ("notes", None))
         )
-    return Compared(sides["a"].text, sides["b"].text, told, differences, flips, tuple(_notes(connection, told)))
+        if not any(told["n_common"].to_pylist()):
+            hint = "items are known by their id, rubrics by theirs: `batchpond results --study STUDY` shows them"
+            raise UsageError(f"{a} and {b} have no item, or pair of items, in common", hint=hint)
+        found = _gated(connection, limits, is_margin=is_margin)
+        return Compared(told, differences, flips, found, tuple(notes["note"].to_pylist()))
+
+    with reading("the comparison"), asked(lake_path, ask) as compared:
+        return compared
+
+
+def _gated(connection: duckdb.DuckDBPyConnection, limits: list[tuple[str, float]], *, is_margin: bool) -> pa.Table:
+    names, deltas = [name for name, _ in limits], [delta for _, delta in limits]
+    values = {"metrics": names, "deltas": deltas, "is_margin": is_margin}
+    found = connection.sql(query(__package__, "gates"), params=values).to_arrow_table()
+    for lacking in set(names).difference(found["gate"].to_pylist()):
+        known = [name for (name,) in connection.execute(_GATED).fetchall()]
+        hint = did_you_mean(lacking, known, f"a gate can hold {', '.join(known)}")
+        raise UsageError(f"there is no {lacking} here of which one side could be worse", hint=hint)
+    return found
 
 
 def _take(connection: duckdb.DuckDBPyConnection, name: str, one: Side) -> None:
@@ -110,15 +141,3 @@ def _take(connection: duckdb.DuckDBPyConnection, name: str, one: Side) -> None:
     connection.execute(query(__package__, "said", into=into, rows=query(__package__, rows)), values)
     if not connection.execute("SELECT 1 FROM compare_said WHERE side = ? LIMIT 1", [name]).fetchall():
         raise UsageError(f"{one.text} holds no judgments", hint="`batchpond results --study STUDY` shows its cells")
-
-
-def _notes(connection: duckdb.DuckDBPyConnection, comparisons: pa.Table) -> Iterator[str]:
-    ((n_asked, n_shared),) = connection.execute(query(__package__, "shared")).fetchall()
-    if n_shared:
-        yield (
-            f"{n_shared:,} of b's {n_asked:,} requests are the same requests as in a: one answer stands for both. "
-            "To ask them again, plan more `repeats`, and compare repeat=1 with repeat=2"
-        )
-    n_pending = sum(sum(comparisons[f"n_pending_{name}"].to_pylist()) for name in "ab")
-    if n_pending:
-        yield f"{n_pending:,} calls are not answered yet: what they will say is in no number"

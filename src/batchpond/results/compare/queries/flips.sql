@@ -1,6 +1,9 @@
 -- What the two sides say differently: what is turned round first, of scores what moved most.
 SELECT
-  comparison_no, nullif(statement, '') AS statement, nullif(unit_id, '') AS unit_id,
+  comparison_no,
+  concat_ws(' | ', nullif(statement, ''), nullif(unit_id, ''), item_lo, nullif(item_hi, ''),
+    'turn ' || nullif(turn_no, 0)) AS subject,
+  nullif(statement, '') AS statement, nullif(unit_id, '') AS unit_id,
   item_lo, nullif(item_hi, '') AS item_hi, nullif(turn_no, 0) AS turn_no,
   CASE WHEN task = 'pair' AND a.said = 'lo' THEN item_lo WHEN task = 'pair' AND a.said = 'hi' THEN item_hi
        ELSE a.said END AS said_a,

@@ -30,6 +30,11 @@ agreed AS (
 )
 SELECT
   compared.*,
+  (SELECT string_agg(key || ' ' || CASE WHEN a = b THEN a ELSE a || ' -> ' || b END, ', ')
+   FROM (VALUES ('template', template_a, template_b), ('rubric', rubric_a, rubric_b),
+     ('provider', provider_a, provider_b), ('model', request_model_a, request_model_b),
+     ('thinking', thinking_a, thinking_b), ('candidate', candidate_a, candidate_b)) AS cell (key, a, b)
+   WHERE a <> '' OR b <> '') AS what,
   coalesce(n_common, 0) AS n_common,
   n_a_only, n_b_only, n_same, n_flipped, n_reversed,
   agreement, ends.lo AS agreement_lo, ends.hi AS agreement_hi,
