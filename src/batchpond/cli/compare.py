@@ -11,7 +11,6 @@ from batchpond.cli import output
 from batchpond.cli.formats import Format, aligned, wrapped
 from batchpond.cli.frame import Invocation, format_option, pond_command
 from batchpond.errors import ExitCode
-from batchpond.text import plural, usd
 
 if TYPE_CHECKING:
     from batchpond.results.compare.verb import Compared
@@ -67,7 +66,7 @@ def _lines(found: Compared) -> Iterator[str]:
     differences = found.differences.to_pylist()
     for row in found.comparisons.to_pylist():
         yield ""
-        for says in (f"{row['comparison_no']}. {row['task']}: {row['what']}", _counts(row)):
+        for says in (f"{row['comparison_no']}. {row['task']}: {row['what']}", row["says"]):
             yield from map(str.rstrip, wrapped(says, output.width()))
         cells = [_cells(one) for one in differences if one["comparison_no"] == row["comparison_no"]]
         yield from aligned(_HEADS, cells, n_text_columns=1, width=output.width())
@@ -75,18 +74,6 @@ def _lines(found: Compared) -> Iterator[str]:
     if flips:
         yield "\nsaid differently"
         yield from aligned(("in", "of", "a", "b", "people"), flips, n_text_columns=5, width=output.width())
-
-
-def _counts(row: Mapping[str, Any]) -> str:
-    noun = "pair" if row["task"] == "pair" else "item"
-    n_both = row["n_same"] + row["n_flipped"]
-    parts = [f"{plural(row['n_common'], noun)} in both, {row['n_a_only']:,} in a alone, {row['n_b_only']:,} in b alone"]
-    if n_both:
-        ends = "" if row["agreement_lo"] is None else f", {row['agreement_lo']:.1%} to {row['agreement_hi']:.1%}"
-        said = f"the same said of {row['n_same']:,} of {n_both:,} ({row['agreement']:.1%}{ends})"
-        parts.append(f"{said}, the opposite of {row['n_reversed']:,}")
-    parts.append(f"a cost {usd(row['cost_a_usd'])}, b {usd(row['cost_b_usd'])}")
-    return "; ".join(parts)
 
 
 def _cells(row: Mapping[str, Any]) -> list[str]:

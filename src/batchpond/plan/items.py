@@ -10,7 +10,6 @@ all chosen pairs and so depends on all of them.
 
 from __future__ import annotations
 
-import csv
 import heapq
 from array import array
 from collections import defaultdict
@@ -18,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TextIO, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 import orjson
@@ -27,14 +26,12 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from batchpond import ids
-from batchpond.errors import StudyError
-from batchpond.fields import delimiter_of
-from batchpond.files import read_text
+from batchpond.errors import StudyError, UsageError
+from batchpond.files import FIELD_SIZE_MAX, csv_rows, json_rows, listed, read_text
 from batchpond.study.spec import ItemsFrom, ItemsSpec, Order, PairsSpec
+from batchpond.text import is_unicode
 
-PROBLEMS_SHOWN_MAX: Final = 20
 FILE_SIZE_MAX_BYTES: Final = 4_000_000_000
-_FIELD_SIZE_MAX: Final = 100_000_000
 _HASH_BYTES: Final = 32
 
 SqlRows = Callable[[str], Iterable[Mapping[str, Any]]]
@@ -142,10 +139,7 @@ def _usable(
         else:
             problems.append(f"{where}: {problem}")
     if problems:
-        shown = "\n  ".join(problems[:PROBLEMS_SHOWN_MAX])
-        more = len(problems) - PROBLEMS_SHOWN_MAX
-        rest = f"\n  and {more:,} more" if more > 0 else ""
-        text = f"{source}: {len(problems):,} unusable {noun}:\n  {shown}{rest}"
+        text = f"{source}: {len(problems):,} unusable {noun}:{listed(problems, len(problems))}"
         raise StudyError(text, hint=f"{hints[1]}; nothing was planned")
     return found
 
@@ -164,17 +158,9 @@ def _problem(item_id: str, text: object) -> str | None:
         return f"id {item_id!r} has an empty text"
     if not isinstance(text, str):
         return f"id {item_id!r} has a text that is not a string"
-    if not _is_unicode(item_id) or not _is_unicode(text):
+    if not is_unicode(item_id) or not is_unicode(text):
         return f"id {item_id!r} holds a lone surrogate, which UTF-8 cannot say"
     return None
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _metadata(row: Mapping[str, Any], spec: ItemsSpec) -> str | None:
@@ -201,69 +187,31 @@ def _rows(spec: ItemsSpec, base_path: Path, run_sql: SqlRows | None) -> Iterator
 
 def _line_rows(path: Path, spec: ItemsSpec) -> Iterator[Row]:
     """Yield the rows of a file of lines as they are read; raises StudyError for one that cannot be."""
-    try:
-        if path.stat().st_size > FILE_SIZE_MAX_BYTES:
-            raise StudyError(f"{path}: larger than {FILE_SIZE_MAX_BYTES:,} bytes")
-        if spec.source is ItemsFrom.CSV:
-            with path.open(encoding="utf-8-sig", newline="") as lines:
-                yield from _csv_rows(lines, spec.location)
-        elif spec.source is ItemsFrom.JSONL:
-            with path.open("rb") as lines:
-                yield from _jsonl_rows(lines, spec.location)
-        else:
-            with path.open(encoding="utf-8-sig", newline="\n") as texts:
-                for number, text in enumerate(texts, 1):
-                    if text.strip():
-                        yield f"line {number}", {spec.id_column: str(number), spec.text_column: text.rstrip("\r\n")}
-    except (OSError, UnicodeDecodeError) as error:
-        read_text(path, FILE_SIZE_MAX_BYTES)  # says which line
-        raise StudyError(f"{spec.location}: cannot be read: {error}") from None
-
-
-def _csv_rows(lines: TextIO, source: str) -> Iterator[Row]:
-    # The reader's field limit is global to the process; long samples need more than its default.
-    limit = csv.field_size_limit(_FIELD_SIZE_MAX)
-    end = 0
-    try:
-        delimiter = delimiter_of(lines.readline())
-        lines.seek(0)
-        reader = csv.reader(lines, delimiter=delimiter, strict=True)
-        header = next(reader, None)
-        if header is None:
-            raise StudyError(f"{source}: is empty; its first line must name the columns")
-        if len(set(header)) != len(header):
-            raise StudyError(f"{source}: line 1 names a column twice")
-        end = reader.line_num
-        for fields in reader:
-            where, end = f"line {end + 1}", reader.line_num
-            if not fields:
-                continue
-            if len(fields) != len(header):
-                raise StudyError(
-                    f"{source}: {where} has {len(fields)} fields, the header has {len(header)}",
-                    hint=f"texts with {delimiter!r}, quotes or line ends must stand in double quotes",
-                )
-            yield where, dict(zip(header, fields, strict=True))
-    except csv.Error as error:
-        raise StudyError(
-            f"{source}: the row that begins in line {end + 1} is not CSV: {error} (line {reader.line_num})",
-            hint='look there for a quote that is opened and never closed; inside a quoted text a quote is doubled ("")',
-        ) from None
-    finally:
-        csv.field_size_limit(limit)
-
-
-def _jsonl_rows(lines: Iterable[bytes], source: str) -> Iterator[Row]:
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        try:
-            row = orjson.loads(line)
-        except orjson.JSONDecodeError as error:
-            raise StudyError(f"{source}: line {number} is not JSON: {error}") from None
-        if not isinstance(row, dict):
-            raise StudyError(f"{source}: line {number} is not a JSON object")
+    if path.is_file() and path.stat().st_size > FILE_SIZE_MAX_BYTES:
+        raise StudyError(f"{path}: larger than {FILE_SIZE_MAX_BYTES:,} bytes")
+    for number, row in _numbered(path, spec):
+        if isinstance(row, str):
+            hint = "texts with what separates columns, quotes or line ends must stand in double quotes"
+            is_csv = spec.source is ItemsFrom.CSV
+            raise StudyError(f"{spec.location}: line {number} {row}", hint=hint if is_csv else None)
         yield f"line {number}", row
+
+
+def _numbered(path: Path, spec: ItemsSpec) -> Iterator[tuple[int, dict[str, Any] | str]]:
+    try:
+        if spec.source is ItemsFrom.CSV:
+            yield from csv_rows(path, FIELD_SIZE_MAX)
+            return
+        with path.open(encoding="utf-8-sig", newline="\n") as lines:
+            if spec.source is ItemsFrom.JSONL:
+                yield from json_rows(lines)
+                return
+            for number, text in enumerate(lines, 1):
+                if text.strip():
+                    yield number, {spec.id_column: str(number), spec.text_column: text.rstrip("\r\n")}
+    except (OSError, UnicodeDecodeError, UsageError) as error:
+        read_text(path, FILE_SIZE_MAX_BYTES)  # says which line
+        raise StudyError(str(error), hint=getattr(error, "hint", None)) from None
 
 
 def _parquet_rows(path: Path) -> Iterator[Row]:
@@ -286,7 +234,7 @@ def _folder_rows(path: Path, spec: ItemsSpec) -> Iterator[Row]:
     if not entries:
         raise StudyError(f"{path}: holds no .txt file", hint="each item is a .txt file there, named after its id")
     for file in entries:
-        text = read_text(file, _FIELD_SIZE_MAX)
+        text = read_text(file, FIELD_SIZE_MAX)
         yield file.name, {spec.id_column: file.stem, spec.text_column: text}
 
 
@@ -415,19 +363,17 @@ def choose_pairs(item_ids: Sequence[str], spec: PairsSpec, seed: int, allowed: P
     n = len(item_ids)
     n_possible = n * (n - 1) // 2 if allowed is None else len(allowed)
     _check_number(n, n_possible)
-    lo, hi = _chosen(item_ids, spec, seed, allowed)
+    count = round(spec.share * n_possible) if spec.is_exact and spec.share is not None else spec.count
+    lo, hi = _chosen(item_ids, count, spec.share, seed, allowed)
     if not len(lo):
         raise StudyError(
             f"pairs.share = {spec.share} left none of {n_possible:,} pairs", hint="raise share, or give count instead"
         )
     lo_first = _forward_order(item_ids, lo, hi, spec.order, seed)
     if allowed is not None and spec.order is Order.FIXED:
-        lo_first = allowed.lo_first[np.searchsorted(_keys(allowed.lo, allowed.hi, n), _keys(lo, hi, n))]
+        known = allowed.lo.astype(np.int64) * n + allowed.hi
+        lo_first = allowed.lo_first[np.searchsorted(known, lo.astype(np.int64) * n + hi)]
     return Pairs(lo, hi, lo_first, _reversed(item_ids, lo, hi, spec, seed), n_possible)
-
-
-def _keys(lo: Indices, hi: Indices, n: int) -> NDArray[np.int64]:
-    return lo.astype(np.int64) * n + hi
 
 
 def _check_number(n: int, n_possible: int) -> None:
@@ -442,21 +388,20 @@ def _all(n: int) -> Iterator[tuple[int, int]]:
     return ((i, j) for i in range(n) for j in range(i + 1, n))
 
 
-def _chosen(item_ids: Sequence[str], spec: PairsSpec, seed: int, allowed: Pairs | None) -> tuple[Indices, Indices]:
-    n, count = len(item_ids), spec.count
-    if count is None and spec.share in (None, 1.0):
+def _chosen(
+    item_ids: Sequence[str], count: int | None, share: float | None, seed: int, allowed: Pairs | None
+) -> tuple[Indices, Indices]:
+    n = len(item_ids)
+    if count is None and share in (None, 1.0):
         lo, hi = np.triu_indices(n, k=1) if allowed is None else (allowed.lo, allowed.hi)
         return lo.astype(np.int32), hi.astype(np.int32)
     pairs = _all(n) if allowed is None else zip(allowed.lo.tolist(), allowed.hi.tolist(), strict=True)
     draws = ((ids.unit_interval(seed, "pair", item_ids[i], item_ids[j]), i, j) for i, j in pairs)
-    if spec.is_exact and spec.share is not None:
-        count = round(spec.share * (n * (n - 1) // 2 if allowed is None else len(allowed)))
     if count is not None:
         kept = sorted((i, j) for _, i, j in heapq.nsmallest(count, draws))
         flat = array("i", [index for pair in kept for index in pair])
     else:
-        share = spec.share or 1.0
-        flat = array("i", (index for draw, i, j in draws if draw < share for index in (i, j)))
+        flat = array("i", (index for draw, i, j in draws if draw < (share or 1.0) for index in (i, j)))
     both = np.frombuffer(flat, dtype=np.int32) if flat else np.empty(0, np.int32)
     return both[0::2].copy(), both[1::2].copy()
 

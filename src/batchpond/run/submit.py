@@ -27,7 +27,7 @@ from batchpond.run.find import resolve_unknowns
 from batchpond.run.session import Counts, Note, Providers, Report, Session
 from batchpond.run.sync import read_unread
 from batchpond.run.told import tell_waiting
-from batchpond.study.spec import StageSpec, Study, Unsupported, from_config, spec_of_plain
+from batchpond.study.spec import Order, StageSpec, Study, Unsupported, from_config, spec_of_plain
 from batchpond.text import usd
 from batchpond.views.refresh import refresh
 
@@ -220,7 +220,9 @@ def _check_part(store: Store, lake_state: LakeState, study: str) -> None:
 def _not_in_part(staged: Study) -> StageSpec | None:
     """Return a stage whose choice among earlier answers another part of them would change, None where there is none."""
     for stage in staged.stages:
-        if stage.waits and (stage.pairs.is_of_all or stage.rows.kept is not None or stage.rows.lacking is not None):
+        spec = stage.pairs
+        is_of_all = spec.adaptive or spec.count or spec.is_exact or spec.n_reverse or spec.order is Order.ALTERNATE
+        if stage.waits and (is_of_all or stage.rows.kept is not None or stage.rows.lacking is not None):
             return stage
     return None
 

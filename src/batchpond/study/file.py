@@ -440,9 +440,12 @@ def _pairs_of(table: Table, written: tables.Pairs) -> PairsSpec:
     """Return which pairs are asked; raises StudyError for keys that belong to the other way of choosing."""
     if written.select is Select.ADAPTIVE:
         return _adaptive(table, written)
-    for name in ADAPTIVE_KEYS:
+    lacking = dict.fromkeys(ADAPTIVE_KEYS, '`select = "adaptive"`')
+    if not (table.has("path") or table.has("sql")):
+        lacking |= {"item_1": "path or sql", "item_2": "path or sql"}
+    for name, needed in lacking.items():
         if table.has(name):
-            table.fail(name, 'has a meaning only with `select = "adaptive"`')
+            table.fail(name, f"has a meaning only with {needed}")
     if table.has("share") and table.has("count"):
         table.fail("count", "cannot be given together with share")
     if written.share == 0:
@@ -460,15 +463,10 @@ def _pairs_of(table: Table, written: tables.Pairs) -> PairsSpec:
 
 def _given(table: Table, written: tables.Pairs) -> ItemsSpec | None:
     """Return where pairs of one's own stand, their two columns in place of id and text."""
-    if not table.has("path") and not table.has("sql"):
-        for name in ("item_1", "item_2"):
-            if table.has(name):
-                table.fail(name, "needs path or sql")
+    if not (table.has("path") or table.has("sql")):
         return None
     if table.has("block"):
         table.fail("block", "cannot be given together with path or sql", "they say themselves which pairs are asked")
-    if written.item_1 == written.item_2:
-        table.fail("item_2", f"is the same column as item_1, {written.item_1!r}")
     found = _items_of(table, tables.Items(id=written.item_1, text=written.item_2))
     if found.source is ItemsFrom.LINES:
         table.fail("path", "has no columns that could name two items", "write a .csv, .jsonl or .parquet file")

@@ -119,11 +119,6 @@ class PairsSpec:
     n_reverse: int | None = None
     is_exact: bool = False
 
-    @property
-    def is_of_all(self) -> bool:
-        """Whether a pair's own draws do not decide alone what is asked of it."""
-        return bool(self.adaptive or self.count or self.is_exact or self.n_reverse) or self.order is Order.ALTERNATE
-
 
 @dataclass(frozen=True, slots=True)
 class TemplateSpec:

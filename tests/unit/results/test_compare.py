@@ -279,8 +279,8 @@ def test_what_cannot_be_compared_is_said(lake: Path, a: str, b: str, says: str) 
 def test_a_side_is_a_study_a_version_and_values() -> None:
     """Values may hold what separates sides and keys elsewhere."""
     found = side("my-study@k3v:model=a/b:c,d,template=x,template=y=z")
-    assert (found.study, found.version) == ("my-study", "k3v")
-    assert found.where == {"model": ["a/b:c,d"], "template": ["x", "y=z"]}
+    assert (found["study"], found["version"]) == ("my-study", "k3v")
+    assert (found["model"], found["template"], found["rubric"]) == (["a/b:c,d"], ["x", "y=z"], None)
 
 
 def gated(text: str, *, is_margin: bool, **values: Any) -> list[Row]:
@@ -328,8 +328,8 @@ def test_the_gate_decides_on_the_whole_interval(text: str, is_margin: bool, valu
 @pytest.mark.parametrize(
     ("gate", "is_margin", "says"),
     [
-        ("score:-1", False, "'-1' is no number from 0 on"),
-        ("score:x", False, "'x' is no number from 0 on"),
+        ("score:-1", False, "'score:-1' is no METRIC:DELTA"),
+        ("score:x", False, "'score:x' is no METRIC:DELTA"),
         ("score", True, "--margin needs one"),
         ("accurcy", False, "there is no accurcy here"),
         ("label=yes", False, "there is no label=yes here of which one side could be worse"),

@@ -5,12 +5,11 @@ A side is a study, or an earlier version of it, or some of its cells: `essays`, 
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from batchpond.errors import UsageError
 from batchpond.lake.tables import query, reading
@@ -23,17 +22,8 @@ if TYPE_CHECKING:
 
 KEYS: Final = ("template", "rubric", "provider", "model", "thinking", "candidate", "repeat")
 _GATED: Final = "SELECT DISTINCT metric FROM compare_metrics WHERE better IS NOT NULL ORDER BY ALL"
+_LIMIT = re.compile(r"([^:]+)(?::(\d+\.?\d*|\.\d+))?")
 _FORM = re.compile(r"(?P<study>.+?)(?:@(?P<version>[0-9a-z]+))?(?::(?P<where>[a-z_]+=.*))?", re.DOTALL)
-
-
-@dataclass(frozen=True, slots=True)
-class Side:
-    """One side as it was typed; `where` holds the values wanted by key, none for a key of which all are."""
-
-    text: str
-    study: str
-    version: str | None
-    where: dict[str, list[str]]
 
 
 @dataclass(frozen=True)
@@ -50,29 +40,30 @@ class Compared:
     notes: tuple[str, ...]
 
 
-def side(text: str) -> Side:
-    """Return what `STUDY[@VERSION][:KEY=VALUE,...]` names; raises UsageError for a key that is none."""
+def side(text: str) -> dict[str, Any]:
+    """Return what `STUDY[@VERSION][:KEY=VALUE,...]` names: study, version, and by key the values, None for all of them.
+
+    Raises UsageError for a key that is none.
+    """
     found = _FORM.fullmatch(text)
-    where: dict[str, list[str]] = {}
-    for part in re.split(r",(?=[a-z_]+=)", found["where"]) if found and found["where"] else ():
-        key, _, value = part.partition("=")
-        if key not in KEYS:
-            raise UsageError(f"{text!r}: a side has no {key!r}", hint=did_you_mean(key, KEYS, ", ".join(KEYS)))
-        where.setdefault(key, []).append(value)
     if found is None:
         raise UsageError("a side of a comparison is empty", hint="name a study: `batchpond status` lists them")
-    return Side(text, found["study"], found["version"], where)
+    values: dict[str, Any] = {"study": found["study"], "version": found["version"], **dict.fromkeys(KEYS)}
+    for part in re.split(r",(?=[a-z_]+=)", found["where"] or ""):
+        key, _, value = part.partition("=")
+        if key and key not in KEYS:
+            raise UsageError(f"{text!r}: a side has no {key!r}", hint=did_you_mean(key, KEYS, ", ".join(KEYS)))
+        if key:
+            values[key] = [*(values[key] or ()), value]
+    return values
 
 
 def limit(text: str, *, is_margin: bool) -> tuple[str, float]:
     """Return what `METRIC[:DELTA]` says; raises UsageError for a delta that is no number from 0 on."""
-    metric, _, given = text.partition(":")
-    try:
-        delta = float(given or 0)
-    except ValueError:
-        delta = math.nan
-    if not 0 <= delta < math.inf:
-        raise UsageError(f"{given!r} is no number from 0 on", hint="METRIC:DELTA, such as consistency:0.02")
+    found = _LIMIT.fullmatch(text)
+    if found is None:
+        raise UsageError(f"{text!r} is no METRIC:DELTA, such as consistency:0.02", hint="DELTA is a number from 0 on")
+    metric, delta = found[1], float(found[2] or 0)
     if is_margin and not delta:
         hint = f"--fail-if-worse {metric}:0.02 --margin"
         raise UsageError(f"--margin needs one: {metric} may be worse by how much?", hint=hint)
@@ -94,10 +85,9 @@ def compare(
 
     def ask(connection: duckdb.DuckDBPyConnection) -> Compared:
         for name, one in sides.items():
-            _take(connection, name, one)
+            _take(connection, name, dict(one))
         for step in ("comparisons", "subjects", "paired", "metrics"):
-            studies = {f"study_{name}": one.study for name, one in sides.items()} if step == "subjects" else None
-            connection.execute(query(__package__, step), studies)
+            connection.execute(query(__package__, step))
         told, differences, flips, notes = (
             connection.sql(query(__package__, name), params=values).to_arrow_table()
             for name, values in (("told", None), ("differences", None), ("flips", {"limit": n_flips}), ("notes", None))
@@ -123,21 +113,21 @@ def _gated(connection: duckdb.DuckDBPyConnection, limits: list[tuple[str, float]
     return found
 
 
-def _take(connection: duckdb.DuckDBPyConnection, name: str, one: Side) -> None:
+def _take(connection: duckdb.DuckDBPyConnection, name: str, values: dict[str, Any]) -> None:
     """Add a side's judgments to the table `compare_said`; the first side makes it."""
-    check_study(connection, one.study)
-    values: dict[str, object] = {"side": name, "study": one.study} | {key: one.where.get(key) for key in KEYS}
-    rows = "current"
-    if one.version is not None:
-        known = {"study": one.study, "version": one.version}
+    study, version, rows = values["study"], values.pop("version"), "current"
+    check_study(connection, study)
+    if version is not None:
+        known = {"study": study, "version": version}
         found = connection.execute(query(__package__, "versions"), known).fetchall()
         if len(found) != 1:
             lacks = "no version" if not found else f"{len(found)} versions"
             hint = "`batchpond query \"select * from studies where study = '...'\"` lists them"
-            raise UsageError(f"study {one.study!r} has {lacks} {one.version!r}", hint=hint)
+            raise UsageError(f"study {study!r} has {lacks} {version!r}", hint=hint)
         if not found[0][1]:
             rows, values = "earlier", values | {"version": found[0][0]}
     into = "CREATE OR REPLACE TEMP TABLE compare_said AS" if name == "a" else "INSERT INTO compare_said"
-    connection.execute(query(__package__, "said", into=into, rows=query(__package__, rows)), values)
+    connection.execute(query(__package__, "said", into=into, rows=query(__package__, rows)), {"side": name, **values})
     if not connection.execute("SELECT 1 FROM compare_said WHERE side = ? LIMIT 1", [name]).fetchall():
-        raise UsageError(f"{one.text} holds no judgments", hint="`batchpond results --study STUDY` shows its cells")
+        hint = f"`batchpond results --study {study}` shows its cells"
+        raise UsageError(f"side {name} holds no judgments", hint=hint)

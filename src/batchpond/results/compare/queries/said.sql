@@ -17,6 +17,7 @@ wide AS (
 )
 SELECT
   $side AS side,
+  $study AS study,
   kind AS task,
   coalesce(template_id, '') AS template_id,
   CASE WHEN kind = 'compliance' THEN '' ELSE coalesce(rubric_id, '') END AS rubric_id,

@@ -63,7 +63,7 @@ held AS (
     coalesce(item_hi, '') AS item_hi, coalesce(turn_no, 0) AS turn_no,
     CASE WHEN min(truth) = max(truth) THEN min(truth) END AS truth
   FROM truths
-  WHERE study IN ($study_a, $study_b)
+  WHERE study IN (SELECT study FROM compare_said)
   GROUP BY ALL
 )
 SELECT

@@ -35,12 +35,18 @@ SELECT
      ('provider', provider_a, provider_b), ('model', request_model_a, request_model_b),
      ('thinking', thinking_a, thinking_b), ('candidate', candidate_a, candidate_b)) AS cell (key, a, b)
    WHERE a <> '' OR b <> '') AS what,
-  coalesce(n_common, 0) AS n_common,
-  n_a_only, n_b_only, n_same, n_flipped, n_reversed,
+  format('{:,} {} in both, {:,} in a alone, {:,} in b alone',
+      n_common, CASE WHEN task = 'pair' THEN 'pairs' ELSE 'items' END, n_a_only, n_b_only)
+    || coalesce(format('; the same said of {:,} of {:,} ({:.1f} %', n_same, n_same + n_flipped, 100 * agreement)
+      || coalesce(format(', {:.1f} to {:.1f}', 100 * ends.lo, 100 * ends.hi), '')
+      || format('), the opposite of {:,}', n_reversed), '')
+    || format('; a cost {}, b {}', coalesce('$' || format('{:,.4f}', cost_a_usd), 'unknown'),
+      coalesce('$' || format('{:,.4f}', cost_b_usd), 'unknown')) AS says,
+  n_common, n_a_only, n_b_only, n_same, n_flipped, n_reversed,
   agreement, ends.lo AS agreement_lo, ends.hi AS agreement_hi,
   lo_these_items AS agreement_lo_these_items, hi_these_items AS agreement_hi_these_items,
   n_pending_a, n_pending_b, cost_a_usd, cost_b_usd, n_cost_unknown_a, n_cost_unknown_b
 FROM compare_comparisons AS compared
-LEFT JOIN counts USING (comparison_no)
+JOIN counts USING (comparison_no)
 LEFT JOIN agreed USING (comparison_no)
 ORDER BY comparison_no
