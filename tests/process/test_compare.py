@@ -74,6 +74,7 @@ def test_the_table_fits_a_narrow_terminal_and_says_what_flipped(folder: Path) ->
 def test_a_gate_that_holds_ends_with_zero_and_one_without_an_interval_with_three(folder: Path) -> None:
     """Both in the document: `is_worse` is false, or null; a margin that is not ruled out is a failure."""
     code, out, err = compare(folder, "bad", "--json", "--fail-if-worse", "unparsed")
+    assert set(json.loads(out)) == {"a", "b", "comparisons", "differences", "flips", "gates", "notes"}
     (gate,) = json.loads(out)["gates"]
     assert (code, gate["is_worse"]) == (ExitCode.DONE, False)
     assert "not worse: unparsed" in err

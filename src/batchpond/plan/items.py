@@ -366,9 +366,9 @@ def choose_pairs(item_ids: Sequence[str], spec: PairsSpec, seed: int, allowed: P
     count = round(spec.share * n_possible) if spec.is_exact and spec.share is not None else spec.count
     lo, hi = _chosen(item_ids, count, spec.share, seed, allowed)
     if not len(lo):
-        raise StudyError(
-            f"pairs.share = {spec.share} left none of {n_possible:,} pairs", hint="raise share, or give count instead"
-        )
+        problem = f"pairs.share = {spec.share} left none of {n_possible:,} pairs"
+        hint = "raise share, or give count instead" if n_possible else "look at pairs.path, sql or block"
+        raise StudyError(problem if n_possible else "there is no pair to ask", hint=hint)
     lo_first = _forward_order(item_ids, lo, hi, spec.order, seed)
     if allowed is not None and spec.order is Order.FIXED:
         known = allowed.lo.astype(np.int64) * n + allowed.hi
