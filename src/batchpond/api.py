@@ -189,6 +189,16 @@ class Lake:
         report = rank.rank(self._store().path, request)
         return _frame(report.rankings if summary else report.items)
 
+    def compare(self, a: str, b: str) -> pl.DataFrame:
+        """Return one row per comparison and metric of what two sides say of the same items.
+
+        A side is `study`, `study@version`, or some of its cells, `study:template=v2`. Differences are b - a, in the
+        metric's own unit. Raises UsageError when a side is not there or nothing is in both.
+        """
+        from batchpond.results.compare import verb
+
+        return _frame(verb.compare(self._store().path, a, b).differences)
+
     def _lazy(self, view: str, study: str | None) -> pl.LazyFrame:
         from polars.io.plugins import register_io_source
 

@@ -15,6 +15,7 @@ class ExitCode(IntEnum):
     ACCESS = 4
     LAKE = 5
     PENDING = 8
+    WORSE = 9
     BUSY = 75
     INTERRUPTED = 130
 

@@ -10,9 +10,10 @@ import csv
 import difflib
 import re
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import orjson
 import pyarrow as pa
@@ -23,6 +24,7 @@ from batchpond.fields import delimiter_of
 
 BLOCK_ROWS: Final = 50_000
 LINE_SIZE_MAX_BYTES: Final = 1_000_000
+FIELD_SIZE_MAX: Final = 100_000_000
 PROBLEMS_SHOWN_MAX: Final = 20
 _UNKNOWN_SHOWN_MAX: Final = 20
 _BOM: Final = b"\xef\xbb\xbf"
@@ -89,16 +91,51 @@ class RowFile:
             raise UsageError(f"{self.path}: cannot be read: {error.strerror or error}") from error
 
 
-def csv_records(path: Path) -> Generator[tuple[int, list[str]], None, None]:
+def csv_records(
+    path: Path, line_size_max_bytes: int = LINE_SIZE_MAX_BYTES
+) -> Generator[tuple[int, list[str]], None, None]:
     """Yield the records of a CSV file of any columns with the line that each starts on; raises UsageError.
 
     The file is closed at its end, or by `close`.
     """
+    # The reader's field limit is global to the process; long texts need more than its default.
+    limit = csv.field_size_limit(FIELD_SIZE_MAX)
     try:
-        with _Lines(path) as lines:
+        with _Lines(path, line_size_max_bytes) as lines:
             yield from _records(lines, path)
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror or error}") from error
+    finally:
+        csv.field_size_limit(limit)
+
+
+def csv_rows(path: Path, line_size_max_bytes: int = LINE_SIZE_MAX_BYTES) -> Iterator[tuple[int, dict[str, str] | str]]:
+    """Yield each row of a CSV file, or what is wrong with it, with the line that it starts on; raises UsageError."""
+    with closing(csv_records(path, line_size_max_bytes)) as records:
+        _, header = next(records, (1, []))
+        if not header:
+            raise UsageError(f"{path}: is empty; its first line must name the columns")
+        for name in header:
+            if header.count(name) > 1:
+                raise UsageError(f"{path}: column {name!r} stands in the header more than once")
+        for start, fields in records:
+            if len(fields) == len(header):
+                yield start, dict(zip(header, fields, strict=True))
+            elif fields:
+                yield start, f"has {len(fields)} fields, the header has {len(header)}"
+
+
+def json_rows(lines: Iterable[str | bytes]) -> Iterator[tuple[int, dict[str, Any] | str]]:
+    """Yield the object on each line that is not blank, or what is wrong with it, with the line's number."""
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            row = orjson.loads(line)
+        except orjson.JSONDecodeError as error:
+            yield number, f"is not JSON: {error}"
+            continue
+        yield number, row if isinstance(row, dict) else "is not a JSON object"
 
 
 def listed(lines: Iterable[str], n_all: int) -> str:
@@ -130,8 +167,8 @@ def _csv_blocks(file: RowFile) -> Iterator[pa.Table]:
 class _Lines:
     """A file's lines, split at line feeds only, as editors and `sed` count them; open while it is entered."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, path: Path, size_max_bytes: int = LINE_SIZE_MAX_BYTES) -> None:
+        self._path, self._size_max_bytes = path, size_max_bytes
         self._stream = path.open("rb")
         self.n_read = 0
 
@@ -142,10 +179,10 @@ class _Lines:
         self._stream.close()
 
     def __iter__(self) -> Iterator[bytes]:
-        while line := self._stream.readline(LINE_SIZE_MAX_BYTES + 1):
+        while line := self._stream.readline(self._size_max_bytes + 1):
             self.n_read += 1
-            if len(line) > LINE_SIZE_MAX_BYTES:
-                raise UsageError(f"{self._path}: line {self.n_read} is longer than {LINE_SIZE_MAX_BYTES:,} bytes")
+            if len(line) > self._size_max_bytes:
+                raise UsageError(f"{self._path}: line {self.n_read} is longer than {self._size_max_bytes:,} bytes")
             yield line.removeprefix(_BOM) if self.n_read == 1 else line
 
     def first(self) -> str:
@@ -175,7 +212,7 @@ def _records(lines: _Lines, path: Path) -> Iterator[tuple[int, list[str]]]:
             return
         except csv.Error as error:
             raise UsageError(
-                f"{path}: the record that starts on line {start} is not CSV: {error}",
+                f"{path}: the record that starts on line {start} is not CSV: {error} (line {lines.n_read})",
                 hint='check its quotes: a quote inside a quoted field is written twice (""); nothing was recorded',
             ) from None
 
@@ -189,24 +226,19 @@ def _block(columns: Columns, block: Sequence[tuple[int, Mapping[str, str | None]
 def _jsonl_blocks(file: RowFile) -> Iterator[pa.Table]:
     block: list[tuple[int, dict[str, str | None]]] = []
     with _Lines(file.path) as lines:
-        for line in lines:
-            row = _json_row(line, lines.n_read, file) if line.strip() else None
+        for number, said in json_rows(lines):
+            row = _json_row(said, number, file)
             if row is not None:
-                block.append((lines.n_read, row))
+                block.append((number, row))
             if len(block) == BLOCK_ROWS:
                 yield _block(file.columns, block)
                 block = []
         yield _block(file.columns, block)
 
 
-def _json_row(line: bytes, number: int, file: RowFile) -> dict[str, str | None] | None:
-    try:
-        row = orjson.loads(line)
-    except orjson.JSONDecodeError as error:
-        file.problems.add(number, f"is not JSON: {error}")
-        return None
-    if not isinstance(row, dict):
-        file.problems.add(number, "is not a JSON object")
+def _json_row(row: dict[str, Any] | str, number: int, file: RowFile) -> dict[str, str | None] | None:
+    if isinstance(row, str):
+        file.problems.add(number, row)
         return None
     unknown = [name for name in row if name not in file.columns.names]
     if unknown:

@@ -144,6 +144,17 @@ def _escape_one(match: re.Match[str]) -> str:
     return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
 
 
+def is_unicode(text: str) -> bool:
+    """Return whether UTF-8 can say a text, as it cannot say a lone surrogate."""
+    if text.isascii():
+        return True
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def did_you_mean(wanted: str, known: Iterable[str], otherwise: str) -> str:
     """Return a hint that names the nearest of what there is, and else says something else."""
     near = difflib.get_close_matches(wanted, list(known), 1)

@@ -1,6 +1,6 @@
 """Do intervals cover? `python -m tests.sweeps.coverage`.
 
-Options: `[--sets 400] [--first 0] [--of rank|pairs|general|corrected|agreement] [--only NAME]`.
+Options: `[--sets 400] [--first 0] [--of rank|pairs|general|corrected|agreement|compared] [--only NAME]`.
 
 Of `rank`, per design it draws that many sets of votes with a known truth and prints which share of the 95 % intervals
 of theta, of the places and of the position effect hold it, how often an end of theta is open, how wide the
@@ -56,7 +56,7 @@ import argparse
 import sys
 import time
 
-from tests.rigs import agreement_planted, corrected_planted, general_planted, pairs_planted
+from tests.rigs import agreement_planted, compared_planted, corrected_planted, general_planted, pairs_planted
 from tests.rigs.rank_planted import DESIGNS, Tally, play
 
 LOWEST = 0.93
@@ -64,6 +64,7 @@ FALSE_MAX = 0.05
 SIZE_MAX = 0.07
 KNOWN = (
     *DESIGNS, *pairs_planted.DESIGNS, *general_planted.DESIGNS, *corrected_planted.DESIGNS, *agreement_planted.DESIGNS,
+    *compared_planted.DESIGNS,
 )  # fmt: skip
 
 
@@ -72,7 +73,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sets", type=int, default=400)
     parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--of", choices=("rank", "pairs", "general", "corrected", "agreement"))
+    parser.add_argument("--of", choices=("rank", "pairs", "general", "corrected", "agreement", "compared"))
     parser.add_argument("--only", choices=KNOWN)
     arguments = parser.parse_args()
     is_bad = False
@@ -84,6 +85,8 @@ def main() -> int:
         is_bad |= of_corrected(arguments.sets, arguments.first, arguments.only)
     if arguments.of in (None, "agreement"):
         is_bad |= of_agreement(arguments.sets, arguments.first, arguments.only)
+    if arguments.of in (None, "compared"):
+        is_bad |= of_compared(arguments.sets, arguments.first, arguments.only)
     if arguments.of in (None, "rank"):
         is_bad |= of_rank(arguments)
     return int(is_bad)
@@ -120,6 +123,22 @@ def of_agreement(n_sets: int, seed: int, only: str | None) -> bool:
         is_bad |= is_off
         shown = {key: f"{value:.3f}" for key, value in found.items()}
         print(f"{name:30} {shown} {time.perf_counter() - start_s:.0f} s{'  <- outside' if is_off else ''}", flush=True)
+    return is_bad
+
+
+def of_compared(n_sets: int, seed: int, only: str | None) -> bool:
+    """Play the designs of two sides compared and print a line for each; returns whether one is outside."""
+    is_bad, error = False, (FALSE_MAX * (1 - FALSE_MAX) / n_sets) ** 0.5
+    for name in compared_planted.DESIGNS:
+        if only not in (None, name):
+            continue
+        start_s = time.perf_counter()
+        found = compared_planted.play(name, n_sets, seed)
+        is_off = found["covered"] < LOWEST - 3 * error
+        is_off |= name.endswith("no difference") and found["p"] > SIZE_MAX + 3 * error
+        is_bad |= is_off
+        shown = {key: f"{value:.3f}" for key, value in found.items()}
+        print(f"{name:42} {shown} {time.perf_counter() - start_s:.0f} s{'  <- outside' if is_off else ''}", flush=True)
     return is_bad
 
 

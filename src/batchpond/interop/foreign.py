@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import re
@@ -15,16 +14,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from batchpond import ids
+from batchpond import files, ids
 from batchpond.errors import UsageError
-from batchpond.files import csv_records
 from batchpond.model import Outcome
 from batchpond.tasks.base import Judgment
 from batchpond.tasks.templates import Rubric
+from batchpond.text import is_unicode
 
 FILES_MAX: Final = 1_000_000
 JSON_SIZE_MAX_BYTES: Final = 1_000_000_000
-_FIELD_SIZE_MAX: Final = 100_000_000
 _SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F]")
 _NOTHING: Final = frozenset({"", "NA"})
 
@@ -71,29 +69,17 @@ def csv_rows(file: SourceFile, findings: Findings) -> Iterator[tuple[str, dict[s
 
     Raises UsageError for a file that is no CSV.
     """
-    # The reader's field limit is global to the process; answers need more than its default.
-    limit = csv.field_size_limit(_FIELD_SIZE_MAX)
-    try:
-        with closing(csv_records(file.path)) as records:
-            _, header = next(records, (1, []))
-            repeated = sorted({name for name in header if header.count(name) > 1})
-            if repeated:
-                raise UsageError(f"{file.path}: column {repeated[0]!r} stands in the header more than once")
-            for line_no, fields in records:
-                if not fields:
-                    continue
-                place = f"{file.shown}:{line_no}"
-                if len(fields) != len(header):
-                    findings.problem(place, f"has {len(fields)} fields, the header has {len(header)}")
-                    continue
-                yield place, {k: v for k, v in zip(header, fields, strict=True) if v not in _NOTHING}
-    finally:
-        csv.field_size_limit(limit)
+    for line_no, row in files.csv_rows(file.path):
+        place = f"{file.shown}:{line_no}"
+        if isinstance(row, str):
+            findings.problem(place, row)
+        else:
+            yield place, {name: value for name, value in row.items() if value not in _NOTHING}
 
 
 def csv_header(file: SourceFile) -> list[str]:
     """Return the names in a CSV's first line; raises UsageError for a file that is no CSV."""
-    with closing(csv_records(file.path)) as records:
+    with closing(files.csv_records(file.path)) as records:
         return next(records, (1, []))[1]
 
 
@@ -119,17 +105,9 @@ def _parsed(text: str) -> Any:
         found = _DECODER.decode(text)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"is not JSON: {error}") from None
-    if _SURROGATE.search(text) and not _is_unicode(found):
+    if _SURROGATE.search(text) and not is_unicode(json.dumps(found, ensure_ascii=False)):
         raise ValueError("holds a lone surrogate, which UTF-8 cannot say")
     return found
-
-
-def _is_unicode(value: Any) -> bool:
-    try:
-        json.dumps(value, ensure_ascii=False).encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def json_documents(file: SourceFile, findings: Findings) -> Iterator[Any]:

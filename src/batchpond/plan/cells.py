@@ -31,6 +31,7 @@ from batchpond.study.spec import (
     StageSpec,
     Study,
     Unsupported,
+    pairs_config,
     to_config,
     to_json,
     without_checks,
@@ -209,7 +210,8 @@ def _config(study: Study) -> dict[str, Any]:
     """Return pairs that are asked all at once as plain values, without where on this machine they were read from."""
     values = dataclasses.asdict(study)
     (stage,) = values.pop("stages")
-    del values["source"], values["base_path"], stage["pairs"]["adaptive"]
+    del values["source"], values["base_path"]
+    stage["pairs"] = pairs_config(stage["pairs"])
     if study.claims is None:
         del values["claims"]
     of_stage = {name: stage[name] for name in ("rubrics", "models", "pairs")}

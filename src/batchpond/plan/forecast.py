@@ -149,7 +149,8 @@ def _n_of_rows(stage: StageSpec, flow: _Flow) -> float:
         case "pairwise":
             if stage.pairs.adaptive is not None:
                 return sum(adaptive.n_of_rounds(round(flow.n_rows), stage.pairs)[:1])
-            return _n_pairs(flow.n_rows, stage.pairs) * (1 + stage.pairs.reverse)
+            n_pairs, n_reverse = _n_pairs(flow.n_rows, stage.pairs), stage.pairs.n_reverse
+            return n_pairs + (n_pairs * stage.pairs.reverse if n_reverse is None else n_reverse)
         case _:
             return flow.n_rows
 

@@ -10,14 +10,14 @@ all chosen pairs and so depends on all of them.
 
 from __future__ import annotations
 
-import csv
 import heapq
 from array import array
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TextIO
+from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 import orjson
@@ -26,14 +26,12 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from batchpond import ids
-from batchpond.errors import StudyError
-from batchpond.fields import delimiter_of
-from batchpond.files import read_text
+from batchpond.errors import StudyError, UsageError
+from batchpond.files import FIELD_SIZE_MAX, csv_rows, json_rows, listed, read_text
 from batchpond.study.spec import ItemsFrom, ItemsSpec, Order, PairsSpec
+from batchpond.text import is_unicode
 
-PROBLEMS_SHOWN_MAX: Final = 20
 FILE_SIZE_MAX_BYTES: Final = 4_000_000_000
-_FIELD_SIZE_MAX: Final = 100_000_000
 _HASH_BYTES: Final = 32
 
 SqlRows = Callable[[str], Iterable[Mapping[str, Any]]]
@@ -85,8 +83,15 @@ def read_pairs(spec: ItemsSpec, base_path: Path, run_sql: SqlRows | None = None)
 
 def read_any(spec: ItemsSpec, base_path: Path, run_sql: SqlRows | None = None) -> list[Item]:
     """Return the items of one source in id order, however few; raises StudyError that lists what cannot be used."""
+
+    def read(row: Mapping[str, Any]) -> _Told[Item]:
+        item_id, text = _as_id(row[spec.id_column]), row[spec.text_column]
+        return f"id {item_id!r}", _problem(item_id, text), Item(item_id, text, _metadata(row, spec))
+
     source = spec.location if spec.source is not ItemsFrom.SQL else "items.sql"
-    return collect(_rows(spec, base_path, run_sql), spec, source)
+    hints = "name the columns with `id` and `text` under [items]", "every item needs an id of its own and a text"
+    found = _usable(_rows(spec, base_path, run_sql), spec, source, "items", hints, read)
+    return sorted(found, key=lambda item: item.item_id)
 
 
 def each(spec: ItemsSpec, base_path: Path, run_sql: SqlRows | None = None) -> Iterator[Item]:
@@ -102,39 +107,36 @@ def each(spec: ItemsSpec, base_path: Path, run_sql: SqlRows | None = None) -> It
         yield Item(item_id, str(text), _metadata(row, spec))
 
 
-def collect(rows: Iterable[Row], spec: ItemsSpec, source: str) -> list[Item]:
-    """Return the items that rows hold, in id order; raises one StudyError for all unusable rows."""
+_T = TypeVar("_T")
+_Told = tuple[str, str | None, _T]
+"""What names a row, what is wrong with it if anything, and what it is read as."""
+
+
+def _usable(
+    rows: Iterable[Row], spec: ItemsSpec, source: str, noun: str, hints: tuple[str, str],
+    read: Callable[[Mapping[str, Any]], _Told[_T]],
+) -> list[_T]:  # fmt: skip
+    """Return rows as they are read; raises StudyError for a column that lacks, and one for all rows with a problem."""
     problems: list[str] = []
     seen: dict[str, str] = {}
-    items = []
+    found = []
     for where, row in rows:
         missing = [column for column in (spec.id_column, spec.text_column) if column not in row]
         if missing:
-            raise StudyError(
-                f"{source}: {where} has no column {missing[0]!r}; it has {', '.join(map(repr, list(row)[:20]))}",
-                hint="name the columns with `id` and `text` under [items]",
-            )
-        item_id, text = _as_id(row[spec.id_column]), row[spec.text_column]
-        problem = _problem(item_id, text)
-        if problem is None and item_id in seen:
-            problem = f"id {item_id!r} stands in {seen[item_id]} already"
-        if problem is not None:
+            known = ", ".join(map(repr, list(row)[:20]))
+            raise StudyError(f"{source}: {where} has no column {missing[0]!r}; it has {known}", hint=hints[0])
+        name, problem, value = read(row)
+        if problem is None and name in seen:
+            problem = f"{name} stands in {seen[name]} already"
+        if problem is None:
+            seen[name] = where
+            found.append(value)
+        else:
             problems.append(f"{where}: {problem}")
-            continue
-        seen[item_id] = where
-        items.append(Item(item_id, text, _metadata(row, spec)))
     if problems:
-        raise StudyError(
-            _summary(source, problems), hint="every item needs an id of its own and a text; nothing was planned"
-        )
-    return sorted(items, key=lambda item: item.item_id)
-
-
-def _summary(source: str, problems: list[str]) -> str:
-    shown = "\n  ".join(problems[:PROBLEMS_SHOWN_MAX])
-    more = len(problems) - PROBLEMS_SHOWN_MAX
-    rest = f"\n  and {more:,} more" if more > 0 else ""
-    return f"{source}: {len(problems):,} unusable items:\n  {shown}{rest}"
+        text = f"{source}: {len(problems):,} unusable {noun}:{listed(problems, len(problems))}"
+        raise StudyError(text, hint=f"{hints[1]}; nothing was planned")
+    return found
 
 
 def _as_id(value: object) -> str:
@@ -151,19 +153,9 @@ def _problem(item_id: str, text: object) -> str | None:
         return f"id {item_id!r} has an empty text"
     if not isinstance(text, str):
         return f"id {item_id!r} has a text that is not a string"
-    if not _is_unicode(item_id) or not _is_unicode(text):
+    if not is_unicode(item_id) or not is_unicode(text):
         return f"id {item_id!r} holds a lone surrogate, which UTF-8 cannot say"
     return None
-
-
-def _is_unicode(text: str) -> bool:
-    if text.isascii():
-        return True
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _metadata(row: Mapping[str, Any], spec: ItemsSpec) -> str | None:
@@ -177,7 +169,7 @@ def _metadata(row: Mapping[str, Any], spec: ItemsSpec) -> str | None:
 def _rows(spec: ItemsSpec, base_path: Path, run_sql: SqlRows | None) -> Iterator[Row]:
     path = base_path / spec.location
     match spec.source:
-        case ItemsFrom.CSV | ItemsFrom.JSONL:
+        case ItemsFrom.CSV | ItemsFrom.JSONL | ItemsFrom.LINES:
             yield from _line_rows(path, spec)
         case ItemsFrom.PARQUET:
             yield from _parquet_rows(path)
@@ -185,70 +177,37 @@ def _rows(spec: ItemsSpec, base_path: Path, run_sql: SqlRows | None) -> Iterator
             yield from _folder_rows(path, spec)
         case ItemsFrom.SQL:
             if run_sql is None:
-                raise StudyError("items.sql needs a lake to run on", hint="plan the study with `--lake`")
+                raise StudyError("sql needs a lake to run on", hint="plan the study with `--lake`")
             yield from ((f"row {number}", row) for number, row in enumerate(run_sql(spec.location), 1))
 
 
 def _line_rows(path: Path, spec: ItemsSpec) -> Iterator[Row]:
     """Yield the rows of a file of lines as they are read; raises StudyError for one that cannot be."""
-    try:
-        if path.stat().st_size > FILE_SIZE_MAX_BYTES:
-            raise StudyError(f"{path}: larger than {FILE_SIZE_MAX_BYTES:,} bytes")
-        if spec.source is ItemsFrom.CSV:
-            with path.open(encoding="utf-8-sig", newline="") as lines:
-                yield from _csv_rows(lines, spec.location)
-        else:
-            with path.open("rb") as lines:
-                yield from _jsonl_rows(lines, spec.location)
-    except (OSError, UnicodeDecodeError) as error:
-        read_text(path, FILE_SIZE_MAX_BYTES)  # says which line
-        raise StudyError(f"{spec.location}: cannot be read: {error}") from None
-
-
-def _csv_rows(lines: TextIO, source: str) -> Iterator[Row]:
-    # The reader's field limit is global to the process; long samples need more than its default.
-    limit = csv.field_size_limit(_FIELD_SIZE_MAX)
-    end = 0
-    try:
-        delimiter = delimiter_of(lines.readline())
-        lines.seek(0)
-        reader = csv.reader(lines, delimiter=delimiter, strict=True)
-        header = next(reader, None)
-        if header is None:
-            raise StudyError(f"{source}: is empty; its first line must name the columns")
-        if len(set(header)) != len(header):
-            raise StudyError(f"{source}: line 1 names a column twice")
-        end = reader.line_num
-        for fields in reader:
-            where, end = f"line {end + 1}", reader.line_num
-            if not fields:
-                continue
-            if len(fields) != len(header):
-                raise StudyError(
-                    f"{source}: {where} has {len(fields)} fields, the header has {len(header)}",
-                    hint=f"texts with {delimiter!r}, quotes or line ends must stand in double quotes",
-                )
-            yield where, dict(zip(header, fields, strict=True))
-    except csv.Error as error:
-        raise StudyError(
-            f"{source}: the row that begins in line {end + 1} is not CSV: {error} (line {reader.line_num})",
-            hint='look there for a quote that is opened and never closed; inside a quoted text a quote is doubled ("")',
-        ) from None
-    finally:
-        csv.field_size_limit(limit)
-
-
-def _jsonl_rows(lines: Iterable[bytes], source: str) -> Iterator[Row]:
-    for number, line in enumerate(lines, 1):
-        if line.isspace():
-            continue
-        try:
-            row = orjson.loads(line)
-        except orjson.JSONDecodeError as error:
-            raise StudyError(f"{source}: line {number} is not JSON: {error}") from None
-        if not isinstance(row, dict):
-            raise StudyError(f"{source}: line {number} is not a JSON object")
+    if path.is_file() and path.stat().st_size > FILE_SIZE_MAX_BYTES:
+        raise StudyError(f"{path}: larger than {FILE_SIZE_MAX_BYTES:,} bytes")
+    for number, row in _numbered(path, spec):
+        if isinstance(row, str):
+            hint = "texts with what separates columns, quotes or line ends must stand in double quotes"
+            is_csv = spec.source is ItemsFrom.CSV
+            raise StudyError(f"{spec.location}: line {number} {row}", hint=hint if is_csv else None)
         yield f"line {number}", row
+
+
+def _numbered(path: Path, spec: ItemsSpec) -> Iterator[tuple[int, dict[str, Any] | str]]:
+    try:
+        if spec.source is ItemsFrom.CSV:
+            yield from csv_rows(path, FIELD_SIZE_MAX)
+            return
+        with path.open(encoding="utf-8-sig", newline="\n") as lines:
+            if spec.source is ItemsFrom.JSONL:
+                yield from json_rows(lines)
+                return
+            for number, text in enumerate(lines, 1):
+                if text.strip():
+                    yield number, {spec.id_column: str(number), spec.text_column: text.rstrip("\r\n")}
+    except (OSError, UnicodeDecodeError, UsageError) as error:
+        read_text(path, FILE_SIZE_MAX_BYTES)  # says which line
+        raise StudyError(str(error), hint=getattr(error, "hint", None)) from None
 
 
 def _parquet_rows(path: Path) -> Iterator[Row]:
@@ -271,7 +230,7 @@ def _folder_rows(path: Path, spec: ItemsSpec) -> Iterator[Row]:
     if not entries:
         raise StudyError(f"{path}: holds no .txt file", hint="each item is a .txt file there, named after its id")
     for file in entries:
-        text = read_text(file, _FIELD_SIZE_MAX)
+        text = read_text(file, FIELD_SIZE_MAX)
         yield file.name, {spec.id_column: file.stem, spec.text_column: text}
 
 
@@ -344,57 +303,115 @@ def pair_ids(lo: Sequence[str], hi: Sequence[str]) -> pa.StringArray:
     return names_of(ids.hashes_of("pair", lo, hi))
 
 
-def choose_pairs(item_ids: Sequence[str], spec: PairsSpec, seed: int) -> Pairs:
-    """Return the pairs of a study; `item_ids` are sorted and different.
+def allowed_pairs(
+    spec: PairsSpec, blocks: Mapping[str, object], base_path: Path, run_sql: SqlRows | None = None
+) -> Pairs | None:
+    """Return the pairs that are chosen from, None for all: those given, in their order, or those within a block.
+
+    `blocks` has each item's value in the column of that name, in id order. Raises StudyError that lists what of the
+    pairs given are none, or for an item without a value.
+    """
+    if spec.given is not None:
+        return _given(spec.given, list(blocks), base_path, run_sql)
+    return None if spec.block is None else _within(spec.block, blocks)
+
+
+def _given(spec: ItemsSpec, item_ids: Sequence[str], base_path: Path, run_sql: SqlRows | None) -> Pairs:
+    places = {item_id: place for place, item_id in enumerate(item_ids)}
+
+    def read(row: Mapping[str, Any]) -> _Told[tuple[int, int]]:
+        both = _as_id(row[spec.id_column]), _as_id(row[spec.text_column])
+        problem = f"item {both[0]!r} is compared with itself" if both[0] == both[1] else None
+        for item_id in both:
+            if item_id not in places:
+                problem = f"there is no item {item_id!r}" if item_id else "no id, or not a text or whole number"
+        named = f"the pair of {' and '.join(map(repr, sorted(both)))}"
+        return named, problem, (places.get(both[0], -1), places.get(both[1], -1))
+
+    source = spec.location if spec.source is not ItemsFrom.SQL else "pairs.sql"
+    hints = "name the columns with `item_1` and `item_2` under [pairs]", "a pair is two items of the study, named once"
+    found = np.array(_usable(_rows(spec, base_path, run_sql), spec, source, "pairs", hints, read), np.int32)
+    return _in_id_order(*found.reshape(-1, 2).T)
+
+
+def _within(block: str, values: Mapping[str, object]) -> Pairs:
+    places: dict[object, list[int]] = defaultdict(list)
+    for place, (item_id, value) in enumerate(values.items()):
+        if value is None or value == "":
+            raise StudyError(f"pairs.block: item {item_id!r} has no {block!r}", hint="it is a column of the items")
+        places[str(value)].append(place)
+    _check_number(len(values), sum(len(some) * (len(some) - 1) // 2 for some in places.values()))
+    parts = [np.array(some, np.int32)[np.array(np.triu_indices(len(some), k=1))] for some in places.values()]
+    return _in_id_order(*np.concatenate(parts, axis=1))
+
+
+def _in_id_order(first: Indices, second: Indices) -> Pairs:
+    lo, hi = np.minimum(first, second), np.maximum(first, second)
+    order = np.lexsort((hi, lo))
+    return Pairs(lo[order], hi[order], (first < second)[order], np.zeros(len(lo), np.bool_), len(lo))
+
+
+def choose_pairs(item_ids: Sequence[str], spec: PairsSpec, seed: int, allowed: Pairs | None = None) -> Pairs:
+    """Return the pairs of a study, of all or those allowed; `item_ids` are sorted and different.
 
     Raises StudyError when nothing is left or the count passes what one study may hold.
     """
     n = len(item_ids)
-    n_possible = n * (n - 1) // 2
+    n_possible = n * (n - 1) // 2 if allowed is None else len(allowed)
+    _check_number(n, n_possible)
+    count = round(spec.share * n_possible) if spec.is_exact and spec.share is not None else spec.count
+    lo, hi = _chosen(item_ids, count, spec.share, seed, allowed)
+    if not len(lo):
+        problem = f"pairs.share = {spec.share} left none of {n_possible:,} pairs"
+        hint = "raise share, or give count instead" if n_possible else "look at pairs.path, sql or block"
+        raise StudyError(problem if n_possible else "there is no pair to ask", hint=hint)
+    lo_first = _forward_order(item_ids, lo, hi, spec.order, seed)
+    if allowed is not None and spec.order is Order.FIXED:
+        known = allowed.lo.astype(np.int64) * n + allowed.hi
+        lo_first = allowed.lo_first[np.searchsorted(known, lo.astype(np.int64) * n + hi)]
+    return Pairs(lo, hi, lo_first, _reversed(item_ids, lo, hi, spec, seed), n_possible)
+
+
+def _check_number(n: int, n_possible: int) -> None:
     if n_possible > PAIRS_MAX:
         raise StudyError(
             f"{n:,} items make {n_possible:,} pairs; one study holds at most {PAIRS_MAX:,}",
             hint="split the items over several studies",
         )
-    lo, hi = _chosen(item_ids, spec, seed)
-    if not len(lo):
-        raise StudyError(
-            f"pairs.share = {spec.share} left none of {n_possible:,} pairs", hint="raise share, or give count instead"
-        )
-    lo_first = _forward_order(item_ids, lo, hi, spec.order, seed)
-    return Pairs(lo, hi, lo_first, _reversed(item_ids, lo, hi, spec.reverse, seed), n_possible)
 
 
 def _all(n: int) -> Iterator[tuple[int, int]]:
     return ((i, j) for i in range(n) for j in range(i + 1, n))
 
 
-def _chosen(item_ids: Sequence[str], spec: PairsSpec, seed: int) -> tuple[Indices, Indices]:
+def _chosen(
+    item_ids: Sequence[str], count: int | None, share: float | None, seed: int, allowed: Pairs | None
+) -> tuple[Indices, Indices]:
     n = len(item_ids)
-    if spec.count is None and spec.share in (None, 1.0):
-        lo, hi = np.triu_indices(n, k=1)
+    if count is None and share in (None, 1.0):
+        lo, hi = np.triu_indices(n, k=1) if allowed is None else (allowed.lo, allowed.hi)
         return lo.astype(np.int32), hi.astype(np.int32)
-    draws = ((ids.unit_interval(seed, "pair", item_ids[i], item_ids[j]), i, j) for i, j in _all(n))
-    if spec.count is not None:
-        kept = sorted((i, j) for _, i, j in heapq.nsmallest(spec.count, draws))
+    pairs = _all(n) if allowed is None else zip(allowed.lo.tolist(), allowed.hi.tolist(), strict=True)
+    draws = ((ids.unit_interval(seed, "pair", item_ids[i], item_ids[j]), i, j) for i, j in pairs)
+    if count is not None:
+        kept = sorted((i, j) for _, i, j in heapq.nsmallest(count, draws))
         flat = array("i", [index for pair in kept for index in pair])
     else:
-        share = spec.share or 1.0
-        flat = array("i", (index for draw, i, j in draws if draw < share for index in (i, j)))
+        flat = array("i", (index for draw, i, j in draws if draw < (share or 1.0) for index in (i, j)))
     both = np.frombuffer(flat, dtype=np.int32) if flat else np.empty(0, np.int32)
     return both[0::2].copy(), both[1::2].copy()
 
 
-def _draws_below(item_ids: Sequence[str], lo: Indices, hi: Indices, what: str, share: float, seed: int) -> Flags:
+def _draws(item_ids: Sequence[str], lo: Indices, hi: Indices, what: str, seed: int) -> NDArray[np.float64]:
     pairs = zip(lo.tolist(), hi.tolist(), strict=True)
-    drawn = (ids.unit_interval(seed, what, item_ids[i], item_ids[j]) < share for i, j in pairs)
-    return np.fromiter(drawn, np.bool_, count=len(lo))
+    drawn = (ids.unit_interval(seed, what, item_ids[i], item_ids[j]) for i, j in pairs)
+    return np.fromiter(drawn, np.float64, count=len(lo))
 
 
 def _forward_order(item_ids: Sequence[str], lo: Indices, hi: Indices, order: Order, seed: int) -> Flags:
     match order:
         case Order.RANDOM:
-            return _draws_below(item_ids, lo, hi, "order", 0.5, seed)
+            return _draws(item_ids, lo, hi, "order", seed) < 0.5
         case Order.FIXED:
             return np.ones(len(lo), np.bool_)
         case Order.ALTERNATE:
@@ -414,10 +431,19 @@ def _alternate(n_items: int, lo: Indices, hi: Indices) -> Flags:
     return lo_first
 
 
-def _reversed(item_ids: Sequence[str], lo: Indices, hi: Indices, share: float, seed: int) -> Flags:
-    if share in (0.0, 1.0):
-        return np.full(len(lo), share == 1.0)
-    return _draws_below(item_ids, lo, hi, "reverse", share, seed)
+def _reversed(item_ids: Sequence[str], lo: Indices, hi: Indices, spec: PairsSpec, seed: int) -> Flags:
+    """Return which pairs are asked in the other order too: of an exact number those with the smallest draws."""
+    if spec.n_reverse is None and spec.reverse in (0.0, 1.0):
+        return np.full(len(lo), spec.reverse == 1.0)
+    drawn = _draws(item_ids, lo, hi, "reverse", seed)
+    if spec.n_reverse is None and not spec.is_exact:
+        return drawn < spec.reverse
+    n_reverse = round(spec.reverse * len(lo)) if spec.n_reverse is None else spec.n_reverse
+    if n_reverse > len(lo):
+        raise StudyError(f"pairs.n_reverse is {n_reverse:,}, and only {len(lo):,} pairs are asked", hint="lower it")
+    found = np.zeros(len(lo), np.bool_)
+    found[np.argsort(drawn, kind="stable")[:n_reverse]] = True
+    return found
 
 
 def showings(pairs: Pairs, repeats: int) -> Showings:

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import orjson
 
+from batchpond import ids
 from batchpond.errors import StudyError
 from batchpond.lake import tables
 from batchpond.lake.attempts import fold
@@ -48,7 +49,7 @@ from batchpond.plan.cells import (
     version,
 )
 from batchpond.plan.forecast import Forecast, Known, forecast
-from batchpond.plan.items import Item, Pairs, SqlRows, balance, choose_pairs, each, read_any, read_pairs
+from batchpond.plan.items import Item, Pairs, SqlRows, allowed_pairs, balance, choose_pairs, each, read_any, read_pairs
 from batchpond.plan.prompts import prompt_of, size_bytes
 from batchpond.plan.report import (
     CellReport,
@@ -145,7 +146,10 @@ def draft_of(store: Store, study: Study, modules: Modules, run_sql: SqlRows, *, 
             check_meant(draft.configs, study.unsupported, study.place_of(draft.stage))
         check_served(store, (one for draft in stages for one in draft.configs), study.source)
     parts = [(draft.stage, draft.configs, draft.rows or ()) for draft in stages]
-    return Draft(study, stages, dropped, version(study, parts))
+    given = [draft.pairs for draft in stages if draft.pairs is not None and draft.stage.pairs.given]
+    said = [part.tobytes() for pairs in given for part in (pairs.lo, pairs.hi, pairs.lo_first)]
+    own = version(study, parts)
+    return Draft(study, stages, dropped, ids.digest("given pairs", own, *said) if said else own)
 
 
 def _draft(
@@ -158,7 +162,7 @@ def _draft(
     if stage.waits:
         return draft
     draft = dataclasses.replace(draft, rows=_rows(store, study, stage, run_sql))
-    draft = dataclasses.replace(draft, pairs=_pairs(draft))
+    draft = dataclasses.replace(draft, pairs=_pairs(study, draft, run_sql))
     if draft.pairs is not None and study.is_pairs_alone and stage.pairs.adaptive is None and not stage.columns:
         return _grid_draft(draft, draft.pairs)
     return _asks_draft(study, draft)
@@ -182,14 +186,16 @@ def _asks_draft(study: Study, draft: StageDraft) -> StageDraft:
     return dataclasses.replace(draft, n_asks=n_found)
 
 
-def _pairs(draft: StageDraft) -> Pairs | None:
+def _pairs(study: Study, draft: StageDraft, run_sql: SqlRows) -> Pairs | None:
     """Return the pairs of items that a stage compares in its first round, None for another task."""
     stage = draft.stage
     if stage.task != "pairwise":
         return None
-    names = [row.item_id for row in draft.rows or ()]
+    blocks = {row.item_id: row.more.get(stage.pairs.block or "") for row in draft.rows or ()}
+    names = list(blocks)
     if stage.pairs.adaptive is None:
-        return choose_pairs(names, stage.pairs, draft.seed)
+        allowed = allowed_pairs(stage.pairs, blocks, study.base_path, run_sql)
+        return choose_pairs(names, stage.pairs, draft.seed, allowed)
     return adaptive.pairs_of(len(names), adaptive.first_round(names, stage.pairs, draft.seed, stage.name))
 
 

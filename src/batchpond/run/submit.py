@@ -221,7 +221,7 @@ def _not_in_part(staged: Study) -> StageSpec | None:
     """Return a stage whose choice among earlier answers another part of them would change, None where there is none."""
     for stage in staged.stages:
         spec = stage.pairs
-        is_of_all = spec.adaptive is not None or spec.count is not None or spec.order is Order.ALTERNATE
+        is_of_all = spec.adaptive or spec.count or spec.is_exact or spec.n_reverse or spec.order is Order.ALTERNATE
         if stage.waits and (is_of_all or stage.rows.kept is not None or stage.rows.lacking is not None):
             return stage
     return None

@@ -245,6 +245,10 @@ def _check(table: Table, stage: StageSpec) -> None:
         for tactic in stage.tactics:
             if not tactic.opening:
                 table.fail("cold_start", f"needs an opening for the tactic {tactic.tactic_id}")
+    for name in ("path", "sql", "block") if stage.waits else ():
+        if table.inside("pairs").has(name):
+            why = f"this stage waits for {', '.join(stage.rows.waits_for)}"
+            table.inside("pairs").fail(name, f"is of items that are there when the study is planned; {why}")
     if table.has("repeats") and table.inside("pairs").has("repeats"):
         table.fail("repeats", "cannot be given together with pairs.repeats")
     if stage.repeats > 1 and stage.pairs.adaptive is not None:
@@ -383,6 +387,7 @@ SUFFIXES: Final = {
     ".jsonl": ItemsFrom.JSONL,
     ".ndjson": ItemsFrom.JSONL,
     ".parquet": ItemsFrom.PARQUET,
+    ".txt": ItemsFrom.LINES,
 }
 ADAPTIVE_KEYS: Final = tuple(key.name for key in dataclasses.fields(AdaptiveSpec))
 REVERSE_OF_ADAPTIVE: Final = 0.1
@@ -407,8 +412,9 @@ def _items_of(table: Table, written: tables.Items) -> ItemsSpec:
     kind = _one_of(table, ("path", "folder", "sql"))
     location = str(table.data[kind])
     source = _file_kind(table, location) if kind == "path" else ItemsFrom(kind)
-    if source is ItemsFrom.FOLDER and (table.has("id") or table.has("text")):
-        table.fail("id" if table.has("id") else "text", "has no meaning with folder: ids are the files' names")
+    own_ids = {ItemsFrom.FOLDER: "folder: ids are the files' names", ItemsFrom.LINES: "lines: ids are their numbers"}
+    if source in own_ids and (table.has("id") or table.has("text")):
+        table.fail("id" if table.has("id") else "text", f"has no meaning with {own_ids[source]}")
     if written.id == written.text:
         table.fail("text", f"is the same column as id, {written.id!r}")
     return ItemsSpec(source, location, written.id, written.text)
@@ -434,15 +440,37 @@ def _pairs_of(table: Table, written: tables.Pairs) -> PairsSpec:
     """Return which pairs are asked; raises StudyError for keys that belong to the other way of choosing."""
     if written.select is Select.ADAPTIVE:
         return _adaptive(table, written)
-    for name in ADAPTIVE_KEYS:
+    lacking = dict.fromkeys(ADAPTIVE_KEYS, '`select = "adaptive"`')
+    if not (table.has("path") or table.has("sql")):
+        lacking |= {"item_1": "path or sql", "item_2": "path or sql"}
+    for name, needed in lacking.items():
         if table.has(name):
-            table.fail(name, 'has a meaning only with `select = "adaptive"`')
+            table.fail(name, f"has a meaning only with {needed}")
     if table.has("share") and table.has("count"):
         table.fail("count", "cannot be given together with share")
     if written.share == 0:
         table.fail("share", "is 0, so no pair would be asked")
-    reverse = 1.0 if written.reverse is None else float(written.reverse)
-    return PairsSpec(written.share, written.count, written.order, reverse, written.repeats)
+    if table.has("n_reverse") and table.has("reverse"):
+        table.fail("n_reverse", "cannot be given together with reverse")
+    reverse = float(written.n_reverse is None if written.reverse is None else written.reverse)
+    given = _given(table, written)
+    is_exact = bool(given or written.block) if written.exact is None else written.exact
+    return PairsSpec(
+        written.share, written.count, written.order, reverse, written.repeats, None, given, written.block,
+        written.n_reverse, is_exact,
+    )  # fmt: skip
+
+
+def _given(table: Table, written: tables.Pairs) -> ItemsSpec | None:
+    """Return where pairs of one's own stand, their two columns in place of id and text."""
+    if not (table.has("path") or table.has("sql")):
+        return None
+    if table.has("block"):
+        table.fail("block", "cannot be given together with path or sql", "they say themselves which pairs are asked")
+    found = _items_of(table, tables.Items(id=written.item_1, text=written.item_2))
+    if found.source is ItemsFrom.LINES:
+        table.fail("path", "has no columns that could name two items", "write a .csv, .jsonl or .parquet file")
+    return found
 
 
 def _adaptive(table: Table, written: tables.Pairs) -> PairsSpec:
@@ -450,6 +478,8 @@ def _adaptive(table: Table, written: tables.Pairs) -> PairsSpec:
         ("share", "`count` limits the judgments of each cell"),
         ("order", "a pair's order is random, balanced over each item's pairs"),
         ("repeats", "a pair is asked at most once in each order"),
+        *((name, "rounds choose among all pairs of the items") for name in ("path", "sql", "block", "exact")),
+        ("n_reverse", "`reverse` is the share of a round"),
     ):
         if table.has(name):
             table.fail(name, 'has no meaning with `select = "adaptive"`', hint)

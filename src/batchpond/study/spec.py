@@ -37,6 +37,7 @@ class ItemsFrom(StrEnum):
     CSV = "csv"
     JSONL = "jsonl"
     PARQUET = "parquet"
+    LINES = "lines"
     FOLDER = "folder"
     SQL = "sql"
 
@@ -101,6 +102,9 @@ class AdaptiveSpec:
 class PairsSpec:
     """Which pairs are asked and in which order; at most one of `share` and `count` is set.
 
+    They are chosen of those that `given` names, by the two ids in its columns, or of items with the same value of the
+    column `block`. With `is_exact` shares are met exactly, else by a draw of each pair; `n_reverse` is in `reverse`'s
+    place.
     With `adaptive`, `count` is the most judgments of a cell and `reverse` the share that is asked in the other order.
     """
 
@@ -110,6 +114,10 @@ class PairsSpec:
     reverse: float = 1.0
     repeats: int = 1
     adaptive: AdaptiveSpec | None = None
+    given: ItemsSpec | None = None
+    block: str | None = None
+    n_reverse: int | None = None
+    is_exact: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +216,12 @@ PAIR_TASKS = frozenset({"pairwise", "ranking"})
 TIER_MAX = 1_000
 INPUTS = "inputs"
 """The task whose answers are lists: each entry of one is a row of the stage that follows."""
+
+
+def pairs_config(plain: dict[str, Any]) -> dict[str, Any]:
+    """Return the plain values of pairs without what came later and is not said: so their study keeps its version."""
+    later = ("adaptive", "given", "block", "n_reverse", "is_exact")
+    return {name: value for name, value in plain.items() if name not in later or value not in (None, False)}
 
 
 def without_checks(plain: dict[str, Any]) -> dict[str, Any]:
@@ -399,8 +413,7 @@ def to_json(study: Study) -> str:
 def _stage_config(stage: StageSpec) -> dict[str, Any]:
     plain = without_checks(asdict(stage))
     plain["rule"] = dict(stage.rule.to_spec())
-    if stage.pairs.adaptive is None:
-        del plain["pairs"]["adaptive"]
+    plain["pairs"] = pairs_config(plain["pairs"])
     # Columns came later: a template without them is kept as ever, so that its study keeps its version.
     plain["templates"] = [[t.template_id, t.text, *([t.columns] if t.columns else [])] for t in stage.templates]
     return plain

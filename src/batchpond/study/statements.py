@@ -21,17 +21,14 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Final
 
-import orjson
-
 from batchpond import fields
 from batchpond.errors import StudyError
-from batchpond.files import read_text
+from batchpond.files import json_rows, listed, read_text
 from batchpond.tasks.templates import NOT_KNOWN, Rubric
 
 FILE_SIZE_MAX_BYTES: Final = 200_000_000
 STATEMENTS_MAX: Final = 10_000
 EXAMPLES_MAX: Final = 100
-PROBLEMS_SHOWN_MAX: Final = 20
 YAML: Final = (".yaml", ".yml")
 MARKDOWN: Final = (".md", ".markdown")
 JSON_LINES: Final = (".jsonl", ".ndjson")
@@ -56,13 +53,11 @@ def read(path: Path) -> tuple[Rubric, ...]:
             problems.append(f"{place}: id {rubric.rubric_id!r} a second time, first at {found[rubric.rubric_id][0]}")
         found.setdefault(rubric.rubric_id, (place, rubric))
     if problems or not 0 < len(found) <= STATEMENTS_MAX:
-        more = [f"and {len(problems) - PROBLEMS_SHOWN_MAX:,} more"] if len(problems) > PROBLEMS_SHOWN_MAX else []
-        count = f"{len(found):,} statements; 1 to {STATEMENTS_MAX:,} can be used"
-        shown = "\n  ".join((problems[:PROBLEMS_SHOWN_MAX] + more) or [count])
+        problems = problems or [f"{len(found):,} statements; 1 to {STATEMENTS_MAX:,} can be used"]
         hint = "a statement needs an id and a text; nothing was planned"
         if path.suffix.lower() in MARKDOWN:
             hint = "in Markdown a statement is a heading with {#its_id} and a text below it; nothing was planned"
-        raise StudyError(f"{path}: statements cannot be read:\n  {shown}", hint=hint)
+        raise StudyError(f"{path}: statements cannot be read:{listed(problems, len(problems))}", hint=hint)
     return tuple(rubric for _, rubric in found.values())
 
 
@@ -88,19 +83,10 @@ def entries(path: Path) -> Iterator[tuple[int, Any]]:
     elif suffix in YAML:
         yield from yaml_entries(read_text(path, YAML_SIZE_MAX_BYTES))
     elif suffix in JSON_LINES:
-        yield from _json_lines(read_text(path, FILE_SIZE_MAX_BYTES))
+        yield from json_rows(read_text(path, FILE_SIZE_MAX_BYTES).split("\n"))
     else:
         known = ", ".join((*JSON_LINES, *YAML, *MARKDOWN))
         raise StudyError(f"{path} ends with {suffix!r}, not one of {known}", hint="or name a folder of .yaml files")
-
-
-def _json_lines(text: str) -> Iterator[tuple[int, Any]]:
-    for number, line in enumerate(text.split("\n"), 1):
-        if line.strip():
-            try:
-                yield number, orjson.loads(line)
-            except orjson.JSONDecodeError as error:
-                yield number, f"is not JSON: {error}"
 
 
 def rubric_of(entry: object) -> Rubric:

@@ -47,7 +47,7 @@ Many = Annotated[int, between(1, 1_000, "inputs: how many are asked for by state
 class Items:
     """What is judged: exactly one of `path`, `folder` and `sql`; paths start at the study file's folder."""
 
-    path: Annotated[LongText, about("a .csv, .tsv, .jsonl or .parquet file")] | None = None
+    path: Annotated[LongText, about("a .csv, .tsv, .jsonl, .parquet file, or .txt with a text per line")] | None = None
     folder: Annotated[LongText, about("a folder of .txt files, each named after its id")] | None = None
     sql: Annotated[LongText, about("a query on the lake")] | None = None
     id: Annotated[Text, about("the column with the ids, each one different")] = "id"
@@ -79,8 +79,15 @@ class Pairs(AdaptiveSpec):
     count: Annotated[int, between(1, 10**9, "pairs with the smallest draws; adaptive: judgments of a cell")] | None = (
         None
     )
+    path: Annotated[LongText, about("only those of a .csv, .tsv, .jsonl or .parquet file")] | None = None
+    sql: Annotated[LongText, about("only those of a query on the lake")] | None = None
+    item_1: Annotated[Text, about("with path or sql: the column with the id of one item")] = "item_1"
+    item_2: Annotated[Text, about("with path or sql: the column with the id of the other")] = "item_2"
+    block: Annotated[Text, about("only those of items with the same value of this column")] | None = None
     order: Annotated[Order, about("which item is first; alternate: each about half of the time")] = Order.RANDOM
     reverse: Annotated[bool, about("share also asked with the items swapped")] | Share | None = None
+    n_reverse: Annotated[int, between(0, 10**9, "or so many of them")] | None = None
+    exact: Annotated[bool, about("meet shares exactly; left out, with path, sql or block alone")] | None = None
     repeats: Repeats = 1
 
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchpond.errors import StudyError
-from batchpond.plan.items import Item, SqlRows, collect, read_pairs
+from batchpond.plan.items import Item, SqlRows, read_pairs
 from batchpond.study.file import parse_study
 from batchpond.study.spec import ItemsFrom, ItemsSpec, Study
 
@@ -114,8 +114,8 @@ def test_all_unusable_rows_are_in_one_error(tmp_path: Path) -> None:
 def test_the_list_of_problems_is_bounded() -> None:
     """A file of nothing but mistakes gives a short error with the full count."""
     with pytest.raises(StudyError) as caught:
-        collect(((f"row {n}", {"id": "", "text": "x"}) for n in range(1000)), SPEC, "s")
-    assert caught.value.message.startswith("s: 1,000 unusable items:")
+        read_pairs(SPEC, Path(), lambda _: ({"id": "", "text": "x"} for n in range(1000)))
+    assert caught.value.message.startswith("items.sql: 1,000 unusable items:")
     assert caught.value.message.endswith("and 980 more")
     assert len(caught.value.message.split("\n")) == 22
 
@@ -126,10 +126,10 @@ def test_the_list_of_problems_is_bounded() -> None:
         ("s.csv", b"id,text\na,ok\nb,\xff\n", r"s\.csv:3: not valid UTF-8"),
         ("s.csv", b"id,txt\na,x\n", r"s\.csv: line 2 has no column 'text'; it has 'id', 'txt'"),
         ("s.csv", b"id,text\na,x,y\n", r"s\.csv: line 2 has 3 fields, the header has 2"),
-        ("s.csv", b'id,text\na,"x\n', r"s\.csv: the row that begins in line 2 is not CSV: unexpected end of data"),
-        ("s.csv", b'id,text\na,b\nc,"open\nd,"shut"\n', r"row that begins in line 3 is not CSV: .* \(line 4\)"),
+        ("s.csv", b'id,text\na,"x\n', r"s\.csv: the record that starts on line 2 is not CSV: unexpected end of data"),
+        ("s.csv", b'id,text\na,b\nc,"open\nd,"shut"\n', r"record that starts on line 3 is not CSV: .* \(line 4\)"),
         ("s.csv", b"Kennung;Der Text\na;x\n", r"s\.csv: line 2 has no column 'id'; it has 'Kennung', 'Der Text'"),
-        ("s.csv", b"id,id\na,b\n", r"line 1 names a column twice"),
+        ("s.csv", b"id,id\na,b\n", r"column 'id' stands in the header more than once"),
         ("s.csv", b"", r"is empty"),
         ("s.csv", b"id,text\na,x\n", r"s\.csv: has 1 usable items; pairs need at least 2"),
         ("s.jsonl", b'{"id":"a","text":"x"}\n{"id":', r"s\.jsonl: line 2 is not JSON"),
@@ -189,7 +189,7 @@ def test_missing_files_and_bad_text_files_are_named(tmp_path: Path) -> None:
 def test_a_lone_surrogate_is_named() -> None:
     """A text that UTF-8 cannot say never reaches the lake."""
     with pytest.raises(StudyError, match="id 'a' holds a lone surrogate"):
-        collect([("row 1", {"id": "a", "text": "\ud800"})], SPEC, "s")
+        read_pairs(SPEC, Path(), lambda _: [{"id": "a", "text": "\ud800"}])
 
 
 def test_long_fields_are_read(tmp_path: Path) -> None:
@@ -203,7 +203,7 @@ def test_long_fields_are_read(tmp_path: Path) -> None:
 @given(st.dictionaries(st.text().filter(str.strip), st.text().filter(str.strip), min_size=2, max_size=8))
 def test_any_unicode_survives(rows: dict[str, str]) -> None:
     """Ids and texts come out as they went in."""
-    items = collect(((f"row {n}", {"id": i, "text": t}) for n, (i, t) in enumerate(rows.items())), SPEC, "s")
+    items = read_pairs(SPEC, Path(), lambda _: [{"id": item_id, "text": text} for item_id, text in rows.items()])
     assert {item.item_id: item.text for item in items} == rows
     assert len({item.item_hash for item in items}) == len(rows)
 

@@ -1,0 +1,87 @@
+"""`compare`: what two studies, cells or versions say of the same items, and a gate for CI."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from batchpond.cli import output
+from batchpond.cli.formats import Format, aligned, wrapped
+from batchpond.cli.frame import Invocation, format_option, pond_command
+from batchpond.errors import ExitCode
+
+if TYPE_CHECKING:
+    from batchpond.results.compare.verb import Compared
+
+_TABLES = ("comparisons", "differences", "flips", "gates")
+_FLIPS = ("comparison_no", "subject", "said_a", "said_b", "truth")
+_HEADS = ("metric", "n", "a", "b", "b - a", "from", "to", "p", "q", "finds")
+_NUMBERS = ("value_a", "value_b", "diff", "diff_lo", "diff_hi", "p_diff", "q_bh", "diff_mde")
+_TESTS = ("p_diff", "q_bh")
+
+
+@pond_command("compare")
+@click.argument("a")
+@click.argument("b")
+@click.option("--fail-if-worse", "gates", multiple=True, is_flag=False, flag_value="main", metavar="METRIC[:DELTA]",
+              help="Exit 9 where b is worse by more than DELTA; may be repeated. Without METRIC: the task's main "
+              "one, without DELTA: 0.")  # fmt: skip
+@click.option("--margin", "is_margin", is_flag=True, help="Fail unless DELTA, or more, is ruled out.")
+@click.option("--flips", "n_flips", type=click.IntRange(min=0), default=20, show_default=True, metavar="N",
+              help="Show at most so many of what the two say differently.")  # fmt: skip
+@format_option
+def command(
+    invocation: Invocation, a: str, b: str, gates: tuple[str, ...], is_margin: bool, n_flips: int, form: Format
+) -> ExitCode:
+    """Compare what A and B say of the same items: b against a, paired.
+
+    A side is STUDY, STUDY@VERSION, or some cells: STUDY:template=v2,model=m1 (template, rubric,
+    provider, model, thinking, candidate, repeat). Differences are b - a, with intervals and tests
+    for items in general; what flipped, and what each side cost, stands beside them.
+    """
+    from batchpond.results.compare.verb import compare
+
+    path = invocation.store().path
+    found = compare(path, a, b, n_flips=n_flips, gates=gates, is_margin=is_margin)
+    if form is Format.JSON:
+        tables = {name: getattr(found, name).to_pylist() for name in _TABLES}
+        output.document({"a": a, "b": b, **tables, "notes": found.notes})
+    elif form is Format.TABLE:
+        output.text("\n".join([f"a  {a}\nb  {b}", *_lines(found)]))
+    else:
+        output.table(found.differences, form)
+    for note in found.notes:
+        invocation.diagnostics.note(note)
+    speak = {True: invocation.diagnostics.problem, None: invocation.diagnostics.warning}
+    verdicts = set()
+    for row in found.gates.to_pylist():
+        verdicts.add(row["is_worse"])
+        speak.get(row["is_worse"], invocation.diagnostics.note)(row["says"])
+    return ExitCode.WORSE if True in verdicts else ExitCode.ATTENTION if None in verdicts else ExitCode.DONE
+
+
+def _lines(found: Compared) -> Iterator[str]:
+    differences = found.differences.to_pylist()
+    for row in found.comparisons.to_pylist():
+        yield ""
+        for says in (f"{row['comparison_no']}. {row['task']}: {row['what']}", row["says"]):
+            yield from map(str.rstrip, wrapped(says, output.width()))
+        cells = [_cells(one) for one in differences if one["comparison_no"] == row["comparison_no"]]
+        yield from aligned(_HEADS, cells, n_text_columns=1, width=output.width())
+    flips = [[str(row[key] or "") for key in _FLIPS] for row in found.flips.to_pylist()]
+    if flips:
+        yield "\nsaid differently"
+        yield from aligned(("in", "of", "a", "b", "people"), flips, n_text_columns=5, width=output.width())
+
+
+def _cells(row: Mapping[str, Any]) -> list[str]:
+    """Return a difference in the columns of the terminal; money per 1,000 calls, as a call's is too small to read."""
+    is_cost = row["metric"] == "cost_per_call_usd"
+    numbers = [_number(row[key], 1000 if is_cost and key not in _TESTS else 1) for key in _NUMBERS]
+    return ["$ per 1,000" if is_cost else row["metric"], f"{row['n']:,}", *numbers]
+
+
+def _number(value: float | None, scale: int) -> str:
+    return "" if value is None else f"{value * scale:.3g}" if abs(value * scale) < 0.001 else f"{value * scale:.3f}"

@@ -1,0 +1,154 @@
+-- The paired differences, b - a, by comparison and metric, over what both sides have a value for. Beside them a metric
+-- `agreement` of what both sides said: the share that is the same. Columns and estimators are those of `metric_paired`:
+-- of items in general by clustered_variance and t, of these items by McNemar's exact test and its inversion, or, where a
+-- value is more than one yes or no, by the sign-flip test and its. The variance of pairs is that of shares with half a pair
+-- more of each kind (matched_variance), of scores and costs the usual one: of single items their interval is Student's.
+CREATE OR REPLACE TEMP TABLE compare_metrics AS
+WITH known (metric, better, is_main, place) AS (
+  VALUES
+    ('consistency', 'higher', TRUE, 1), ('compliance', 'higher', TRUE, 1), ('score', 'higher', TRUE, 1),
+    ('accuracy', 'higher', FALSE, 2), ('first_rate', NULL, FALSE, 3),
+    ('error', 'lower', FALSE, 5), ('unparsed', 'lower', FALSE, 6), ('refused', 'lower', FALSE, 7),
+    ('cost_per_call_usd', 'lower', FALSE, 8)
+),
+statements AS (
+  SELECT comparison_no, count(DISTINCT statement) >= 5 AS is_by_statement
+  FROM compare_paired
+  WHERE a IS NOT NULL AND b IS NOT NULL
+  GROUP BY comparison_no
+),
+-- two items of a pair, each a cluster; a prompt, or a statement; else the item
+subjects AS (
+  SELECT
+    paired.*,
+    row_number() OVER () AS subject_no,
+    CASE WHEN is_by_statement THEN 'statement' WHEN is_of_unit AND unit_id <> '' THEN 'unit' ELSE 'item' END
+      AS clustered_by,
+    CASE WHEN is_by_statement THEN [statement]
+         WHEN task = 'pair' AND NOT is_of_unit
+         THEN [unit_id || chr(31) || item_lo, unit_id || chr(31) || item_hi]
+         WHEN unit_id <> '' THEN [statement || chr(31) || unit_id]
+         ELSE [item_lo] END AS clusters
+  FROM compare_paired AS paired
+  JOIN statements USING (comparison_no)
+  WHERE a IS NOT NULL AND b IS NOT NULL
+),
+labels AS (
+  SELECT comparison_no, label
+  FROM (
+    SELECT comparison_no, unnest([a.said, b.said]) AS label
+    FROM subjects
+    WHERE task IN ('pressure', 'prompts') AND a.score IS NULL AND b.score IS NULL
+  ) AS said
+  WHERE label IS NOT NULL
+  GROUP BY comparison_no, label
+  QUALIFY row_number() OVER (PARTITION BY comparison_no ORDER BY count(*) DESC, label) <= 20
+),
+long AS MATERIALIZED (
+  SELECT comparison_no, subject_no, clustered_by, clusters, value.metric, value.a, value.b
+  FROM (
+    SELECT
+      comparison_no, subject_no, clustered_by, clusters,
+      unnest([
+        {'metric': 'consistency', 'a': a.consistency, 'b': b.consistency},
+        {'metric': 'first_rate', 'a': a.first_rate, 'b': b.first_rate},
+        {'metric': 'compliance', 'a': a.compliance, 'b': b.compliance},
+        {'metric': 'score', 'a': a.score, 'b': b.score},
+        {'metric': 'accuracy', 'a': a.accuracy, 'b': b.accuracy},
+        {'metric': 'error', 'a': a.error, 'b': b.error},
+        {'metric': 'unparsed', 'a': a.unparsed, 'b': b.unparsed},
+        {'metric': 'refused', 'a': a.refused, 'b': b.refused},
+        {'metric': 'cost_per_call_usd', 'a': a.cost_per_call_usd, 'b': b.cost_per_call_usd},
+        {'metric': 'agreement', 'a': CASE WHEN a.said IS NOT NULL AND b.said IS NOT NULL THEN 0.0 END,
+         'b': CAST(a.said = b.said AS DOUBLE)}
+      ]) AS value
+    FROM subjects
+  ) AS listed
+  WHERE value.a IS NOT NULL AND value.b IS NOT NULL
+  UNION ALL
+  SELECT
+    comparison_no, subject_no, clustered_by, clusters, 'label=' || label,
+    CAST(a.said = label AS DOUBLE), CAST(b.said = label AS DOUBLE)
+  FROM subjects
+  JOIN labels USING (comparison_no)
+  WHERE a.said IS NOT NULL AND b.said IS NOT NULL
+),
+totals AS (
+  SELECT
+    comparison_no, metric,
+    min(clustered_by) AS clustered_by,
+    max(len(clusters)) AS n_sides,
+    count(*) AS n,
+    avg(a) AS value_a,
+    avg(b) AS value_b,
+    sum(b - a) AS total,
+    sum((b - a) * (b - a)) AS squares,
+    count(*) FILTER (WHERE b > a) AS n_up,
+    count(*) FILTER (WHERE b < a) AS n_down,
+    metric NOT IN ('score', 'cost_per_call_usd') AS is_share,
+    metric NOT IN ('score', 'cost_per_call_usd') AND bool_and(b - a IN (-1, 0, 1)) AS is_yes_or_no
+  FROM long
+  GROUP BY comparison_no, metric
+),
+by_cluster AS (
+  SELECT comparison_no, metric, cluster, count(*) AS n, sum(diff) AS diff
+  FROM (SELECT comparison_no, metric, b - a AS diff, unnest(clusters) AS cluster FROM long) AS sided
+  GROUP BY comparison_no, metric, cluster
+),
+jackknifed AS (
+  SELECT
+    comparison_no, metric,
+    count(*) AS n_clusters,
+    sum(power((total - by_cluster.diff) / nullif(totals.n - by_cluster.n, 0) - total / totals.n, 2))
+      * (count(*) - 1) / count(*) AS jack
+  FROM by_cluster
+  JOIN totals USING (comparison_no, metric)
+  GROUP BY comparison_no, metric
+),
+errors AS (
+  SELECT
+    totals.*,
+    n_clusters,
+    total / n AS diff,
+    CASE WHEN n_clusters >= 5 THEN n_clusters - 1 END AS df,
+    sqrt(clustered_variance(jack,
+      CASE WHEN is_share THEN matched_variance(squares, total, n)
+           ELSE greatest(0.0, squares - total * total / n) / nullif(n * (n - 1), 0) END, n_sides)) AS diff_se,
+    CASE WHEN is_yes_or_no THEN matched_difference(n_up, n_down, n) END AS ends,
+    CASE WHEN n_up + n_down >= 6
+         THEN 1.959963984540054 * sqrt((squares / n - power(total / n, 2)) / (n - 3.841458820694124)) END AS flip_width
+  FROM totals
+  JOIN jackknifed USING (comparison_no, metric)
+),
+measured AS (
+  SELECT
+    *,
+    t_two_sided_quantile(0.05, df) AS t_ends,
+    CASE WHEN n_up + n_down > 0 AND metric <> 'agreement' THEN t_two_sided(diff / diff_se, df) END AS p_diff
+  FROM errors
+),
+ranked AS (
+  SELECT *, count(p_diff) OVER () AS n_p, row_number() OVER (ORDER BY p_diff NULLS LAST) AS p_rank
+  FROM measured
+)
+SELECT
+  compared.*,
+  metric,
+  CASE WHEN metric LIKE 'label=%' THEN NULL ELSE known.better END AS better,
+  coalesce(known.is_main OR (metric = 'accuracy' AND task IN ('pressure', 'prompts')), FALSE) AS is_main,
+  coalesce(place, 4) AS place,
+  n, n_clusters, clustered_by, value_a, value_b, diff,
+  diff_se,
+  diff - t_ends * diff_se AS diff_lo,
+  diff + t_ends * diff_se AS diff_hi,
+  p_diff,
+  CASE WHEN p_diff IS NOT NULL THEN least(1.0, min(p_diff * n_p / p_rank) OVER (ORDER BY p_rank DESC)) END AS q_bh,
+  (t_ends + 0.8416212335729143 + 0.3594365 / df) * diff_se AS diff_mde,
+  CASE WHEN is_yes_or_no THEN ends.lo ELSE diff - flip_width END AS diff_lo_these_items,
+  CASE WHEN is_yes_or_no THEN ends.hi ELSE diff + flip_width END AS diff_hi_these_items,
+  CASE WHEN is_yes_or_no THEN mcnemar_exact(n_up, n_down)
+       WHEN flip_width IS NOT NULL THEN normal_two_sided(sign_flip_z(total, 0, squares, 0, 0)) END AS p_diff_these_items,
+  n_up, n_down
+FROM ranked
+JOIN compare_comparisons AS compared USING (comparison_no)
+LEFT JOIN known USING (metric)

@@ -1,0 +1,96 @@
+"""`compare` as a process: what it prints in each form, and the exit codes of its gate."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from batchpond.errors import ExitCode
+from tests.rigs import forked
+from tests.rigs.lakes import LakeBuilder
+
+WIDTH = 80
+N_PAIRS = 45
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a lake: on ten items template `good` says the same in both orders, `bad` names the first."""
+    made = tmp_path_factory.mktemp("compared")
+    builder = LakeBuilder(made / "lake")
+    rng = np.random.default_rng(3)
+    rows = [
+        {"study": "essays", "template_id": template, "rubric_id": "quality", "provider": "openai",
+         "request_model": "a-model-with-a-long-name", "thinking": "none", "item_first": f"item-{first}",
+         "item_second": f"item-{second}", "outcome": "decided", "cost_usd": 0.0012,
+         "verdict": "first" if (first < second) != (rng.random() < flips) else "second"}
+        for template, flips in (("good", 0.02), ("bad", 0.5), ("few", 0.5))
+        for first in range(10) for second in range(10)
+        if first != second and (template != "few" or first + second <= 3)
+    ]  # fmt: skip
+    builder.imported([row | {"import_key": f"k{number}"} for number, row in enumerate(rows)])
+    builder.build()
+    return made
+
+
+def compare(folder: Path, b: str, *arguments: str) -> tuple[int, str, str]:
+    """Run the command on the template `good` and another one; returns exit code, stdout, stderr."""
+    environment = os.environ | {"COLUMNS": str(WIDTH)}
+    done = forked.run_text(
+        "compare", "essays:template=good", f"essays:template={b}", *arguments, env=environment, cwd=folder
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_a_regression_ends_with_nine_and_says_which_number_by_how_much(folder: Path) -> None:
+    """The rows are printed all the same; the gate's words are on stderr."""
+    code, out, err = compare(folder, "bad", "--format", "csv", "--fail-if-worse", "consistency:0.1")
+    assert code == ExitCode.WORSE == 9, err
+    row = next(line.split(",") for line in out.splitlines() if ",consistency," in line)
+    names = out.splitlines()[0].split(",")
+    number = dict(zip(names, row, strict=True))
+    assert float(number["diff_hi"]) < -0.1
+    assert f"{float(number['value_b']):.4g}, was {float(number['value_a']):.4g}" in err
+    assert f"b - a {float(number['diff']):+.4g}" in err
+    assert "is worse if below -0.1" in err
+
+
+def test_the_table_fits_a_narrow_terminal_and_says_what_flipped(folder: Path) -> None:
+    """No line is wider than it; pairs, agreement, metrics, flips; and without a gate the exit code is 0."""
+    code, out, err = compare(folder, "bad", "--format", "table", "--flips", "3")
+    assert (code, err) == (ExitCode.DONE, "")
+    assert max(map(len, out.splitlines())) <= WIDTH, out
+    assert f"{N_PAIRS} pairs in both, 0 in a alone, 0 in b alone" in out.replace("\n", " ")
+    assert "template good -> bad" in out
+    for word in ("consistency", "first_rate", "unparsed", "$ per 1,000", "said differently"):
+        assert word in out
+    assert len(out.partition("said differently")[2].strip().splitlines()) == 1 + 3
+
+
+def test_a_gate_that_holds_ends_with_zero_and_one_without_an_interval_with_three(folder: Path) -> None:
+    """Both in the document: `is_worse` is false, or null; a margin that is not ruled out is a failure."""
+    code, out, err = compare(folder, "bad", "--json", "--fail-if-worse", "unparsed")
+    assert set(json.loads(out)) == {"a", "b", "comparisons", "differences", "flips", "gates", "notes"}
+    (gate,) = json.loads(out)["gates"]
+    assert (code, gate["is_worse"]) == (ExitCode.DONE, False)
+    assert "not worse: unparsed" in err
+    code, out, err = compare(folder, "few", "--json", "--fail-if-worse")
+    found = json.loads(out)
+    (told,) = found["comparisons"]
+    assert (told["n_common"], told["n_a_only"]) == (4, N_PAIRS - 4)
+    assert (code, [gate["is_worse"] for gate in found["gates"]]) == (ExitCode.ATTENTION, [None])
+    assert "4 items are fewer than 5, so there is no interval" in err
+    code, _, err = compare(folder, "bad", "--fail-if-worse", "unparsed:0.01", "--margin")
+    assert code == ExitCode.WORSE
+    assert "must be below +0.01" in err
+
+
+def test_what_cannot_be_compared_ends_with_two_and_prints_nothing(folder: Path) -> None:
+    code, out, err = compare(folder, "bad", "--fail-if-worse", "first_rate")
+    assert (code, out) == (ExitCode.USAGE, "")
+    assert "there is no first_rate here of which one side could be worse" in err
+    assert "a gate can hold consistency" in err

@@ -1,0 +1,346 @@
+"""`compare` equals the paired views, plain loops, scipy and statsmodels, and its gate decides on the interval."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pytest
+from scipy import stats
+from statsmodels.stats.contingency_tables import mcnemar
+from statsmodels.stats.proportion import proportion_confint
+
+import batchpond
+from batchpond.errors import UsageError
+from batchpond.lake.tables import query
+from batchpond.results.compare.verb import Compared, compare, limit, side
+from batchpond.views import database
+from tests.rigs.lakes import LakeBuilder
+from tests.unit.views.test_metrics_invariance import random_rows
+
+Row = dict[str, Any]
+JUDGE = {"provider": "p", "request_model": "m", "thinking": "none"}
+N_ITEMS = 40
+N_STATEMENTS, N_INPUTS = 9, 6
+
+
+def rated(rng: np.random.Generator) -> Iterable[Row]:
+    """Yield scores of 40 items under two templates, asked twice: b is half a point milder."""
+    for template, shift in (("a", 0.0), ("b", 0.5)):
+        for item, repeat in product(range(N_ITEMS + 3 * (template == "b")), (1, 2)):
+            score = float(np.clip(round(3 + np.sin(item) + shift + rng.normal(0, 1)), 1, 5))
+            yield {
+                "study": "rated", "task": "likert", "template_id": template, "rubric_id": "tone", **JUDGE,
+                "item_first": f"i{item:02}", "repeat_no": repeat, "outcome": "decided", "score": score,
+            }  # fmt: skip
+
+
+def complying(rng: np.random.Generator) -> Iterable[Row]:
+    """Yield verdicts of two judges on the outputs of one model: nine statements with six inputs each."""
+    for statement, unit in product(range(N_STATEMENTS), range(N_INPUTS)):
+        for model, easier in (("strict", 0.0), ("mild", 0.2)):
+            is_read = rng.random() > 0.05
+            verdict = str(bool(rng.random() < 0.4 + easier + 0.03 * statement)).lower() if is_read else None
+            yield {
+                "study": "complying", "task": "compliance", "template_id": "t", "rubric_id": f"s{statement}",
+                **JUDGE, "request_model": model, "unit_id": f"s{statement}u{unit}",
+                "item_first": f"s{statement}u{unit}o", "candidate_first": "c",
+                "verdict": verdict, "outcome": "decided" if is_read else "unparsed",
+                "cost_usd": 0.001 if model == "strict" else 0.002,
+            }  # fmt: skip
+
+
+def labelled(rng: np.random.Generator) -> Iterable[Row]:
+    """Yield labels of 30 questions by two studies and by people."""
+    words = ("yes", "no", "maybe")
+    for item in range(30):
+        truth = words[item % 3]
+        for study, template, right in (("old", "x", 0.5), ("new", "y", 0.9), ("old", "x", 1.0)):
+            is_person = right == 1.0
+            label = truth if rng.random() < right else words[rng.integers(3)]
+            judge = JUDGE | {"provider": "human", "request_model": "anna"} if is_person else JUDGE
+            yield {
+                "study": study, "task": "prompts", "template_id": "" if is_person else template, **judge,
+                "rubric_id": "r", "item_first": f"q{item}", "outcome": "decided", "label": label,
+            }  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lake of imported judgments: messy pairs, scores, compliance and labels."""
+    builder = LakeBuilder(tmp_path_factory.mktemp("compared") / "lake")
+    known = {"study", "template_id", "rubric_id", "provider", "request_model", "thinking", "unit_id", "item_first",
+             "item_second", "repeat_no", "verdict", "outcome", "cost_usd"}  # fmt: skip
+    pairs = [{name: value for name, value in row.items() if name in known} for row in random_rows(6, 4000)]
+    rng = np.random.default_rng(5)
+    rows = [*pairs, *rated(rng), *complying(rng), *labelled(rng)]
+    builder.imported([row | {"import_key": f"k{number}"} for number, row in enumerate(rows)])
+    builder.build()
+    return builder.store.path
+
+
+def differences(found: Compared, metric: str) -> Row:
+    """Return a comparison's only row of a metric."""
+    (row,) = [row for row in found.differences.to_pylist() if row["metric"] == metric]
+    return dict(row)
+
+
+def paired(lake: Path, sql: str, a: str, b: str) -> list[tuple[Row, Row, Row]]:
+    """Return what two templates, or models, said of the same: the key, a's row, b's row."""
+    with database.connect(lake) as connection:
+        rows = connection.sql(sql).to_arrow_table().to_pylist()
+    by_key: dict[tuple[Any, ...], dict[str, Row]] = defaultdict(dict)
+    for row in rows:
+        by_key[row["statement"], row["item"]][row["side"]] = row
+    return [(dict(zip(("statement", "item"), key, strict=True)), sides[a], sides[b])
+            for key, sides in by_key.items() if {a, b} <= sides.keys()]  # fmt: skip
+
+
+def jackknife(diffs: np.ndarray, clusters: list[str]) -> float:
+    """Return the variance of a mean that comes from leaving out one cluster after the other."""
+    names = sorted(set(clusters))
+    left = [np.mean([d for d, c in zip(diffs, clusters, strict=True) if c != name]) for name in names]
+    return float(np.sum((np.array(left) - np.mean(diffs)) ** 2) * (len(names) - 1) / len(names))
+
+
+@pytest.mark.parametrize("study", ["s0", "s1"])
+def test_two_templates_come_to_what_metric_paired_says(lake: Path, study: str) -> None:
+    """Consistency, its error, both intervals, both tests and the effect in reach: those of the view, turned round."""
+    found = differences(compare(lake, f"{study}:template=t0", f"{study}:template=t1"), "consistency")
+    with database.connect(lake) as connection:
+        sql = f"FROM metric_paired WHERE study = '{study}' AND template_a = 't0' AND template_b = 't1'"
+        (view,) = connection.sql(sql).to_arrow_table().to_pylist()
+    assert (found["n"], found["n_clusters"]) == (view["n"], view["n_clusters"])
+    assert (found["n_down"], found["n_up"]) == (view["n_a_only"], view["n_b_only"])
+    same = {"value_a": "consistency_a", "value_b": "consistency_b", "diff_se": "diff_se", "p_diff": "p_diff",
+            "diff_mde": "diff_mde", "p_diff_these_items": "p_diff_these_items"}  # fmt: skip
+    turned = {"diff": "diff", "diff_lo": "diff_hi", "diff_hi": "diff_lo", "diff_lo_these_items": "diff_hi_these_items",
+              "diff_hi_these_items": "diff_lo_these_items"}  # fmt: skip
+    for own, theirs in same.items():
+        assert found[own] == pytest.approx(view[theirs], rel=1e-9, abs=1e-12), own
+    for own, theirs in turned.items():
+        assert found[own] == pytest.approx(-view[theirs], rel=1e-9, abs=1e-12), own
+
+
+def test_scores_are_students_paired_test_of_the_items(lake: Path) -> None:
+    """Means of repeats, paired by item: the difference, its interval and p are scipy's, and n says what is where."""
+    found = compare(lake, "rated:template=a", "rated:template=b")
+    row = differences(found, "score")
+    sql = ("SELECT template_id AS side, '' AS statement, item_first AS item, avg(score) AS score "
+           "FROM imported_judgments WHERE study = 'rated' GROUP BY ALL")  # fmt: skip
+    both = paired(lake, sql, "a", "b")
+    a, b = (np.array([one[at]["score"] for one in both]) for at in (1, 2))
+    test = stats.ttest_rel(b, a)
+    interval = test.confidence_interval()
+    assert row["n"] == row["n_clusters"] == N_ITEMS
+    assert row["diff"] == pytest.approx(np.mean(b - a))
+    assert (row["diff_lo"], row["diff_hi"]) == pytest.approx((interval.low, interval.high), rel=1e-9)
+    assert row["p_diff"] == pytest.approx(test.pvalue, rel=1e-9)
+    (told,) = found.comparisons.to_pylist()
+    assert (told["n_common"], told["n_a_only"], told["n_b_only"]) == (N_ITEMS, 0, 3)
+
+
+def test_compliance_goes_over_statements_and_is_clustered_by_them(lake: Path) -> None:
+    """Two judges of the same outputs: statsmodels' McNemar, and loops that leave out one statement after the other."""
+    row = differences(compare(lake, "complying:model=strict", "complying:model=mild"), "compliance")
+    sql = ("SELECT request_model AS side, rubric_id AS statement, item_first AS item, verdict = 'true' AS yes "
+           "FROM imported_judgments WHERE study = 'complying' AND verdict IS NOT NULL")  # fmt: skip
+    both = paired(lake, sql, "strict", "mild")
+    diffs = np.array([float(b["yes"]) - float(a["yes"]) for _, a, b in both])
+    up, down, n = int(np.sum(diffs > 0)), int(np.sum(diffs < 0)), len(diffs)
+    by_pair = (up + down + 1 - (up - down) ** 2 / (n + 2)) / (n + 2) ** 2  # Agresti and Min
+    se = max(jackknife(diffs, [key["statement"] for key, *_ in both]), by_pair) ** 0.5
+    t = stats.t.ppf(0.975, N_STATEMENTS - 1)
+    assert (row["n"], row["n_clusters"], row["clustered_by"]) == (n, N_STATEMENTS, "statement")
+    assert row["diff_se"] == pytest.approx(se)
+    assert (row["diff_lo"], row["diff_hi"]) == pytest.approx((np.mean(diffs) - t * se, np.mean(diffs) + t * se))
+    assert row["p_diff"] == pytest.approx(2 * stats.t.sf(abs(np.mean(diffs)) / se, N_STATEMENTS - 1))
+    exact = mcnemar([[0, up], [down, 0]], exact=True).pvalue
+    assert row["p_diff_these_items"] == pytest.approx(exact)
+    assert (row["diff_lo_these_items"] > 0) == (exact < 0.05)
+
+
+def test_labels_are_compared_by_share_by_people_and_by_what_is_the_same(lake: Path) -> None:
+    """Two studies of one question set: accuracy and each label's share, and agreement with Wilson's ends."""
+    found = compare(lake, "old", "new")
+    metrics = {row["metric"]: row for row in found.differences.to_pylist()}
+    assert {"accuracy", "label=yes", "label=no", "label=maybe"} <= metrics.keys()
+    sql = ("SELECT CASE provider WHEN 'human' THEN 'human' ELSE study END AS side, '' AS statement, "
+           "item_first AS item, label FROM imported_judgments WHERE study IN ('old', 'new')")  # fmt: skip
+    both = paired(lake, sql, "old", "new")
+    truth = {key["item"]: one["label"] for key, _, one in paired(lake, sql, "old", "human")}
+    right = [np.mean([one[at]["label"] == truth[one[0]["item"]] for one in both]) for at in (1, 2)]
+    assert (metrics["accuracy"]["value_a"], metrics["accuracy"]["value_b"]) == pytest.approx(right)
+    yes = [np.mean([one[at]["label"] == "yes" for one in both]) for at in (1, 2)]
+    assert (metrics["label=yes"]["value_a"], metrics["label=yes"]["value_b"]) == pytest.approx(yes)
+    assert (metrics["accuracy"]["better"], metrics["accuracy"]["is_main"], metrics["label=yes"]["better"]) == (
+        "higher", True, None
+    )  # fmt: skip
+    (told,) = found.comparisons.to_pylist()
+    n_same = sum(a["label"] == b["label"] for _, a, b in both)
+    low, high = proportion_confint(n_same, len(both), method="wilson")
+    assert (told["n_same"], told["agreement"]) == (n_same, pytest.approx(n_same / len(both)))
+    assert (told["agreement_lo_these_items"], told["agreement_hi_these_items"]) == pytest.approx((low, high))
+    shown = {row["item_lo"]: row for row in compare(lake, "old", "new", n_flips=100).flips.to_pylist()}
+    for key, a, b in both:
+        row = shown.get(key["item"])
+        assert (row is not None) == (a["label"] != b["label"])
+        assert row is None or (row["said_a"], row["said_b"], row["truth"]) == (
+            a["label"],
+            b["label"],
+            truth[key["item"]],
+        )
+
+
+def test_q_values_are_over_all_that_one_call_shows(lake: Path) -> None:
+    rows = compare(lake, "s0:template=t0,template=t1", "s1").differences.to_pylist()
+    p = [row["p_diff"] for row in rows if row["p_diff"] is not None]
+    q = [row["q_bh"] for row in rows if row["p_diff"] is not None]
+    assert len({row["comparison_no"] for row in rows}) == 2, "t2 is in one side alone"
+    np.testing.assert_allclose(q, stats.false_discovery_control(p), rtol=1e-12)
+
+
+def test_what_both_have_is_compared_with_itself_and_else_all_with_all(lake: Path) -> None:
+    """Templates that both sides have meet their own; where none is in both, each of a meets each of b."""
+
+    def met(a: str, b: str) -> set[tuple[str, str]]:
+        rows = compare(lake, a, b).comparisons.to_pylist()
+        return {(row["template_a"], row["template_b"]) for row in rows}
+
+    assert met("s0", "s1") == {(name, name) for name in ("t0", "t1", "t2")}
+    assert met("s0:template=t0", "s0:template=t1,template=t2") == {("t0", "t1"), ("t0", "t2")}
+    assert met("s0:template=t0,template=t1", "s0:template=t1,template=t2") == {("t1", "t1")}
+
+
+def test_the_costs_are_those_of_the_two_sides(lake: Path) -> None:
+    (told,) = compare(lake, "complying:model=strict", "complying:model=mild").comparisons.to_pylist()
+    n = N_STATEMENTS * N_INPUTS
+    assert (told["cost_a_usd"], told["cost_b_usd"]) == pytest.approx((n * 0.001, n * 0.002))
+    (told,) = compare(lake, "rated:template=a", "rated:template=b").comparisons.to_pylist()
+    assert (told["cost_a_usd"], told["n_cost_unknown_a"]) == (None, 2 * N_ITEMS), "unknown is not nothing"
+
+
+def test_an_earlier_version_is_compared_with_the_current_one(tmp_path: Path) -> None:
+    """A template edited under its name: the plan of each version, with its own answers; what is shared is said."""
+    builder = LakeBuilder(tmp_path / "lake")
+    pairs = [(f"i{x}", f"i{y}") for x, y in product(range(4), range(4)) if x != y]
+
+    def planned(version: str) -> list[Row]:
+        return [
+            {"slot": n, "request_id": f"r{'' if first == 'i0' else version}{n}", "item_first": first,
+             "item_second": second, "is_lo_first": first < second, "pair_id": " | ".join(sorted((first, second)))}
+            for n, (first, second) in enumerate(pairs)
+        ]  # fmt: skip
+
+    asked: set[str] = set()
+    for version, always in (("old1", "first"), ("new2", None)):
+        rows = planned(version)
+        builder.plan(rows, version=version)
+        new = [row for row in rows if row["request_id"] not in asked]
+        asked |= {row["request_id"] for row in new}
+        builder.sent(f"att{version}", f"shard{version}", [row["request_id"] for row in new], study_version=version)
+        builder.lines(f"att{version}", [
+            {"request_id": row["request_id"], "outcome": "decided", "cost_usd": 0.01,
+             "verdict": always or ("first" if row["is_lo_first"] else "second")} for row in new
+        ])  # fmt: skip
+        builder.ended(f"att{version}")
+    builder.build()
+    found = compare(builder.store.path, "demo@old", "demo")
+    row = differences(found, "consistency")
+    # Of the six pairs the three of i0 keep one answer of two.
+    assert (row["n"], row["value_a"], row["value_b"]) == (6, 0.0, 1.0)
+    assert any(note.startswith("3 of b's 12 requests are the same requests as in a") for note in found.notes)
+    with pytest.raises(UsageError, match="no version 'zzz'"):
+        compare(builder.store.path, "demo@zzz", "demo")
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "says"),
+    [
+        ("s0", "s0", "both sides are s0"),
+        ("s0", "s9", "the lake holds no study 's9'"),
+        ("s0", "s0:colour=red", "a side has no 'colour'"),
+        ("s0", "s0:template=t7", "holds no judgments"),
+        ("s0", "rated", "have no item, or pair of items, in common"),
+        ("", "s0", "is empty"),
+    ],
+)
+def test_what_cannot_be_compared_is_said(lake: Path, a: str, b: str, says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        compare(lake, a, b)
+
+
+def test_a_side_is_a_study_a_version_and_values() -> None:
+    """Values may hold what separates sides and keys elsewhere."""
+    found = side("my-study@k3v:model=a/b:c,d,template=x,template=y=z")
+    assert (found["study"], found["version"]) == ("my-study", "k3v")
+    assert (found["model"], found["template"], found["rubric"]) == (["a/b:c,d"], ["x", "y=z"], None)
+
+
+def gated(text: str, *, is_margin: bool, **values: Any) -> list[Row]:
+    """Return what a gate says of one difference, of consistency unless said."""
+    row = {"metric": "consistency", "better": "higher", "is_main": True, "comparison_no": 1, "value_a": 0.9,
+           "value_b": 0.8, "diff": -0.1, "diff_lo": -0.15, "diff_hi": -0.05, "n_clusters": 20,
+           "clustered_by": "item"} | values  # fmt: skip
+    metric, delta = limit(text, is_margin=is_margin)
+    with duckdb.connect() as connection:
+        made = pa.Table.from_pylist([row], schema=pa.Table.from_pylist([row | {"diff_lo": 0.0, "diff_hi": 0.0}]).schema)
+        connection.register("compare_metrics", made)
+        asked = {"metrics": [metric], "deltas": [delta], "is_margin": is_margin}
+        found: list[Row] = (
+            connection.sql(query("batchpond.results.compare", "gates"), params=asked).to_arrow_table().to_pylist()
+        )
+        return found
+
+
+ERROR = {"metric": "error", "better": "lower"}
+
+
+@pytest.mark.parametrize(
+    ("text", "is_margin", "values", "is_worse"),
+    [
+        ("consistency", False, {}, True),
+        ("consistency:0.04", False, {}, True),
+        ("consistency:0.06", False, {}, False),
+        ("consistency", False, {"diff_hi": 0.01}, False),
+        ("consistency:0.1", True, {}, True),
+        ("consistency:0.2", True, {}, False),
+        ("error", False, ERROR, False),
+        ("error", False, ERROR | {"diff": 0.1, "diff_lo": 0.05, "diff_hi": 0.15}, True),
+        ("error:0.1", True, ERROR | {"diff_lo": 0.05, "diff_hi": 0.15}, True),
+        ("main", False, {}, True),
+        ("consistency", False, {"diff_lo": None, "diff_hi": None}, None),
+    ],
+)
+def test_the_gate_decides_on_the_whole_interval(text: str, is_margin: bool, values: Row, is_worse: bool | None) -> None:
+    """Worse where all of it is beyond delta; by a margin, wherever any of it is; undecided without one."""
+    (found,) = gated(text, is_margin=is_margin, **values)
+    assert found["is_worse"] is is_worse
+    assert found["says"].startswith({True: "worse: ", False: "not worse: ", None: "undecided: "}[is_worse])
+
+
+@pytest.mark.parametrize(
+    ("gate", "is_margin", "says"),
+    [
+        ("score:-1", False, "'score:-1' is no METRIC:DELTA"),
+        ("score:x", False, "'score:x' is no METRIC:DELTA"),
+        ("score", True, "--margin needs one"),
+        ("accurcy", False, "there is no accurcy here"),
+        ("label=yes", False, "there is no label=yes here of which one side could be worse"),
+    ],
+)
+def test_a_gate_that_could_not_close_is_refused(lake: Path, gate: str, is_margin: bool, says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        compare(lake, "old", "new", gates=[gate], is_margin=is_margin)
+
+
+def test_python_gets_the_rows_of_the_command(lake: Path) -> None:
+    frame = batchpond.Lake(lake).compare("old", "new")
+    wanted = compare(lake, "old", "new").differences.to_pylist()
+    assert frame.to_dicts() == [pytest.approx(row) for row in wanted]
