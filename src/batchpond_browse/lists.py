@@ -107,9 +107,13 @@ class Wish:
         """Return the SELECT of the slots behind one at which to look for rows of the page."""
         values: dict[str, object] = {"study": self.study}
         conditions = self._conditions(kinds()[self.kind]["candidates"], values)
-        limit = STRETCH_SLOTS if self.is_of_any_state else self.n_rows + 1
         further = "".join(f" AND {one}" for one in conditions)
-        return query("candidates", values, after=str(after), conditions=further, limit=str(limit))
+        return query("candidates", values, after=str(after), conditions=further, limit=str(self.n_candidates))
+
+    @property
+    def n_candidates(self) -> int:
+        """How many slots to look at before all of them."""
+        return STRETCH_SLOTS if self.is_of_any_state else self.n_rows + 1
 
     @property
     def is_of_any_state(self) -> bool:
@@ -153,7 +157,8 @@ def page(lake: Lake, wish: Wish) -> Page:
     """Return a page of a list."""
     asked = wish.query()
     is_in_order = wish.kind == "rows" and not wish.expression and not wish.is_down
-    rows = _in_order(lake, wish) if is_in_order else lake.rows(asked)
+    is_large = sum(row["n_planned"] for row in lake.rows(query("facets", {"study": wish.study}))) > STRETCH_SLOTS
+    rows = _in_order(lake, wish) if is_in_order and is_large else lake.rows(asked)
     more = None
     if len(rows) > wish.n_rows:
         rows = rows[: wish.n_rows]
@@ -175,6 +180,6 @@ def _in_order(lake: Lake, wish: Wish) -> list[Row]:
             if not wish.is_of_any_state:
                 there += f" AND slot IN ({', '.join(map(str, slots))})"
             rows = lake.rows(wish.query(there, NONE))
-        if len(rows) <= wish.n_rows < len(slots):
+        if len(rows) <= wish.n_rows and len(slots) == wish.n_candidates:
             rows = lake.rows(wish.query("", NONE))
     return rows if len(rows) > wish.n_rows else (rows + lake.rows(wish.query(NONE)))[: wish.n_rows + 1]

@@ -138,6 +138,7 @@ def serve(lake_path: Path, *, port: int, rater: str, on_ready: Callable[[str], N
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listening.bind((LOOPBACK, port))
+            listening.listen()
         except OSError as error:
             hint = "leave --port out: any free one"
             raise UsageError(f"port {port} cannot be had: {error.strerror}", hint=hint) from None

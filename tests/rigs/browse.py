@@ -1,4 +1,4 @@
-"""A lake to browse: one planned study whose judgments came in every way, with prompts, texts, retries and raw lines."""
+"""A lake to browse: judgments that came in every way, with prompts, texts and raw lines; beside it another study."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from batchpond.lake.schemas import ITEMS, REQUESTS
 from tests.rigs.lakes import LakeBuilder
 
 STUDY = "planned"
+OTHER_STUDY = "imported-beside"
 ITEM_IDS = ("alpha", "beta", "gamma", "delta")
 MODELS = ("m1", "m2")
 FATES: tuple[dict[str, Any], ...] = (
@@ -51,5 +52,8 @@ def build(path: Path) -> Path:
     lake.lines("A1", lines)
     lake.ended("A1")
     lake.sent("A2", "S2", names[18:20], study=STUDY)
+    lake.imported(
+        [{"study": "another", "item_first": "x", "item_second": "y", "outcome": "decided", "verdict": "first"}]
+    )
     lake.build()
     return path

@@ -35,7 +35,7 @@ def command(
 ) -> None:
     """Show a lake on a page of this machine: studies, pairs, texts, answers and why, until Ctrl-C.
 
-    It reads while `sync` runs, and writes nothing but your labels: they wait in the lake's `_labels` until you hand
+    It reads while `sync` runs, and writes nothing but your labels: they wait in the lake's `_labels.csv` until you hand
     them in. Nobody without the printed address can look, and nothing is asked of any other machine.
     """
     lake_path = invocation.store().path
@@ -60,4 +60,4 @@ def command(
 
     n_waiting = server.serve(lake_path, port=port, rater=rater, on_ready=ready, until=stopped_by_signals())
     if n_waiting:
-        invocation.diagnostics.note(f"{plural(n_waiting, 'label')} wait", hint="`batchpond browse` can hand them in")
+        invocation.diagnostics.note(f"{plural(n_waiting, 'label')} not handed in", hint="the next `browse` does that")
