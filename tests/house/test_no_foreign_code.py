@@ -9,9 +9,14 @@ from pathlib import Path
 import pytest
 
 import batchpond
+import batchpond_browse
 import batchpond_sim
 
-SOURCES = [path for package in (batchpond, batchpond_sim) for path in Path(package.__file__).parent.rglob("*.py")]
+SOURCES = [
+    path
+    for package in (batchpond, batchpond_browse, batchpond_sim)
+    for path in Path(package.__file__).parent.rglob("*.py")
+]
 # What runs, or builds objects of any kind from, the data that it is given.
 RUNS = {
     "eval", "exec", "compile", "__import__", "pickle.load", "pickle.loads", "marshal.load", "marshal.loads",

@@ -14,13 +14,10 @@ from batchpond.text import plural
 if TYPE_CHECKING:
     from batchpond.interop.labels import Sheet
 
-SAMPLE = 100
-SAMPLE_MAX = 10_000
-
 
 @pond_command("label")
 @click.argument("study")
-@click.option("--sample", "n", type=click.IntRange(1, SAMPLE_MAX), default=SAMPLE, show_default=True, metavar="N",
+@click.option("--sample", "n", type=click.IntRange(1, 10_000), default=100, show_default=True, metavar="N",
               help="How many pairs or items.")  # fmt: skip
 @click.option("--by", type=click.Choice(("strata", "random")), default="strata", show_default=True,
               help="In their true shares of agreement, flips and disagreement, or by lot alone.")  # fmt: skip

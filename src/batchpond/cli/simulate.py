@@ -8,7 +8,6 @@ import subprocess
 import threading
 from collections.abc import Mapping
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING
 
 import click
@@ -83,7 +82,7 @@ def command(
         if program:
             with server.running(settings, state, port, clock) as simulator:
                 return _run(program, environment(simulator))
-        server.serve(port, state, settings, on_ready=announce, until=_stopped_by_signals(), clock=clock)
+        server.serve(port, state, settings, on_ready=announce, until=stopped_by_signals(), clock=clock)
     except SimulatorError as error:
         raise UsageError(error.message, hint=error.hint) from error
     return ExitCode.DONE
@@ -101,12 +100,9 @@ def _run(program: tuple[str, ...], variables: Mapping[str, str]) -> int:
     return code if code >= 0 else 128 - code
 
 
-def _stopped_by_signals() -> threading.Event:
+def stopped_by_signals() -> threading.Event:
+    """Return what is set once Ctrl-C or whoever runs the program has asked it to end."""
     stopped = threading.Event()
-
-    def stop(_number: int, _frame: FrameType | None) -> None:
-        stopped.set()
-
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, stop)
+        signal.signal(number, lambda _number, _frame: stopped.set())
     return stopped

@@ -25,7 +25,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from batchpond.errors import UsageError
 from batchpond.interop.foreign import Defaults, Findings, ForeignJudgment, Reader, SourceFile, csv_header, csv_rows
+from batchpond.interop.imports import import_foreign
 from batchpond.lake import tables
+from batchpond.lake.store import Store
 from batchpond.model import Outcome
 from batchpond.results.export import placed
 from batchpond.tasks.base import Judgment
@@ -36,7 +38,6 @@ if TYPE_CHECKING:
     import duckdb
 
 _query: Final = partial(tables.query, __package__)
-SAMPLE_MAX: Final = 10_000
 CHOICES_MAX: Final = 12
 TEXTS_BYTES_MAX: Final = 64 << 20
 RATER: Final = "person"
@@ -131,6 +132,12 @@ def _questions(lens: duckdb.DuckDBPyConnection, study: str, drawn: Sequence[dict
         yield Question(key, criterion, question, texts, _of(choices, unit["task"], study))
 
 
+def choices(lake_path: Path, study: str) -> dict[str, tuple[str, ...]]:
+    """Return by task what may be said of a unit of a study."""
+    with read.asked(lake_path, lambda lens: _choices(lens, study)) as found:
+        return found
+
+
 def _choices(lens: duckdb.DuckDBPyConnection, study: str) -> dict[str, tuple[str, ...]]:
     """Return what may be said of a unit of each task: the words of the task's rule, or those that judges gave."""
     found = {"pair": tuple(_PAIR), "compliance": ("true", "false")}
@@ -151,7 +158,7 @@ def _rules(lens: duckdb.DuckDBPyConnection, study: str) -> list[dict[str, Any]]:
         "SELECT parsers FROM studies JOIN studies_current USING (study, study_version) WHERE study = $study",
         {"study": study},
     ).fetchall()
-    return [rule for (text,) in rows for rule in json.loads(text).values()]
+    return [rule for (text,) in rows for rule in json.loads(text or "{}").values()]
 
 
 def _of(choices: Mapping[str, tuple[str, ...]], task: str, study: str) -> tuple[str, ...]:
@@ -220,6 +227,11 @@ def reader(lake_path: Path, rater: str | None = None) -> Reader:
                 yield from _labelled(lake_path, study, own, rater, findings)
 
     return labels
+
+
+def hand_in(lake_path: Path, sheet: Path) -> None:
+    """Import a filled-in sheet that names its raters, whole or not at all; raises as `import_foreign` does."""
+    import_foreign(Store.open(lake_path), reader(lake_path), [sheet])
 
 
 def _labelled(

@@ -1,0 +1,90 @@
+"""Asking the lake: the SQL of the pages, from files, through the sandboxed reader; a user's words are only values."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+from batchpond.views import read
+
+FOLDER: Final = Path(__file__).with_name("queries")
+TIMEOUT_S: Final = 60.0
+KEPT_MAX: Final = 64  # answers of at most some hundred rows
+Row = dict[str, Any]
+
+
+@cache
+def text(name: str) -> str:
+    """Return the SQL of a file, without its last newline."""
+    return (FOLDER / f"{name}.sql").read_text("utf-8").rstrip("\n")
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """One SELECT with the values of the names behind its dollars."""
+
+    sql: str
+    values: Mapping[str, object] = field(default_factory=dict)
+
+    def shown(self) -> str:
+        """Return it as it can be run elsewhere: each value as a literal in the place of its name."""
+        shown = self.sql
+        for name in sorted(self.values, key=len, reverse=True):
+            shown = shown.replace(f"${name}", _literal(self.values[name]))
+        return shown
+
+
+def query(name: str, values: Mapping[str, object], **pieces: str) -> Query:
+    """Return the query of a file, its braces filled with pieces of our own SQL."""
+    return Query(text(name).format(**pieces), values)
+
+
+def listed(name: str, ids: Sequence[str]) -> Query:
+    """Return the query of a file that asks for some ids, each bound to a name of its own: a list is not looked up."""
+    names = {f"id_{number}": value for number, value in enumerate(ids)}
+    return query(name, names, ids=", ".join(f"${one}" for one in names))
+
+
+def _literal(value: object) -> str:
+    return str(value) if isinstance(value, int | float) else "'" + str(value).replace("'", "''") + "'"
+
+
+class Lake:
+    """The lake as the pages read it: no connection is kept, so that a writer's next files are seen at once."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._turns = threading.Lock()  # a query may take two cores, and its own memory
+        self._kept: OrderedDict[tuple[object, ...], list[Row]] = OrderedDict()
+        self._kept_pulse = ""
+
+    def rows(self, asked: Query) -> list[Row]:
+        """Return a query's rows, kept while nothing was published; raises UsageError and LakeError as `query` does."""
+        with self._turns:
+            pulse, key = self.pulse(), (asked.sql, *asked.values.items())
+            if pulse != self._kept_pulse:
+                self._kept.clear()
+                self._kept_pulse = pulse
+            if key not in self._kept:
+                batches = read.stream_query(
+                    self.path, asked.sql, values=dict(asked.values) or None, timeout_s=TIMEOUT_S
+                )
+                self._kept[key] = [row for batch in batches for row in batch.to_pylist()]
+            self._kept.move_to_end(key)
+            while len(self._kept) > KEPT_MAX:
+                self._kept.popitem(last=False)
+            return [dict(row) for row in self._kept[key]]
+
+    def pulse(self) -> str:
+        """Return what changes whenever a writer published something."""
+        try:
+            found = os.stat(self.path / "batchpond.duckdb")
+        except OSError:
+            return "none"
+        return f"{found.st_ino}-{found.st_mtime_ns}"

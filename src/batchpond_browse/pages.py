@@ -1,0 +1,117 @@
+"""The pages: what each shows, made of what the lake was asked; the server and the bundle print the same ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from jinja2 import Environment
+
+from batchpond.errors import UsageError
+from batchpond_browse import cases, lists
+from batchpond_browse.asking import Lake, Query, query
+from batchpond_browse.spool import Spool
+
+LISTS: Final = {"pairs": "Pairs", "items": "Items", "rows": "Judgments"}
+GENERATION: Final = "generation"  # its answers are judged by other tasks
+TITLES: Final = {"rows": "Judgments", "pairs": "Pairs", "items": "Single items"}
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Who looks: the name that labels are given under, and whether what judges said is hidden until then."""
+
+    rater: str = ""
+    is_blind: bool = False
+
+
+@dataclass(frozen=True)
+class Pages:
+    """Prints pages of one lake; `spool` takes labels, and is None where none can be given."""
+
+    lake: Lake
+    templates: Environment
+    spool: Spool | None = None
+    study_alone: str | None = None
+
+    def studies(self, reader: Reader) -> str:
+        """Return the page of all studies."""
+        asked = query("studies", {})
+        found = [row for row in self.lake.rows(asked) if self.study_alone in {None, row["study"]}]
+        return self._page("studies", reader, [asked], studies=found, study="", title="Studies")
+
+    def study(self, reader: Reader, study: str) -> str:
+        """Return a study's page: its cells, and what became of what each asked."""
+        asked = query("cells", {"study": study})
+        cells = self.lake.rows(asked)
+        if not cells:
+            raise UsageError(f"the lake holds no study {study!r}", hint="the first page lists them")
+        names = [name for name in cells[0] if name.startswith("n") or name.endswith("cost_usd")]
+        totals = {name: _total(cell[name] for cell in cells) for name in names}
+        return self._page("study", reader, [asked], study=study, title=study, cells=cells, totals=totals)
+
+    def listed(self, reader: Reader, kind: str, study: str, given: Mapping[str, str]) -> str:
+        """Return a page of a list."""
+        found = lists.page(self.lake, lists.Wish(kind, study, given))
+        return self._page(
+            "list", reader, [found.asked], study=study, title=f"{TITLES[kind]} of {study}", kind=kind, given=given,
+            page=found, names_of=cases.names_of, filters=lists.filter_names(kind),
+            about=lists.kinds()[kind],
+        )  # fmt: skip
+
+    def facets(self, study: str) -> dict[str, list[str]]:
+        """Return what the filters of a study offer."""
+        rows = self.lake.rows(query("facets", {"study": study}))
+        names = {"task": "task", "template": "template_id", "rubric": "rubric_id", "judge": "judge"}
+        found = {name: sorted({row[column] for row in rows} - {None}) for name, column in names.items()}
+        if not rows:
+            raise UsageError(f"the lake holds no study {study!r}", hint="the first page lists them")
+        return found
+
+    def case(self, reader: Reader, study: str, given: Mapping[str, str]) -> str:
+        """Return the page of a pair or an item."""
+        found = cases.case(self.lake, study, given, is_whole=self.spool is None)
+        sheet = None if self.spool is None else self.spool.sheet(found, reader.rater)
+        is_hidden = reader.is_blind and not (sheet and sheet.label)
+        # Which text a blind reader sees first is a matter of lot, which the key's last letter tells.
+        is_lo_first = not (reader.is_blind and found.is_pair and int(found.unit_key[-1], 16) % 2)
+        title = " and ".join(side for side, _ in found.texts)
+        return self._page(
+            "case", reader, [found.asked], study=study, title=title, case=found, sheet=sheet, is_hidden=is_hidden,
+            texts=found.texts if is_lo_first else found.texts[::-1], key_letter="a" if is_lo_first else "b",
+        )  # fmt: skip
+
+    def row(self, reader: Reader, study: str, key: str) -> str:
+        """Return the page of one judgment."""
+        found = cases.judgment(self.lake, study, key)
+        return self._page(
+            "row", reader, [found.asked], study=study, title=f"Judgment {key}", judgment=found, row=found.row,
+            case_names=cases.names_of(found.row),
+        )  # fmt: skip
+
+    def problem(self, reader: Reader, message: str, hint: str) -> str:
+        """Return a page that says what cannot be shown, and what to do."""
+        return self._page("problem", reader, [], study="", title="Not shown", message=message, hint=hint)
+
+    def _page(self, name: str, reader: Reader, asked: list[Query], **shown: Any) -> str:
+        n_waiting = 0 if self.spool is None else len(self.spool.waiting())
+        facets = self.facets(shown["study"]) if shown["study"] else {}
+        tabs = {name: words for name, words in LISTS.items() if _has(name, facets.get("task", []))}
+        return self.templates.get_template(f"{name}.html.j2").render(
+            page_name=name, reader=reader, has_labels=self.spool is not None, n_waiting=n_waiting, tabs=tabs,
+            facets=facets, messages=cases.messages, queries=[one.shown() for one in asked], pulse=self.lake.pulse(),
+            **shown,
+        )  # fmt: skip
+
+
+def _has(kind: str, tasks: Sequence[str]) -> bool:
+    """Whether a list of a study of some tasks can hold something."""
+    return kind == "rows" or any(
+        (task in cases.PAIR_TASKS) == (kind == "pairs") for task in tasks if task != GENERATION
+    )
+
+
+def _total(values: Any) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None

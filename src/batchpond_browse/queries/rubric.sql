@@ -1,0 +1,2 @@
+-- The words of a rubric.
+SELECT max(description) AS words FROM rubrics WHERE rubric_id = $rubric

@@ -1,0 +1,160 @@
+"""The server: routes to the pages, on this machine alone, until it is told to stop."""
+
+from __future__ import annotations
+
+import secrets
+import socket
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import Final
+from urllib.parse import parse_qsl
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from batchpond.errors import BatchpondError, UsageError
+from batchpond_browse.asking import Lake
+from batchpond_browse.guard import Guard
+from batchpond_browse.pages import LISTS, Pages, Reader
+from batchpond_browse.showing import STATIC, address, environment
+from batchpond_browse.spool import Label, Spool
+
+LOOPBACK: Final = "127.0.0.1"
+FORM_BYTES_MAX: Final = 64 << 10
+RATER: Final = "batchpond-rater"
+BLIND: Final = "batchpond-blind"
+Form = Mapping[str, str]
+
+
+class Browser:
+    """The application: an answer to each request, from one lake."""
+
+    def __init__(self, lake_path: Path, rater: str = "") -> None:
+        self._rater = rater
+        self.spool = Spool(lake_path)
+        self.pages = Pages(Lake(lake_path), environment(address, is_bundle=False), self.spool)
+
+    def app(self) -> Starlette:
+        """Return the routes, unguarded."""
+        pages = self.pages
+        return Starlette(
+            routes=[
+                Route("/", self._shown(lambda reader, _: pages.studies(reader))),
+                Route("/study", self._shown(lambda reader, given: pages.study(reader, _study(given)))),
+                *(Route(f"/{kind}", self._shown(partial(self._list, kind))) for kind in LISTS),
+                Route("/case", self._shown(lambda reader, given: pages.case(reader, _study(given), given))),
+                Route(
+                    "/row", self._shown(lambda reader, given: pages.row(reader, _study(given), given.get("row", "")))
+                ),
+                Route("/pulse", lambda _: PlainTextResponse(pages.lake.pulse())),
+                Route("/label", self._done(self._label), methods=["POST"]),
+                Route("/reader", self._done(self._reader), methods=["POST"]),
+                Route("/hand-in", self._done(self._hand_in), methods=["POST"]),
+                Mount("/static", StaticFiles(directory=STATIC)),
+            ]
+        )
+
+    def _list(self, kind: str, reader: Reader, given: Form) -> str:
+        asked = {name: value for name, value in given.items() if name != "study"}
+        return self.pages.listed(reader, kind, _study(given), asked)
+
+    def _shown(self, page: Callable[[Reader, Form], str]) -> Callable[[Request], Response]:
+        """Return what answers a request with a page, or with one that says why there is none."""
+
+        def answer(request: Request) -> Response:
+            reader = self._who(request)
+            try:
+                return HTMLResponse(page(reader, dict(request.query_params)))
+            except BatchpondError as error:
+                code = 400 if isinstance(error, UsageError) else 500
+                return HTMLResponse(self.pages.problem(reader, error.message, error.hint or ""), code)
+
+        return answer
+
+    def _done(self, act: Callable[[Request, Form, Response], None]) -> Callable[..., object]:
+        """Return what does as a form asks and goes on to the page that it names."""
+
+        async def answer(request: Request) -> Response:
+            body = await request.body()
+            if len(body) > FORM_BYTES_MAX:
+                return PlainTextResponse("that is too long\n", 413)
+            form = dict(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True))
+            back = form.get("back", "")
+            is_own = back.startswith("/") and not back.startswith(("//", "/\\"))
+            response: Response = RedirectResponse(back if is_own else "/", 303)
+            try:
+                await run_in_threadpool(act, request, form, response)
+            except BatchpondError as error:
+                shown = self.pages.problem(self._who(request), error.message, error.hint or "")
+                return HTMLResponse(shown, 400 if isinstance(error, UsageError) else 500)
+            return response
+
+        return answer
+
+    def _who(self, request: Request) -> Reader:
+        rater = dict(parse_qsl(request.cookies.get(RATER, ""))).get("rater", self._rater)
+        return Reader(rater, request.cookies.get(BLIND) == "1")
+
+    def _label(self, request: Request, form: Form, response: Response) -> None:
+        rater = form.get("rater", "").strip() or self._who(request).rater
+        _remember(response, RATER, address("", rater=rater)[2:])
+        study, key, label, comment = (form.get(name, "") for name in ("study", "key", "label", "comment"))
+        self.spool.give(Label(study, key, label, rater, comment))
+
+    def _reader(self, _: Request, form: Form, response: Response) -> None:
+        if "rater" in form:
+            _remember(response, RATER, address("", rater=form["rater"].strip()[:100])[2:])
+        if "blind" in form:
+            _remember(response, BLIND, "1" if form["blind"] == "1" else "0")
+
+    def _hand_in(self, *_: object) -> None:
+        self.spool.hand_in()
+
+
+def _study(given: Form) -> str:
+    if not given.get("study"):
+        raise UsageError("the address names no study", hint="the first page lists them")
+    return given["study"]
+
+
+def _remember(response: Response, name: str, value: str) -> None:
+    response.set_cookie(name, value, httponly=True, samesite="strict", path="/")
+
+
+def serve(lake_path: Path, *, port: int, rater: str, on_ready: Callable[[str], None], until: threading.Event) -> int:
+    """Serve a lake's pages until the event is set and return how many labels wait; `on_ready` gets the address.
+
+    Raises UsageError where the port is taken.
+    """
+    with closing(socket.socket()) as listening:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listening.bind((LOOPBACK, port))
+            listening.listen()
+        except OSError as error:
+            hint = "leave --port out: any free one"
+            raise UsageError(f"port {port} cannot be had: {error.strerror}", hint=hint) from None
+        port, token = listening.getsockname()[1], secrets.token_urlsafe(24)
+        browser = Browser(lake_path, rater)
+        config = uvicorn.Config(
+            Guard(browser.app(), token, port), log_level="critical", access_log=False, server_header=False,
+            lifespan="off", timeout_graceful_shutdown=2,
+        )  # fmt: skip
+        server = uvicorn.Server(config)
+        running = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, name="batchpond-browse")
+        running.start()
+        try:
+            on_ready(f"http://{LOOPBACK}:{port}/?token={token}")
+            until.wait()
+        finally:
+            server.should_exit = True
+            running.join()
+        return len(browser.spool.waiting())

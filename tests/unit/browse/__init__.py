@@ -1,0 +1,1 @@
+"""The pages that one browses a lake on."""

@@ -1,0 +1,272 @@
+"""The pages over real lakes: what each shows is what its SQL gives, whatever is in the lake, and nothing is written."""
+
+from __future__ import annotations
+
+import html
+import itertools
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from urllib.parse import urlencode
+
+import pytest
+from starlette.testclient import TestClient
+
+import batchpond
+from batchpond.text import UNSAFE_BUT_NEWLINE
+from batchpond_browse import lists
+from batchpond_browse.asking import Lake
+from batchpond_browse.guard import Guard
+from batchpond_browse.lists import Wish
+from batchpond_browse.server import Browser
+from tests.flow.test_labels import STUDY as ESSAYS
+from tests.flow.test_labels import judged_lake
+from tests.rigs import browse as rig
+from tests.rigs import report as report_support
+from tests.rigs.report import Page
+
+TOKEN = "a-token"
+PORT = 8000
+ADDRESS = f"http://127.0.0.1:{PORT}"
+
+
+lake_of = cache(Lake)
+
+
+def client_of(lake: Path, *, is_reader: bool = True) -> TestClient:
+    """Return a client of a lake's pages, with the cookie of its reader or without."""
+    app = Guard(Browser(lake).app(), TOKEN, PORT)
+    cookies = {app.cookie(): TOKEN} if is_reader else {}
+    return TestClient(app, base_url=ADDRESS, cookies=cookies, headers={"origin": ADDRESS}, follow_redirects=False)
+
+
+@pytest.fixture(scope="module")
+def planned(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return rig.build(tmp_path_factory.mktemp("planned") / "lake")
+
+
+@pytest.fixture(scope="module")
+def every(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lake with every task, and one whose names and answers attack."""
+    return report_support.build(tmp_path_factory.mktemp("every") / "lake")
+
+
+def get(client: TestClient, page: str, **given: str) -> str:
+    answer = client.get(f"/{page}?{urlencode(given)}")
+    assert answer.status_code == 200, answer.text
+    return answer.text
+
+
+def sql_of(text: str) -> str:
+    found = re.search(r"<code>(.*?)</code></pre>", text, re.DOTALL)
+    assert found
+    return html.unescape(found[1])
+
+
+def opened(text: str) -> list[str]:
+    """Return where the rows of a page lead."""
+    return [html.unescape(there) for there in re.findall(r'<a href="([^"]+)" class="open"', text)]
+
+
+@pytest.mark.parametrize(
+    ("page", "given"),
+    [
+        ("", {}), ("study", {"study": rig.STUDY}), ("rows", {"study": rig.STUDY}), ("pairs", {"study": rig.STUDY}),
+        ("case", {"study": rig.STUDY, "rubric": "quality", "lo": "alpha", "hi": "beta"}),
+        ("row", {"study": rig.STUDY, "row": "r000000000001"}),
+    ],
+)  # fmt: skip
+def test_without_the_token_nobody_sees_anything(planned: Path, page: str, given: dict[str, str]) -> None:
+    """No cookie, a wrong one, another name for this machine, another page's origin: refused, and nothing is said."""
+    path = f"/{page}?{urlencode(given)}"
+    stranger, reader = client_of(planned, is_reader=False), client_of(planned)
+    assert reader.get(path).status_code == 200
+    refused = [
+        stranger.get(path), stranger.get(path, headers={"cookie": f"batchpond-{PORT}=another"}),
+        stranger.get("/", params={"token": "another"}), reader.get(path, headers={"host": "evil.example"}),
+        reader.get(path, headers={"origin": "http://evil.example"}), reader.get(path, headers={"origin": "null"}),
+    ]  # fmt: skip
+    assert [answer.status_code for answer in refused] == [403, 403, 403, 421, 403, 403]
+    assert not any("alpha" in answer.text or rig.STUDY in answer.text for answer in refused)
+    assert all("default-src 'none'" in answer.headers["content-security-policy"] for answer in refused)
+
+
+def test_the_token_of_the_address_becomes_a_cookie_that_scripts_and_other_sites_do_not_get(planned: Path) -> None:
+    """And the address goes on without it."""
+    answer = client_of(planned, is_reader=False).get("/", params={"token": TOKEN})
+    assert (answer.status_code, answer.headers["location"]) == (303, "/")
+    attributes = answer.headers["set-cookie"].lower()
+    assert "httponly" in attributes
+    assert "samesite=strict" in attributes
+
+
+def test_a_form_without_an_origin_is_refused(planned: Path) -> None:
+    """A browser always names it; whoever does not is no page of this server."""
+    client = client_of(planned)
+    del client.headers["origin"]
+    assert client.post("/label", data={}).status_code == 403
+    assert client.get("/").status_code == 200
+
+
+def test_what_is_not_there_is_said_with_what_to_do(planned: Path) -> None:
+    client = client_of(planned)
+    for path, words in (
+        ("/study?study=nope", "no study"), ("/rows?study=nope", "no study"), ("/rows", "names no study"),
+        ("/rows?study=planned&colour=red", "no filter"), ("/rows?study=planned&state=odd", "one of decided"),
+        ("/rows?study=planned&sort=odd", "no order"), ("/pairs?study=planned&sort=flips&after=x&from=y", "no place"),
+        ("/row?study=planned&row=r000000009999", "no judgment"), ("/row?study=planned&row=", "no judgment"),
+        ("/case?study=planned", "lo and hi"), ("/case?study=planned&lo=a&hi=b", "no judgment"),
+    ):  # fmt: skip
+        answer = client.get(path)
+        assert answer.status_code == 400, path
+        assert words in html.unescape(answer.text), path
+
+
+def test_a_pair_shows_both_texts_every_judge_in_both_orders_and_why(planned: Path) -> None:
+    text = get(client_of(planned), "case", study=rig.STUDY, rubric="quality", lo="alpha", hi="beta")
+    for words in ("The text of alpha.", "The text of beta.", "openai/m1/none", "openai/m2/none", "It is short.",
+                  "The first is clearer.", "alpha first", "beta first"):  # fmt: skip
+        assert words in html.unescape(text), words
+
+
+def test_a_judgment_shows_prompt_answer_tokens_cost_raw_line_and_history(planned: Path) -> None:
+    text = html.unescape(get(client_of(planned), "row", study=rig.STUDY, row="r000000000001"))
+    for words in ("Compare <b>them</b>.", "a NEEDLE in it", "Hm, hm.", "output_tokens", "cost_usd", "Raw line",
+                  "batch-A1", "History"):  # fmt: skip
+        assert words in text, words
+
+
+@pytest.mark.parametrize("study", ["every", "hostile"])
+def test_whatever_is_in_the_lake_is_only_text(every: Path, study: str) -> None:
+    """No element, attribute or address of a page comes from the lake, and no character that reorders or hides."""
+    client = client_of(every)
+    pages = ["/", f"/study?study={study}", *(f"/{kind}?study={study}" for kind in ("rows", "pairs", "items"))]
+    texts = [client.get(path).text for path in pages]
+    inner = list(itertools.chain.from_iterable(opened(text)[:2] for text in texts[2:]))
+    assert len(inner) >= 4
+    texts += [client.get(path).text for path in inner]
+    for text in texts:
+        page = Page(text)
+        assert [one["src"] for one in page.all("script")] == ["/static/browse.js"]
+        assert not page.all("img")
+        assert {name for name, _ in page.elements}.isdisjoint({"u", "style", "iframe", "object", "base"})
+        for _, attributes in page.elements:
+            assert not any(name.startswith("on") or name == "style" for name in attributes)
+            assert all(attributes.get(name, "/").startswith(("/", "#")) for name in ("href", "action"))  # type: ignore[union-attr]
+        assert not UNSAFE_BUT_NEWLINE.search("".join(page.text))
+    assert study == "every" or any("<script>alert(1)</script>" in "".join(Page(text).text) for text in texts)
+
+
+FILTERS = [
+    ("rows", {}), ("rows", {"state": "decided"}), ("rows", {"state": "tie"}), ("rows", {"state": "refusals"}),
+    ("rows", {"state": "unread"}), ("rows", {"state": "errors"}), ("rows", {"state": "open"}),
+    ("rows", {"judge": "openai/m2/none", "template": "t1"}), ("rows", {"item": "gamma"}), ("rows", {"q": "needle"}),
+    ("rows", {"q": "short"}), ("rows", {"q": "gam", "state": "refusals"}), ("rows", {"q": "%_' OR 1=1 --"}),
+    ("pairs", {}), ("pairs", {"standing": "flip"}), ("pairs", {"standing": "disagreement"}),
+    ("pairs", {"q": "of delta"}), ("pairs", {"judge": "openai/m1/none"}), ("pairs", {"item": "beta", "labels": "none"}),
+]  # fmt: skip
+# What each filter of judgments says, in other words.
+STATES = {
+    "decided": "outcome = 'decided'", "tie": "outcome = 'tie'", "refusals": "outcome = 'refused'",
+    "unread": "outcome = 'unparsed'", "errors": "outcome = 'error'", "open": "outcome is null",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "given"), FILTERS, ids=str)
+def test_a_list_shows_the_rows_of_its_sql(planned: Path, kind: str, given: dict[str, str]) -> None:
+    """In its order and number; the SQL on the page is the one that a user can run."""
+    text = get(client_of(planned), kind, study=rig.STUDY, **given)
+    frame = batchpond.Lake(planned).sql(sql_of(text))
+    assert len(opened(text)) == len(frame)
+    if kind == "rows":
+        assert [re.search(r"row=(\w+)", there)[1] for there in opened(text)] == frame["row_key"].to_list()  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    "given", [{}, {"state": "refusals"}, {"state": "errors"}, {"state": "open"}, {"q": "needle"}], ids=str
+)
+def test_in_a_large_plan_a_page_is_looked_for_where_the_plan_says(
+    planned: Path, monkeypatch: pytest.MonkeyPatch, given: dict[str, str]
+) -> None:
+    """Slot by slot and stretch by stretch, it is the page that the SQL gives, for short pages and for long ones."""
+    monkeypatch.setattr(lists, "STRETCH_SLOTS", 3)
+    lake = lake_of(planned)
+    for after, n_rows in (("", 2), ("", 50), ("r000000000002", 1)):
+        wish = Wish("rows", rig.STUDY, {**given, "after": after}, n_rows)
+        assert lists.page(lake, wish).rows == lake.rows(wish.query())[:n_rows]
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_the_states_are_those_of_the_results(planned: Path, state: str) -> None:
+    """Each filter by state finds what `results` has under its outcomes, and together they find everything."""
+    found = [row["row_key"] for row in lists.page(lake_of(planned), Wish("rows", rig.STUDY, {"state": state})).rows]
+    slots = batchpond.Lake(planned).sql(f"select slot from results where {STATES[state]} order by slot")["slot"]
+    assert found == [f"r{slot:012d}" for slot in slots]
+    assert found
+
+
+SORTS = [
+    (kind, sort, way)
+    for kind, about in lists.kinds().items()
+    for sort in [*about["sorts"], *about["amounts"]]
+    for way in ("", "down")
+]
+
+
+@pytest.mark.parametrize(("kind", "sort", "way"), SORTS, ids=str)
+def test_pages_hold_each_row_once_in_the_order_of_all(
+    planned: Path, every: Path, kind: str, sort: str, way: str
+) -> None:
+    """Page by page, without a number of rows to skip, a list is what one page of all would be."""
+    path, study, n_rows = (every, "every", 40) if kind == "items" else (planned, rig.STUDY, 7 if kind == "rows" else 2)
+    lake, given = lake_of(path), {"sort": sort, "dir": way}
+    whole = lists.page(lake, Wish(kind, study, given, 1_000))
+    assert whole.more is None
+    found = list(pages(lake, kind, study, given, n_rows))
+    key = lists.kinds()[kind]["key"]
+    assert [row[key] for row in found] == [row[key] for row in whole.rows]
+    assert len(found) > n_rows
+
+
+def pages(lake: Lake, kind: str, study: str, given: dict[str, str], n_rows: int) -> Iterator[dict[str, object]]:
+    more: dict[str, str] | None = given
+    while more is not None:
+        page = lists.page(lake, Wish(kind, study, more, n_rows))
+        yield from page.rows
+        more = page.more
+
+
+def test_looking_writes_nothing_and_holds_no_lock(planned: Path) -> None:
+    """A writer can take the lake's lock while pages are open, and no file is made or touched."""
+    from batchpond.lake.store import Store  # noqa: PLC0415 - the writer beside the reader
+
+    before = {path: path.stat().st_mtime_ns for path in planned.rglob("*")}
+    client = client_of(planned)
+    with Store.open(planned).lock("test"):
+        for page in ("", "study", "rows", "pairs", "items"):
+            get(client, page, study=rig.STUDY)
+        get(client, "case", study=rig.STUDY, lo="alpha", hi="beta")
+        get(client, "row", study=rig.STUDY, row="r000000000000")
+    after = {path: path.stat().st_mtime_ns for path in planned.rglob("*")}
+    lock = planned / ".lock"
+    assert {path: at for path, at in after.items() if path not in {lock, planned}} == {
+        path: at for path, at in before.items() if path not in {lock, planned}
+    }
+
+
+def test_what_is_published_meanwhile_is_shown(tmp_path: Path) -> None:
+    """The pulse changes with the lake, and the next look has the new rows, though answers are kept until then."""
+    from batchpond.interop.imports import import_judgments  # noqa: PLC0415 - the writer beside the reader
+    from batchpond.lake.store import Store  # noqa: PLC0415 - the writer beside the reader
+
+    lake = judged_lake(tmp_path)
+    client = client_of(lake)
+    before = client.get("/pulse").text
+    assert "264" in get(client, "")
+    path = tmp_path / "more.csv"
+    path.write_text("item_first,item_second,verdict,model\ns00,s01,first,c\n")
+    import_judgments(Store.open(lake), path, study=ESSAYS)
+    assert client.get("/pulse").text != before
+    assert "265" in get(client, "")
+    assert client.get("/pulse").text == client.get("/pulse").text
