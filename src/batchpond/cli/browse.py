@@ -33,11 +33,7 @@ def command(
     n_cases: int,
     is_json: bool,
 ) -> None:
-    """Show a lake on a page of this machine: studies, pairs, texts, answers and why, until Ctrl-C.
-
-    It reads while `sync` runs, and writes nothing but your labels: they wait in the lake's `_labels.csv` until you hand
-    them in. Nobody without the printed address can look, and nothing is asked of any other machine.
-    """
+    """Show a lake on a page of this machine: studies, pairs, texts, answers and why, until Ctrl-C."""
     lake_path = invocation.store().path
     try:
         from batchpond_browse import bundle, server

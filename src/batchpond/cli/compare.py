@@ -35,12 +35,7 @@ _TESTS = ("p_diff", "q_bh")
 def command(
     invocation: Invocation, a: str, b: str, gates: tuple[str, ...], is_margin: bool, n_flips: int, form: Format
 ) -> ExitCode:
-    """Compare what A and B say of the same items: b against a, paired.
-
-    A side is STUDY, STUDY@VERSION, or some cells: STUDY:template=v2,model=m1 (template, rubric,
-    provider, model, thinking, candidate, repeat). Differences are b - a, with intervals and tests
-    for items in general; what flipped, and what each side cost, stands beside them.
-    """
+    """Compare what A and B say of the same items: b against a, paired."""
     from batchpond.results.compare.verb import compare
 
     path = invocation.store().path
