@@ -71,6 +71,16 @@ def labelled(rng: np.random.Generator) -> Iterable[Row]:
             }  # fmt: skip
 
 
+def made_anew(rng: np.random.Generator) -> Iterable[Row]:
+    """Yield verdicts on two outputs of one model for each of 12 inputs, made anew in either study."""
+    for study, unit, output in product(("first", "second"), range(12), range(2)):
+        yield {
+            "study": study, "task": "compliance", "template_id": "t", "rubric_id": "s", **JUDGE, "unit_id": f"u{unit}",
+            "item_first": f"{study}-u{unit}-{output}", "candidate_first": "c",
+            "verdict": str(bool(rng.random() < 0.6)).lower(), "outcome": "decided",
+        }  # fmt: skip
+
+
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A lake of imported judgments: messy pairs, scores, compliance and labels."""
@@ -79,7 +89,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
              "item_second", "repeat_no", "verdict", "outcome", "cost_usd"}  # fmt: skip
     pairs = [{name: value for name, value in row.items() if name in known} for row in random_rows(6, 4000)]
     rng = np.random.default_rng(5)
-    rows = [*pairs, *rated(rng), *complying(rng), *labelled(rng)]
+    rows = [*pairs, *rated(rng), *complying(rng), *labelled(rng), *made_anew(rng)]
     builder.imported([row | {"import_key": f"k{number}"} for number, row in enumerate(rows)])
     builder.build()
     return builder.store.path
@@ -218,6 +228,36 @@ def test_what_both_have_is_compared_with_itself_and_else_all_with_all(lake: Path
     assert met("s0:template=t0,template=t1", "s0:template=t1,template=t2") == {("t1", "t1")}
 
 
+def test_outputs_that_were_made_anew_are_paired_by_their_input(lake: Path) -> None:
+    """No output is in both: a model's outputs for an input are averaged, and inputs are the clusters."""
+    found = compare(lake, "first", "second")
+    row = differences(found, "compliance")
+    sql = ("SELECT study AS side, rubric_id AS statement, unit_id AS item, avg(CAST(verdict = 'true' AS INT)) AS rate "
+           "FROM imported_judgments WHERE study IN ('first', 'second') GROUP BY ALL")  # fmt: skip
+    both = paired(lake, sql, "first", "second")
+    diffs = np.array([float(b["rate"]) - float(a["rate"]) for _, a, b in both])
+    assert (row["n"], row["n_clusters"], row["clustered_by"]) == (12, 12, "unit")
+    assert row["diff"] == pytest.approx(np.mean(diffs))
+    usual = float(np.var(diffs, ddof=1) / 12)
+    matched = (np.sum(diffs**2) + 1 - np.sum(diffs) ** 2 / 14) / 14**2
+    assert row["diff_se"] == pytest.approx(max(usual, matched) ** 0.5)
+    (told,) = found.comparisons.to_pylist()
+    assert (told["n_common"], told["n_a_only"], told["n_b_only"]) == (12, 0, 0)
+
+
+def test_the_other_way_round_everything_is_the_other_way_round(lake: Path) -> None:
+    """Differences and their ends change sign, errors and tests stay, for every metric of messy pairs."""
+    one = compare(lake, "s0:template=t0", "s0:template=t1").differences.to_pylist()
+    other = compare(lake, "s0:template=t1", "s0:template=t0").differences.to_pylist()
+    assert [row["metric"] for row in one] == [row["metric"] for row in other]
+    for row, turned in zip(one, other, strict=True):
+        for name in ("diff_se", "p_diff", "q_bh", "diff_mde", "p_diff_these_items", "n", "n_clusters"):
+            assert row[name] == pytest.approx(turned[name], rel=1e-9, abs=1e-12), (row["metric"], name)
+        for ends in ("", "_these_items"):
+            low, high = row[f"diff_lo{ends}"], row[f"diff_hi{ends}"]
+            assert (low, high) == pytest.approx((-turned[f"diff_hi{ends}"], -turned[f"diff_lo{ends}"]), rel=1e-9)
+
+
 def test_the_costs_are_those_of_the_two_sides(lake: Path) -> None:
     (told,) = compare(lake, "complying:model=strict", "complying:model=mild").comparisons.to_pylist()
     n = N_STATEMENTS * N_INPUTS
@@ -255,6 +295,7 @@ def test_an_earlier_version_is_compared_with_the_current_one(tmp_path: Path) -> 
     row = differences(found, "consistency")
     # Of the six pairs the three of i0 keep one answer of two.
     assert (row["n"], row["value_a"], row["value_b"]) == (6, 0.0, 1.0)
+    assert {"12 answers of a are simulated", "12 answers of b are simulated"} < set(found.notes)
     assert any(note.startswith("3 of b's 12 requests are the same requests as in a") for note in found.notes)
     with pytest.raises(UsageError, match="no version 'zzz'"):
         compare(builder.store.path, "demo@zzz", "demo")
