@@ -223,6 +223,8 @@ def test_what_both_have_is_compared_with_itself_and_else_all_with_all(lake: Path
         rows = compare(lake, a, b).comparisons.to_pylist()
         return {(row["template_a"], row["template_b"]) for row in rows}
 
+    (again,) = compare(lake, "rated:template=a,repeat=1", "rated:template=a,repeat=2").comparisons.to_pylist()
+    assert (again["template_a"], again["template_b"], again["n_common"]) == ("a", "a", N_ITEMS)
     assert met("s0", "s1") == {(name, name) for name in ("t0", "t1", "t2")}
     assert met("s0:template=t0", "s0:template=t1,template=t2") == {("t0", "t1"), ("t0", "t2")}
     assert met("s0:template=t0,template=t1", "s0:template=t1,template=t2") == {("t1", "t1")}
