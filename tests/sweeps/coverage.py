@@ -48,6 +48,14 @@ these items. It is outside where one for items in general covers less than .93 b
 
 500 sets each, items in general: kappa covers .914 to .948, agreement .938 to .966, unanimity .932 to .962, alpha
 .926 to .958, AC1 .926 to .960; what is said of these items .482 to .928.
+
+Of `compared`, through `compare`, every set a study of two templates: which share of the intervals of the difference of
+their scores, or compliance, hold the truth, and how often the tests reject, for items in general and, not judged, for
+these items. It is outside where coverage is below .93 or, without a difference, a test rejects more than .07, either by
+more than three standard errors. Of pairs it is `metric_paired`'s, to the digit: `general` plays it.
+
+300 sets each, items in general: covered .953 to .977, the test wrong in .033 to .040; what is said of these items .863
+to .983 and, of 8 prompts, wrong in .137.
 """
 
 from __future__ import annotations

@@ -79,4 +79,6 @@ def _cells(row: Mapping[str, Any]) -> list[str]:
 
 
 def _number(value: float | None, scale: int) -> str:
-    return "" if value is None else f"{value * scale:.3g}" if abs(value * scale) < 0.001 else f"{value * scale:.3f}"
+    shown = (value or 0) * scale
+    few = "0" if not shown else f"{shown:.0e}"
+    return "" if value is None else few if abs(shown) < 0.001 else f"{shown:.3f}"

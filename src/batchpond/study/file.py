@@ -263,8 +263,9 @@ def _check_rubrics(table: Table, stage: StageSpec, earlier: Sequence[StageSpec])
     source = next((other for other in earlier if other.name == wanted), None)
     if source is None:
         return
-    if source.task in PAIR_TASKS and stage.pairs.adaptive is not None:
-        table.fail("pairs", f"cannot be adaptive: this stage compares just what {source.name} compared")
+    is_of_all = stage.pairs.adaptive is not None or stage.pairs.is_exact or stage.pairs.n_reverse is not None
+    if source.task in PAIR_TASKS and is_of_all:
+        table.fail("pairs", f"cannot be adaptive or exact: this stage compares just what {source.name} compared")
     if source.task == CONVERSATION and stage.rubrics:
         table.fail("rubrics", f"cannot be given: conversations of {source.name} are judged by their tactics")
     known = {rubric.rubric_id for rubric in stage.rubrics}

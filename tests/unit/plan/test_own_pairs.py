@@ -228,6 +228,12 @@ def test_a_stage_that_waits_for_answers_has_no_pairs_of_ones_own(folder: Path, k
     assert f"pairs.{name} is of items that are there when the study is planned; this stage waits for judge" in says
 
 
+@pytest.mark.parametrize("key", ["exact = true", "n_reverse = 1"])
+def test_a_stage_that_compares_what_another_did_is_not_exact(folder: Path, key: str) -> None:
+    """Which pairs those are is not known before, and a number of all pairs is none of theirs."""
+    assert "cannot be adaptive or exact: this stage compares just what judge compared" in refusal(folder, key, WAITING)
+
+
 @given(st.lists(st.sampled_from("abc"), min_size=2, max_size=12), st.booleans())
 def test_blocks_are_the_pairs_of_items_with_the_same_value(values: list[str], is_sampled: bool) -> None:
     """All of them, or some; never one of two values."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
+from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -71,6 +72,16 @@ def labelled(rng: np.random.Generator) -> Iterable[Row]:
             }  # fmt: skip
 
 
+def made_anew(rng: np.random.Generator) -> Iterable[Row]:
+    """Yield verdicts on two outputs of one model for each of 12 inputs, made anew in either study."""
+    for study, unit, output in product(("first", "second"), range(12), range(2)):
+        yield {
+            "study": study, "task": "compliance", "template_id": "t", "rubric_id": "s", **JUDGE, "unit_id": f"u{unit}",
+            "item_first": f"{study}-u{unit}-{output}", "candidate_first": "c",
+            "verdict": str(bool(rng.random() < 0.6)).lower(), "outcome": "decided",
+        }  # fmt: skip
+
+
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A lake of imported judgments: messy pairs, scores, compliance and labels."""
@@ -79,10 +90,16 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
              "item_second", "repeat_no", "verdict", "outcome", "cost_usd"}  # fmt: skip
     pairs = [{name: value for name, value in row.items() if name in known} for row in random_rows(6, 4000)]
     rng = np.random.default_rng(5)
-    rows = [*pairs, *rated(rng), *complying(rng), *labelled(rng)]
+    rows = [*pairs, *rated(rng), *complying(rng), *labelled(rng), *made_anew(rng)]
     builder.imported([row | {"import_key": f"k{number}"} for number, row in enumerate(rows)])
     builder.build()
     return builder.store.path
+
+
+@cache
+def compared(lake: Path, a: str, b: str) -> Compared:
+    """Compare two sides of the lake, which no test changes, once."""
+    return compare(lake, a, b)
 
 
 def differences(found: Compared, metric: str) -> Row:
@@ -112,7 +129,7 @@ def jackknife(diffs: np.ndarray, clusters: list[str]) -> float:
 @pytest.mark.parametrize("study", ["s0", "s1"])
 def test_two_templates_come_to_what_metric_paired_says(lake: Path, study: str) -> None:
     """Consistency, its error, both intervals, both tests and the effect in reach: those of the view, turned round."""
-    found = differences(compare(lake, f"{study}:template=t0", f"{study}:template=t1"), "consistency")
+    found = differences(compared(lake, f"{study}:template=t0", f"{study}:template=t1"), "consistency")
     with database.connect(lake) as connection:
         sql = f"FROM metric_paired WHERE study = '{study}' AND template_a = 't0' AND template_b = 't1'"
         (view,) = connection.sql(sql).to_arrow_table().to_pylist()
@@ -130,7 +147,7 @@ def test_two_templates_come_to_what_metric_paired_says(lake: Path, study: str) -
 
 def test_scores_are_students_paired_test_of_the_items(lake: Path) -> None:
     """Means of repeats, paired by item: the difference, its interval and p are scipy's, and n says what is where."""
-    found = compare(lake, "rated:template=a", "rated:template=b")
+    found = compared(lake, "rated:template=a", "rated:template=b")
     row = differences(found, "score")
     sql = ("SELECT template_id AS side, '' AS statement, item_first AS item, avg(score) AS score "
            "FROM imported_judgments WHERE study = 'rated' GROUP BY ALL")  # fmt: skip
@@ -148,7 +165,7 @@ def test_scores_are_students_paired_test_of_the_items(lake: Path) -> None:
 
 def test_compliance_goes_over_statements_and_is_clustered_by_them(lake: Path) -> None:
     """Two judges of the same outputs: statsmodels' McNemar, and loops that leave out one statement after the other."""
-    row = differences(compare(lake, "complying:model=strict", "complying:model=mild"), "compliance")
+    row = differences(compared(lake, "complying:model=strict", "complying:model=mild"), "compliance")
     sql = ("SELECT request_model AS side, rubric_id AS statement, item_first AS item, verdict = 'true' AS yes "
            "FROM imported_judgments WHERE study = 'complying' AND verdict IS NOT NULL")  # fmt: skip
     both = paired(lake, sql, "strict", "mild")
@@ -168,7 +185,7 @@ def test_compliance_goes_over_statements_and_is_clustered_by_them(lake: Path) ->
 
 def test_labels_are_compared_by_share_by_people_and_by_what_is_the_same(lake: Path) -> None:
     """Two studies of one question set: accuracy and each label's share, and agreement with Wilson's ends."""
-    found = compare(lake, "old", "new")
+    found = compared(lake, "old", "new")
     metrics = {row["metric"]: row for row in found.differences.to_pylist()}
     assert {"accuracy", "label=yes", "label=no", "label=maybe"} <= metrics.keys()
     sql = ("SELECT CASE provider WHEN 'human' THEN 'human' ELSE study END AS side, '' AS statement, "
@@ -199,7 +216,7 @@ def test_labels_are_compared_by_share_by_people_and_by_what_is_the_same(lake: Pa
 
 
 def test_q_values_are_over_all_that_one_call_shows(lake: Path) -> None:
-    rows = compare(lake, "s0:template=t0,template=t1", "s1").differences.to_pylist()
+    rows = compared(lake, "s0:template=t0,template=t1", "s1").differences.to_pylist()
     p = [row["p_diff"] for row in rows if row["p_diff"] is not None]
     q = [row["q_bh"] for row in rows if row["p_diff"] is not None]
     assert len({row["comparison_no"] for row in rows}) == 2, "t2 is in one side alone"
@@ -210,19 +227,51 @@ def test_what_both_have_is_compared_with_itself_and_else_all_with_all(lake: Path
     """Templates that both sides have meet their own; where none is in both, each of a meets each of b."""
 
     def met(a: str, b: str) -> set[tuple[str, str]]:
-        rows = compare(lake, a, b).comparisons.to_pylist()
+        rows = compared(lake, a, b).comparisons.to_pylist()
         return {(row["template_a"], row["template_b"]) for row in rows}
 
+    (again,) = compared(lake, "rated:template=a,repeat=1", "rated:template=a,repeat=2").comparisons.to_pylist()
+    assert (again["template_a"], again["template_b"], again["n_common"]) == ("a", "a", N_ITEMS)
     assert met("s0", "s1") == {(name, name) for name in ("t0", "t1", "t2")}
     assert met("s0:template=t0", "s0:template=t1,template=t2") == {("t0", "t1"), ("t0", "t2")}
     assert met("s0:template=t0,template=t1", "s0:template=t1,template=t2") == {("t1", "t1")}
 
 
+def test_outputs_that_were_made_anew_are_paired_by_their_input(lake: Path) -> None:
+    """No output is in both: a model's outputs for an input are averaged, and inputs are the clusters."""
+    found = compared(lake, "first", "second")
+    row = differences(found, "compliance")
+    sql = ("SELECT study AS side, rubric_id AS statement, unit_id AS item, avg(CAST(verdict = 'true' AS INT)) AS rate "
+           "FROM imported_judgments WHERE study IN ('first', 'second') GROUP BY ALL")  # fmt: skip
+    both = paired(lake, sql, "first", "second")
+    diffs = np.array([float(b["rate"]) - float(a["rate"]) for _, a, b in both])
+    assert (row["n"], row["n_clusters"], row["clustered_by"]) == (12, 12, "unit")
+    assert row["diff"] == pytest.approx(np.mean(diffs))
+    usual = float(np.var(diffs, ddof=1) / 12)
+    matched = (np.sum(diffs**2) + 1 - np.sum(diffs) ** 2 / 14) / 14**2
+    assert row["diff_se"] == pytest.approx(max(usual, matched) ** 0.5)
+    (told,) = found.comparisons.to_pylist()
+    assert (told["n_common"], told["n_a_only"], told["n_b_only"]) == (12, 0, 0)
+
+
+def test_the_other_way_round_everything_is_the_other_way_round(lake: Path) -> None:
+    """Differences and their ends change sign, errors and tests stay, for every metric of messy pairs."""
+    one = compared(lake, "s0:template=t0", "s0:template=t1").differences.to_pylist()
+    other = compared(lake, "s0:template=t1", "s0:template=t0").differences.to_pylist()
+    assert [row["metric"] for row in one] == [row["metric"] for row in other]
+    for row, turned in zip(one, other, strict=True):
+        for name in ("diff_se", "p_diff", "q_bh", "diff_mde", "p_diff_these_items", "n", "n_clusters"):
+            assert row[name] == pytest.approx(turned[name], rel=1e-9, abs=1e-12), (row["metric"], name)
+        for ends in ("", "_these_items"):
+            low, high = row[f"diff_lo{ends}"], row[f"diff_hi{ends}"]
+            assert (low, high) == pytest.approx((-turned[f"diff_hi{ends}"], -turned[f"diff_lo{ends}"]), rel=1e-9)
+
+
 def test_the_costs_are_those_of_the_two_sides(lake: Path) -> None:
-    (told,) = compare(lake, "complying:model=strict", "complying:model=mild").comparisons.to_pylist()
+    (told,) = compared(lake, "complying:model=strict", "complying:model=mild").comparisons.to_pylist()
     n = N_STATEMENTS * N_INPUTS
     assert (told["cost_a_usd"], told["cost_b_usd"]) == pytest.approx((n * 0.001, n * 0.002))
-    (told,) = compare(lake, "rated:template=a", "rated:template=b").comparisons.to_pylist()
+    (told,) = compared(lake, "rated:template=a", "rated:template=b").comparisons.to_pylist()
     assert (told["cost_a_usd"], told["n_cost_unknown_a"]) == (None, 2 * N_ITEMS), "unknown is not nothing"
 
 
@@ -255,6 +304,7 @@ def test_an_earlier_version_is_compared_with_the_current_one(tmp_path: Path) -> 
     row = differences(found, "consistency")
     # Of the six pairs the three of i0 keep one answer of two.
     assert (row["n"], row["value_a"], row["value_b"]) == (6, 0.0, 1.0)
+    assert {"12 answers of a are simulated", "12 answers of b are simulated"} < set(found.notes)
     assert any(note.startswith("3 of b's 12 requests are the same requests as in a") for note in found.notes)
     with pytest.raises(UsageError, match="no version 'zzz'"):
         compare(builder.store.path, "demo@zzz", "demo")
@@ -342,5 +392,5 @@ def test_a_gate_that_could_not_close_is_refused(lake: Path, gate: str, is_margin
 
 def test_python_gets_the_rows_of_the_command(lake: Path) -> None:
     frame = batchpond.Lake(lake).compare("old", "new")
-    wanted = compare(lake, "old", "new").differences.to_pylist()
+    wanted = compared(lake, "old", "new").differences.to_pylist()
     assert frame.to_dicts() == [pytest.approx(row) for row in wanted]

@@ -6,7 +6,7 @@ SELECT
        ELSE coalesce(judgment.outcome,
          CASE WHEN response.status IN ('expired', 'cancelled') THEN response.status
               WHEN response.status IS NOT NULL THEN 'error' END) END AS outcome,
-  response.cost_usd, plan.request_id
+  response.cost_usd, plan.request_id, response.origin
 FROM plan
 LEFT JOIN (
   SELECT study_version, max_by(coalesce(ordinal, 1), ord) AS reader

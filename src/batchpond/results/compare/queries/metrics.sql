@@ -116,7 +116,8 @@ errors AS (
            ELSE greatest(0.0, squares - total * total / n) / nullif(n * (n - 1), 0) END, n_sides)) AS diff_se,
     CASE WHEN is_yes_or_no THEN matched_difference(n_up, n_down, n) END AS ends,
     CASE WHEN n_up + n_down >= 6
-         THEN 1.959963984540054 * sqrt((squares / n - power(total / n, 2)) / (n - 3.841458820694124)) END AS flip_width
+         THEN 1.959963984540054 * sqrt(greatest(0.0, squares / n - power(total / n, 2)) / (n - 3.841458820694124)) END
+      AS flip_width
   FROM totals
   JOIN jackknifed USING (comparison_no, metric)
 ),

@@ -6,7 +6,13 @@ FROM compare_said
 WHERE side = 'b' AND request_id IS NOT NULL
 HAVING count(*) FILTER (WHERE request_id IN (SELECT request_id FROM compare_said WHERE side = 'a')) > 0
 UNION ALL
+SELECT format('{:,} answers of {} are simulated', count(*), side)
+FROM compare_said
+WHERE origin = 'simulated'
+GROUP BY side
+UNION ALL
 SELECT format('{:,} calls are not answered yet: what they will say is in no number', count(*))
 FROM compare_said
 WHERE outcome IS NULL
 HAVING count(*) > 0
+ORDER BY ALL

@@ -36,7 +36,7 @@ SELECT
        WHEN verdict IN ('first', 'second') THEN CASE WHEN (verdict = 'first') = lo_is_first THEN 'lo' ELSE 'hi' END END
     AS vote,
   CASE WHEN outcome IN ('decided', 'tie') THEN score END AS score,
-  outcome, cost_usd, request_id
+  outcome, cost_usd, request_id, origin
 FROM wide
 WHERE coalesce(list_contains(CAST($template AS VARCHAR[]), coalesce(template_id, '')), TRUE)
   AND coalesce(list_contains(CAST($rubric AS VARCHAR[]), coalesce(rubric_id, '')), TRUE)
