@@ -34,7 +34,7 @@ from batchpond.plan.prompts import (
     size_bytes,
     tokens_of,
 )
-from batchpond.plan.shards import check_line, limits_of
+from batchpond.plan.versions import check_line, limits_of
 from batchpond.study.spec import OWN_OUTPUT_TASKS, THINKING_DEFAULT, StageSpec
 from batchpond.tasks.templates import Rubric, Template
 
