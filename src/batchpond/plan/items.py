@@ -35,6 +35,7 @@ PROBLEMS_SHOWN_MAX: Final = 20
 FILE_SIZE_MAX_BYTES: Final = 4_000_000_000
 _FIELD_SIZE_MAX: Final = 100_000_000
 _HASH_BYTES: Final = 32
+_BUFFER_BYTES: Final = 1 << 20
 
 SqlRows = Callable[[str], Iterable[Mapping[str, Any]]]
 """Runs one SELECT on the lake and gives its rows."""
@@ -145,7 +146,7 @@ def _as_id(value: object) -> str:
 
 
 def _problem(item_id: str, text: object) -> str | None:
-    if not item_id.strip():
+    if not item_id or item_id.isspace():
         return "no id, or not a text or whole number"
     if text is None or (isinstance(text, str) and (not text or text.isspace())):
         return f"id {item_id!r} has an empty text"
@@ -198,7 +199,7 @@ def _line_rows(path: Path, spec: ItemsSpec) -> Iterator[Row]:
             with path.open(encoding="utf-8-sig", newline="") as lines:
                 yield from _csv_rows(lines, spec.location)
         else:
-            with path.open("rb") as lines:
+            with path.open("rb", buffering=_BUFFER_BYTES) as lines:
                 yield from _jsonl_rows(lines, spec.location)
     except (OSError, UnicodeDecodeError) as error:
         read_text(path, FILE_SIZE_MAX_BYTES)  # says which line
