@@ -37,7 +37,6 @@ from batchpond.tasks.templates import Rubric
 _KINDS: Final = {REQUESTS.name: "request file"}  # of files whose kind is not their table
 REQUEST_FILE_ROWS: Final = 3 * ROW_GROUP_TEXT  # at most 50,000, in whole row groups
 PLAN_FILE_ROWS: Final = 4 * ROW_GROUP_NARROW
-GROUP_ROWS_MAX: Final = 2 * ROW_GROUP_TEXT  # held until they are written, which is most of what planning holds
 
 
 class Spool:
@@ -48,7 +47,8 @@ class Spool:
 
     def __init__(self, store: Store, table: Table, file_rows: int) -> None:
         self.table = table
-        self.group_rows = min(table.row_group_rows, GROUP_ROWS_MAX)
+        # Smaller than others may be: a group is held until it is written, which is most of what planning holds.
+        self.group_rows = table.row_group_rows // (2 if table.has_text else 4)
         self.file_rows = -(-file_rows // self.group_rows) * self.group_rows
         self.paths: list[Path] = []
         self._store = store
