@@ -10,7 +10,8 @@ their budget.
 
 - pairs: plain pairs of a file, five templates, two models, both directions
 - prompts: rows of a file as they are
-- compliance: answers of a file by two statements, each answer with what was asked
+- compliance, likert: answers of a file by two statements, each answer with what was asked
+- pressure: questions of a file, which are then pressed; labelling the answers waits
 - adaptive: the first round of adaptive pairs
 - ranking: candidates' answers of a file, each two of an input in both orders
 - stages: inputs of a file are answered; compliance and ranking of the answers wait
@@ -43,7 +44,7 @@ from batchpond.plan.write import publish_round
 from batchpond.study import file as study
 from batchpond.views.refresh import refresh
 
-KINDS = ("pairs", "prompts", "compliance", "adaptive", "ranking", "stages", "rows", "ranked")
+KINDS = ("pairs", "prompts", "compliance", "likert", "pressure", "adaptive", "ranking", "stages", "rows", "ranked")
 WAITING = ("rows", "ranked")
 RATIO_MAX = 3.0
 HELD_FROM = 100_000
@@ -89,12 +90,26 @@ unit = "unit"
 candidate = "candidate"
 '''
 OF_STAGE_ROWS = 'items = { stage = "answers" }'
-TEMPLATES = {"generation": "question", "compliance": "compliance_json", "ranking": "ranking_lines"}
+TEMPLATES = {
+    "generation": "question",
+    "compliance": "compliance_json",
+    "likert": "likert_json",
+    "pressure": "pressure_label",
+    "ranking": "ranking_lines",
+}
+PRESSED = f"""\
+[[stages]]
+name = "talk"
+task = "conversation"
+turns = 2
+tactics = ["social_proof"]
+{OF_FILE}
+"""
 
 
 def stage_of(name: str, task: str, items: str, model: str = "mini") -> str:
     """Return a stage as a study file has it."""
-    statements = "" if task == "generation" else STATEMENTS
+    statements = "" if task in {"generation", "pressure"} else STATEMENTS
     return STAGE.format(name=name, task=task, items=items, template=TEMPLATES[task]) + statements + models(model)
 
 
@@ -116,13 +131,16 @@ def study_of(kind: str, n_requests: int) -> tuple[str, Iterator[dict[str, Any]]]
             how += '[[stages.templates]]\nid = "as_it_is"\ntext = "{INPUT}"\n'
             stage = f'[[stages]]\nname = "asked"\ntask = "prompts"\n{OF_FILE}\n{how}' + models("mini")
             return head + stage, inputs(n_requests)
-        case "compliance":
+        case "compliance" | "likert":
             return head + stage_of("judged", kind, OF_ANSWERS), answers(n_requests // 2)
         case "ranking":
             return head + stage_of("judged", kind, OF_ANSWERS), answers(n_requests // 4)
-        case "stages":
-            later = [stage_of(f"{task}-later", task, OF_STAGE_ROWS) for task in ("compliance", "ranking")]
-            return head + stage_of("answers", "generation", OF_FILE) + "".join(later), inputs(n_requests)
+        case "pressure" | "stages":
+            text = PRESSED + models("mini") + stage_of("labels", "pressure", 'items = { stage = "talk" }')
+            if kind == "stages":
+                later = [stage_of(f"{task}-later", task, OF_STAGE_ROWS) for task in ("compliance", "ranking")]
+                text = stage_of("answers", "generation", OF_FILE) + "".join(later)
+            return head + text, inputs(n_requests)
         case _:
             n_of_unit, n = (N_CANDIDATES, n_requests // 4) if kind == "ranked" else (1, n_requests // 2)
             items = OF_SQL.format(n_of_unit=n_of_unit, n=n, text=TEXT)

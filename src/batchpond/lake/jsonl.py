@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-_BATCH_ROWS = 4_096
+_BATCH_ROWS = 1_024
 _BUFFER_BYTES = 1 << 20
 AT_ONCE = 256
 

@@ -144,7 +144,7 @@ def asks(stage: StageSpec, rows: Sequence[SourceRow], seed: int, pairs: Pairs | 
         case _:
             for row in ordered:
                 for rubric in _rubrics_of(stage, row):
-                    yield Ask(rubric, row, turn_no=row.turn_no)
+                    yield Ask(rubric, row, None, Direction.FORWARD, _NOTHING, row.turn_no)
 
 
 def _in_order(stage: StageSpec, rows: Sequence[SourceRow]) -> Sequence[SourceRow]:
@@ -192,7 +192,7 @@ def placed_row(
 ) -> SourceRow:
     """Return a row by what its columns for unit, rubric, candidate, input, tier say; raises StudyError for no tier."""
     if not told:
-        return SourceRow(item_id, text, "" if stage.task == "pairwise" else item_id, more=more)
+        return SourceRow(item_id, text, "" if stage.task == "pairwise" else item_id, None, None, None, None, more)
     unit_id, rubric_id, candidate, asked = [
         None if told.get(name) is None else str(told[name]) for name in ("unit", "rubric", "candidate", "input")
     ]
@@ -233,7 +233,9 @@ def n_asks(stage: StageSpec, rows: Sequence[SourceRow], pairs: Pairs | None) -> 
     n_rubrics = max(1, len(stage.rubrics))
     if pairs is not None:
         return (len(pairs) + int(pairs.has_reverse.sum())) * n_rubrics
-    if stage.task in {"ranking", CONVERSATION} or not isinstance(rows, SpilledRows) or rows.is_chosen:
+    if stage.task == CONVERSATION:
+        return len(rows) * len(stage.tactics)
+    if stage.task == "ranking" or not isinstance(rows, SpilledRows) or rows.is_chosen:
         return None
     named = {rubric.rubric_id for rubric in stage.rubrics} or rows.rubric_ids.keys()
     n_own = sum(n for name, n in rows.rubric_ids.items() if name is not None)
@@ -384,7 +386,7 @@ class SpilledRows(Sequence[SourceRow]):
     def _row(self, number: int, written: bytes | memoryview) -> SourceRow:
         values, metadata = pickle.loads(written)  # noqa: S301 (our own bytes)
         row, at = SourceRow._make(values), number * ids.ID_LENGTH
-        row.__dict__.update(item_hash=self._hashes[at : at + ids.ID_LENGTH], metadata=metadata)
+        row.item_hash, row.metadata = self._hashes[at : at + ids.ID_LENGTH], metadata
         return row
 
 

@@ -34,7 +34,7 @@ from batchpond.plan.prompts import (
     size_bytes,
     tokens_of,
 )
-from batchpond.plan.shards import check_line, limits_of
+from batchpond.plan.versions import check_line, limits_of
 from batchpond.study.spec import OWN_OUTPUT_TASKS, THINKING_DEFAULT, StageSpec
 from batchpond.tasks.templates import Rubric, Template
 
@@ -371,7 +371,9 @@ class AskBlocks:
 
     def _columns(self, asks: Sequence[Ask]) -> pa.Table:
         first, second = [ask.first for ask in asks], [ask.second for ask in asks if ask.second is not None]
-        tiers = [ask.tier for ask in asks] if second else [row.tier for row in first]
+        tiers = [row.tier for row in first]
+        if second and any(row.tier is not None for row in (*first, *second)):
+            tiers = [ask.tier for ask in asks]
         known: dict[str, Any] = {
             "unit_id": [row.unit_id or ("" if second else row.item_id) for row in first],
             **self._of_rows("first", first),
@@ -381,13 +383,14 @@ class AskBlocks:
             "tier": [self._stage.tier if tier is None else tier for tier in tiers],
         }
         if second:
-            pairs = [ask.pair_key[1:] for ask in asks]
+            members = [(one.item_id, two.item_id) for one, two in zip(first, second, strict=True)]
+            pairs = [(one, two) if one < two else (two, one) for one, two in members]
             places = {pair: place for place, pair in enumerate(dict.fromkeys(pairs))}
             known |= {
                 **self._of_rows("second", second),
                 "pair_id": pair_ids(*zip(*places, strict=True)).take(pa.array([places[pair] for pair in pairs])),
-                "direction": [ask.direction.value for ask in asks],
-                "is_lo_first": [one.item_id < two.item_id for one, two in zip(first, second, strict=True)],
+                "direction": [ask.direction for ask in asks],
+                "is_lo_first": [one < two for one, two in members],
             }
         n, given = len(asks), ((field, known.get(field.name)) for field in ASK_SCHEMA)
         arrays = [

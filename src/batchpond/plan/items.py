@@ -147,7 +147,7 @@ def _as_id(value: object) -> str:
 
 
 def _problem(item_id: str, text: object) -> str | None:
-    if not item_id.strip():
+    if not item_id or item_id.isspace():
         return "no id, or not a text or whole number"
     if text is None or (isinstance(text, str) and (not text or text.isspace())):
         return f"id {item_id!r} has an empty text"

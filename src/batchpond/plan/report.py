@@ -16,8 +16,7 @@ from batchpond.model import Mode
 from batchpond.plan.cells import WISHES, Dropped, ModelConfig, model_notes
 from batchpond.plan.items import Balance, Pairs
 from batchpond.plan.prompts import OF_INPUT
-from batchpond.plan.shards import Limits, cut, limits_of
-from batchpond.plan.versions import used
+from batchpond.plan.versions import Limits, cut, limits_of, used
 from batchpond.providers import registry
 from batchpond.study.prices import Estimate, Prices, Used, total
 from batchpond.study.spec import Order, PairsSpec, ShardsSpec, StageSpec

@@ -26,7 +26,7 @@ from batchpond.lake.disk import StagedTable
 from batchpond.lake.schemas import ITEMS, PLAN, REQUESTS, ROW_GROUP_NARROW, ROW_GROUP_TEXT, RUBRICS, TEMPLATES, Table
 from batchpond.lake.store import Store
 from batchpond.lake.tables import literal, quoted
-from batchpond.plan.asks import NO_RUBRIC, Ask, SourceRow
+from batchpond.plan.asks import Ask, SourceRow
 from batchpond.plan.blocks import BLOCK_ROWS, AskBlocks, Block, Grid, Round, grid_blocks, plan_table, requests_table
 from batchpond.plan.cells import ModelConfig, cell_id, make_model_configs
 from batchpond.plan.items import Item
@@ -37,7 +37,6 @@ from batchpond.tasks.templates import Rubric
 _KINDS: Final = {REQUESTS.name: "request file"}  # of files whose kind is not their table
 REQUEST_FILE_ROWS: Final = 3 * ROW_GROUP_TEXT  # at most 50,000, in whole row groups
 PLAN_FILE_ROWS: Final = 4 * ROW_GROUP_NARROW
-GROUP_ROWS_MAX: Final = 2 * ROW_GROUP_TEXT  # held until they are written, which is most of what planning holds
 
 
 class Spool:
@@ -48,7 +47,8 @@ class Spool:
 
     def __init__(self, store: Store, table: Table, file_rows: int) -> None:
         self.table = table
-        self.group_rows = min(table.row_group_rows, GROUP_ROWS_MAX)
+        # Smaller than others may be: a group is held until it is written, which is most of what planning holds.
+        self.group_rows = table.row_group_rows // (2 if table.has_text else 4)
         self.file_rows = -(-file_rows // self.group_rows) * self.group_rows
         self.paths: list[Path] = []
         self._store = store
@@ -218,6 +218,7 @@ def publish(store: Store, connection: duckdb.DuckDBPyConnection, found: Round, a
         with Work(f"planning {found.stage.name}", "requests", _n_rows(found, asked)) as work:
             for block in _blocks(found, asked, inputs):
                 block.check()
+                inputs.note(block)
                 requests.add(requests_table(block))
                 plan.add(plan_table(found, block))
                 work.add(len(block.request_ids))
@@ -233,9 +234,9 @@ def _n_rows(found: Round, asked: Grid | Iterable[Ask]) -> int | None:
 
 def _blocks(found: Round, asked: Grid | Iterable[Ask], inputs: _Inputs) -> Iterator[Block]:
     if isinstance(asked, Grid):
-        inputs.note_grid(found.stage.rubrics or (NO_RUBRIC,), asked.items)
+        inputs.note_grid(asked.items)
         return grid_blocks(found, asked, BLOCK_ROWS)
-    return AskBlocks(found, inputs.hashes_of, BLOCK_ROWS).of(inputs.noted(asked))
+    return AskBlocks(found, inputs.hashes_of, BLOCK_ROWS).of(asked)
 
 
 def _settle(
@@ -276,19 +277,14 @@ class _Inputs:
         self._seen: set[str] = set()
         self._fresh: list[tuple[str | None, ...]] = []
 
-    def note_grid(self, rubrics: Iterable[Rubric], items: Iterable[Item]) -> None:
-        """Take the inputs of a grid."""
-        self.rubrics = {rubric.rubric_hash: rubric for rubric in rubrics}
+    def note_grid(self, items: Iterable[Item]) -> None:
+        """Take the items of a grid."""
         self._fresh = [(item.item_hash, *item) for item in items]
 
-    def noted(self, asks: Iterable[Ask]) -> Iterator[Ask]:
-        """Yield asks on, keeping what they are about."""
-        last: Rubric | None = None
-        for ask in asks:
-            if ask.rubric is not last:
-                last = ask.rubric
-                self.rubrics.setdefault(last.rubric_hash, last)
-            yield ask
+    def note(self, block: Block) -> None:
+        """Take the rubrics of a block."""
+        for cell in block.cells:
+            self.rubrics.setdefault(cell.rubric.rubric_hash, cell.rubric)
 
     def hashes_of(self, rows: Sequence[SourceRow]) -> list[str]:
         """Return the hashes of rows as the lake keeps them, and take the rows."""

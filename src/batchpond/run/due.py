@@ -158,7 +158,6 @@ def new_shards(
     """
     import pyarrow as pa  # an idle pass cuts nothing
 
-    from batchpond.plan import shards
     from batchpond.study.spec import ShardsSpec
 
     rule = ShardsSpec(**(versions.study_settings(store, version).get("shards") or {}))
@@ -184,14 +183,14 @@ def new_shards(
             },
         )
 
-        def limits(lines: pa.Table) -> shards.Limits:
+        def limits(lines: pa.Table) -> versions.Limits:
             asked = _asked(lines)
             queue = settings.of_model(asked.provider, asked.model)
             descriptor = registry.module(asked.provider).DESCRIPTOR
-            return shards.limits_of(descriptor, asked.mode, rule.max_requests, queue.enqueued_tokens)
+            return versions.limits_of(descriptor, asked.mode, rule.max_requests, queue.enqueued_tokens)
 
         parts = ([part] for part in found.to_arrow_reader(_FETCH_ROWS))
-        for lines in shards.cut(map(pa.Table.from_batches, parts), limits, rule.segments):
+        for lines in versions.cut(map(pa.Table.from_batches, parts), limits, rule.segments):
             yield NewShard(shard_event(study, version, lines, kind, book, generation, expected, used), lines)
 
 

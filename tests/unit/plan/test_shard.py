@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchpond.errors import UsageError
-from batchpond.plan.shards import Limits, cut, segment_sizes, split, split_segments
+from batchpond.plan.versions import Limits, cut, segment_sizes, split, split_segments
 
 sizes = st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50)), max_size=60)
 limits = st.builds(

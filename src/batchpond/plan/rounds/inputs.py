@@ -166,7 +166,8 @@ def talk_asks(stage: StageSpec, questions: Sequence[SourceRow], answers: Mapping
     `answers` has the answers of turns 0, 1, ... without a gap: after a turn that failed a conversation ends.
     """
     answered = {talk.unit_id for talk in answers}
-    by_id: dict[str, SourceRow] = {row.item_id: row for row in questions if row.item_id in answered}
+    asked = (row for row in questions if row.item_id in answered) if answered else ()  # they may be read from a file
+    by_id: dict[str, SourceRow] = {row.item_id: row for row in asked}
     tactics = {tactic.tactic_id: tactic for tactic in stage.tactics}
     for tactic in stage.tactics:
         rubric = rubric_of(tactic)
