@@ -186,17 +186,23 @@ def test_a_list_shows_the_rows_of_its_sql(planned: Path, kind: str, given: dict[
 
 
 @pytest.mark.parametrize(
-    "given", [{}, {"state": "refusals"}, {"state": "errors"}, {"state": "open"}, {"q": "needle"}], ids=str
-)
+    ("kind", "given", "after"),
+    [("rows", {}, "r000000000002"), ("rows", {"state": "refusals"}, ""), ("rows", {"state": "errors"}, ""),
+     ("rows", {"q": "needle"}, ""), ("pairs", {}, "quality\x1f\x1falpha\x1fdelta"),
+     ("pairs", {"standing": "unread"}, "")],
+)  # fmt: skip
 def test_in_a_large_plan_a_page_is_looked_for_where_the_plan_says(
-    planned: Path, monkeypatch: pytest.MonkeyPatch, given: dict[str, str]
+    planned: Path, monkeypatch: pytest.MonkeyPatch, kind: str, given: dict[str, str], after: str
 ) -> None:
-    """Slot by slot and stretch by stretch, it is the page that the SQL gives, for short pages and for long ones."""
+    """Stretch by stretch, it is the page that the SQL gives, for short pages and for long ones."""
     monkeypatch.setattr(lists, "STRETCH_SLOTS", 3)
+    monkeypatch.setattr(lists, "STRETCH_PAIRS", 3)
     lake = lake_of(planned)
-    for after, n_rows in (("", 2), ("", 50), ("r000000000002", 1)):
-        wish = Wish("rows", rig.STUDY, {**given, "after": after}, n_rows)
-        assert lists.page(lake, wish).rows == lake.rows(wish.query())[:n_rows]
+    for n_rows in (2, 50):
+        wish = Wish(kind, rig.STUDY, {**given, "after": after}, n_rows)
+        found = lists.page(lake, wish).rows
+        assert found == lake.rows(wish.query())[:n_rows]
+        assert found
 
 
 @pytest.mark.parametrize("state", STATES)
