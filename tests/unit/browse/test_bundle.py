@@ -6,8 +6,10 @@ import http.client
 import json
 import re
 import signal
+import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -16,7 +18,8 @@ from click.testing import CliRunner
 
 from batchpond.cli.frame import Invocation, root
 from batchpond.errors import UsageError
-from batchpond_browse import bundle
+from batchpond_browse import bundle, server
+from tests.flow.test_labels import judged_lake
 from tests.rigs import browse as rig
 from tests.rigs.report import Page
 
@@ -66,6 +69,27 @@ def test_pairs_hold_prompts_and_raw_lines_and_what_is_left_out_is_not_linked(wri
 
 def test_a_bundle_of_one_study_names_no_other(written: Path) -> None:
     assert not any(rig.OTHER_STUDY in path.read_text("utf-8") for path in written.glob("*.html"))
+
+
+def test_pairs_on_which_judges_disagree_come_first(tmp_path: Path) -> None:
+    """Where not all get a page, those that are looked for first do."""
+    lake = judged_lake(tmp_path)
+    bundle.write(lake, tmp_path / "answers", n_cases=4)
+    n_disagreements = 0
+    for path in (tmp_path / "answers").glob("case-*.html"):
+        said = re.findall(r'class="said" href="[^"]*">(\w+)', path.read_text("utf-8"))
+        n_disagreements += len(set(said)) > 1
+    assert n_disagreements == 4
+
+
+def test_a_port_that_is_taken_is_said(lake: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(UsageError, match="cannot be had"):
+            server.serve(
+                lake, port=taken.getsockname()[1], rater="", on_ready=pytest.fail, until=threading.Event()
+            )  # fmt: skip
 
 
 def test_a_folder_that_holds_something_is_refused(lake: Path, tmp_path: Path) -> None:
