@@ -7,7 +7,6 @@ of a pair or an item holds the prompts and raw lines of its judgments, too, whic
 from __future__ import annotations
 
 import shutil
-from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -29,8 +28,8 @@ class Bundle:
         self._study = study
         self._left = n_cases
         self._names: dict[Key, str] = {("", ()): INDEX}
-        self._lists: deque[Key] = deque([("", ())])
-        self._cases: deque[Key] = deque()
+        self._lists: list[Key] = [("", ())]
+        self._cases: list[Key] = []
         self._pages = Pages(lake, environment(self.link, is_bundle=True), study_alone=study)
 
     def link(self, page: str, given: Mapping[str, Any] | None = None, /, **more: Any) -> str:
@@ -54,7 +53,8 @@ class Bundle:
     def write(self, folder: Path) -> int:
         """Write every page and return how many there are."""
         while self._lists or self._cases:
-            key = (self._lists or self._cases).popleft()
+            self._lists.sort(key=lambda one: ["disagreement" not in str(one), "flip" not in str(one)])
+            key = (self._lists or self._cases).pop(0)
             (folder / self._names[key]).write_text(self._text(key[0], dict(key[1])), "utf-8")
         return len(self._names)
 

@@ -17,6 +17,7 @@ from batchpond_browse.asking import FOLDER, Lake, Query, Row, query
 
 PAGE_ROWS: Final = 50
 STRETCH_SLOTS: Final = 20_000
+STRETCH_PAIRS: Final = 250
 NONE: Final = " AND FALSE"
 WORDS_MAX: Final = 500
 PAGING: Final = ("sort", "dir", "after", "from")
@@ -112,13 +113,8 @@ class Wish:
 
     @property
     def n_candidates(self) -> int:
-        """How many slots to look at before all of them."""
-        return STRETCH_SLOTS if self.is_of_any_state else self.n_rows + 1
-
-    @property
-    def is_of_any_state(self) -> bool:
-        """Whether the tables below `results` cannot tell which slots are looked for."""
-        return self.given.get("state") in {"errors", "open"}
+        """How many slots to look at before all of them: many where the tables below `results` cannot tell which."""
+        return STRETCH_SLOTS if self.given.get("state") in {"errors", "open"} else self.n_rows + 1
 
     def _conditions(self, known: Mapping[str, Any], values: dict[str, object]) -> list[str]:
         """Return the conditions of the filters that are set, of those that are known here; adds what they name."""
@@ -156,9 +152,9 @@ def _number(word: str) -> float:
 def page(lake: Lake, wish: Wish) -> Page:
     """Return a page of a list."""
     asked = wish.query()
-    is_in_order = wish.kind == "rows" and not wish.expression and not wish.is_down
     is_large = sum(row["n_planned"] for row in lake.rows(query("facets", {"study": wish.study}))) > STRETCH_SLOTS
-    rows = _in_order(lake, wish) if is_in_order and is_large else lake.rows(asked)
+    look = {"rows": _rows_in_order, "pairs": _pairs_in_order}.get(wish.kind)
+    rows = look(lake, wish) if look and is_large and not wish.expression and not wish.is_down else lake.rows(asked)
     more = None
     if len(rows) > wish.n_rows:
         rows = rows[: wish.n_rows]
@@ -167,7 +163,7 @@ def page(lake: Lake, wish: Wish) -> Page:
     return Page(wish.kind, rows, asked, more)
 
 
-def _in_order(lake: Lake, wish: Wish) -> list[Row]:
+def _rows_in_order(lake: Lake, wish: Wish) -> list[Row]:
     """Return what the query of a page of judgments returns, in its own order: the planned ones, then the imported.
 
     The plan says where they can be found; to look there takes less than to make all results of a study.
@@ -177,9 +173,19 @@ def _in_order(lake: Lake, wish: Wish) -> list[Row]:
         slots = [row["slot"] for row in lake.rows(wish.candidates(int(after[1:]) if after[1:].isdigit() else -1))]
         if slots:
             there = f" AND slot BETWEEN {slots[0]} AND {slots[-1]}"
-            if not wish.is_of_any_state:
+            if wish.n_candidates < STRETCH_SLOTS:
                 there += f" AND slot IN ({', '.join(map(str, slots))})"
             rows = lake.rows(wish.query(there, NONE))
         if len(rows) <= wish.n_rows and len(slots) == wish.n_candidates:
             rows = lake.rows(wish.query("", NONE))
     return rows if len(rows) > wish.n_rows else (rows + lake.rows(wish.query(NONE)))[: wish.n_rows + 1]
+
+
+def _pairs_in_order(lake: Lake, wish: Wish) -> list[Row]:
+    """Return what the query of a page of pairs returns: from the next pairs, if the page is full with those."""
+    place = {"study": wish.study, "after": wish.given.get("after", "")}
+    (reach,) = lake.rows(query("places", place, limit=str(STRETCH_PAIRS)))
+    near = wish.query(" AND item_lo BETWEEN $reach_lo AND $reach_hi")
+    near = Query(near.sql, {**near.values, "reach_lo": reach["lo"], "reach_hi": reach["hi"]})
+    rows = [row for row in lake.rows(near) if row["case_key"] <= reach["until"]]
+    return rows if len(rows) > wish.n_rows else lake.rows(wish.query())

@@ -76,7 +76,7 @@ class Pages:
         is_hidden = reader.is_blind and not (sheet and sheet.label)
         # Which text a blind reader sees first is a matter of lot, which the key's last letter tells.
         is_lo_first = not (reader.is_blind and found.is_pair and int(found.unit_key[-1], 16) % 2)
-        title = " and ".join(side for side, _ in found.texts)
+        title = "To label" if is_hidden else " and ".join(side for side, _ in found.texts)
         return self._page(
             "case", reader, [found.asked], study=study, title=title, case=found, sheet=sheet, is_hidden=is_hidden,
             texts=found.texts if is_lo_first else found.texts[::-1], key_letter="a" if is_lo_first else "b",

@@ -29,7 +29,8 @@ Links = Callable[..., str]
 
 def address(page: str, given: Mapping[str, Any] | None = None, /, **more: Any) -> str:
     """Return the address of a page of the server with its parameters, those without a value left out."""
-    found = {name: value for name, value in {**(given or {}), **more}.items() if value not in (None, "")}
+    given = {"study": None, **(given or {}), **more}
+    found = {name: value for name, value in given.items() if value not in (None, "")}
     return f"/{page}" + (f"?{urlencode(found)}" if found else "")
 
 

@@ -75,9 +75,9 @@ def chromium() -> Iterator[Browser]:
 
 @contextmanager
 def looking(
-    browser: Browser, file: Path, *, width: int = 1440, scheme: str = "light", has_script: bool = True
+    browser: Browser, place: Path | str, *, width: int = 1440, scheme: str = "light", has_script: bool = True
 ) -> Iterator[Seen]:
-    """Open a file as a reader would: at a width, in a scheme, with or without JavaScript."""
+    """Open a file, or an address, as a reader would: at a width, in a scheme, with or without JavaScript."""
     context = browser.new_context(
         viewport={"width": width, "height": 900}, color_scheme=scheme, java_script_enabled=has_script,  # type: ignore[arg-type]
         accept_downloads=True, reduced_motion="reduce",
@@ -89,7 +89,7 @@ def looking(
     page.on("pageerror", lambda error: seen.console.append(f"error: {error}"))
     page.on("request", lambda request: seen.requests.append(request.url))
     page.on("dialog", lambda dialog: (seen.dialogs.append(dialog.message), dialog.dismiss()))
-    page.goto(file.absolute().as_uri(), wait_until="load")
+    page.goto(place if isinstance(place, str) else place.absolute().as_uri(), wait_until="load")
     try:
         yield seen
     finally:

@@ -12,7 +12,7 @@ WITH cases AS (
         count(*) FILTER (WHERE status = 'undecided') AS n_undecided,
         count(*) FILTER (WHERE status = 'pending') AS n_pending
     FROM pair_status
-    WHERE study = $study AND provider <> 'human'{voices}
+    WHERE study = $study AND provider <> 'human'{voices}{planned}
     GROUP BY rubric_id, unit_id, item_lo, item_hi
 ),
 standing AS (

@@ -6,8 +6,10 @@ import http.client
 import json
 import re
 import signal
+import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -16,8 +18,9 @@ from click.testing import CliRunner
 
 from batchpond.cli.frame import Invocation, root
 from batchpond.errors import UsageError
-from batchpond_browse import bundle
+from batchpond_browse import bundle, server
 from tests.rigs import browse as rig
+from tests.rigs.lakes import LakeBuilder
 from tests.rigs.report import Page
 
 
@@ -66,6 +69,30 @@ def test_pairs_hold_prompts_and_raw_lines_and_what_is_left_out_is_not_linked(wri
 
 def test_a_bundle_of_one_study_names_no_other(written: Path) -> None:
     assert not any(rig.OTHER_STUDY in path.read_text("utf-8") for path in written.glob("*.html"))
+
+
+def test_a_pair_on_which_judges_disagree_comes_first(tmp_path: Path) -> None:
+    """Where not all get a page, those that are looked for first do."""
+    builder = LakeBuilder(tmp_path / "lake")
+    builder.imported(
+        [{"item_first": pair[way], "item_second": pair[1 - way], "request_model": judge, "outcome": "decided",
+          "verdict": "first" if (way == 0) == (judge == "one" or pair[0] == "a") else "second"}
+         for pair in ("ab", "yz") for judge in ("one", "two") for way in (0, 1)]
+    )  # fmt: skip
+    builder.build()
+    bundle.write(tmp_path / "lake", tmp_path / "answers", n_cases=1)
+    (case,) = (tmp_path / "answers").glob("case-*.html")
+    assert "<h1>y and z</h1>" in case.read_text("utf-8")
+
+
+def test_a_port_that_is_taken_is_said(lake: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(UsageError, match="cannot be had"):
+            server.serve(
+                lake, port=taken.getsockname()[1], rater="", on_ready=pytest.fail, until=threading.Event()
+            )  # fmt: skip
 
 
 def test_a_folder_that_holds_something_is_refused(lake: Path, tmp_path: Path) -> None:
