@@ -105,22 +105,22 @@ class Spool:
         if not label.key[:-1] or label.key[-1] not in "ab" or len(label.comment) > COMMENT_MAX:
             raise UsageError("this is no label of a pair or an item", hint="give it on the page of one")
         with self._opened() as descriptor:
-            size = os.fstat(descriptor).st_size
-            is_torn = size and os.pread(descriptor, 1, size - 1) != b"\n"
-            _write_whole(descriptor, b"\r\n" * bool(is_torn) + _lines([label]))
+            _write_whole(descriptor, b"\r\n" + _lines([label]))  # on a line of its own, whatever was cut off before it
 
     def hand_in(self) -> int:
         """Import all labels that wait as people's judgments and return how many; raises as `import labels` does."""
         with self._opened() as descriptor:
             wanted = self.waiting()
             path = self._path.with_name(f".{secrets.token_hex(8)}.csv")
-            sheet = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            path.touch(0o600, exist_ok=False)
             try:
-                _write_whole(sheet, _lines([Label._fields, *wanted]))
+                path.write_bytes(_lines([Label._fields, *wanted]))
                 if wanted:
                     labels.hand_in(self._lake_path, path)
+            except UsageError as error:
+                hint = f"nothing was handed in; take what is wrong out of {self._path}"
+                raise UsageError(error.message.replace(path.name, FILE), hint=hint) from error
             finally:
-                os.close(sheet)
                 path.unlink(missing_ok=True)
             os.ftruncate(descriptor, 0)
             return len(wanted)

@@ -161,6 +161,19 @@ def test_a_label_survives_the_server_and_a_cut_off_line_spoils_no_other(lake: Pa
     assert (lake / FILE).stat().st_mode & 0o777 == 0o600
 
 
+def test_labels_that_the_lake_cannot_take_are_kept_and_said(lake: Path) -> None:
+    """One of a unit that is gone: nothing is handed in, and the message names the key and the file that has it."""
+    client = client_of(lake)
+    give(client, "1")
+    Spool(lake).give(Label(STUDY, "k" * 20 + "a", "1", "anna", ""))
+    answer = client.post("/hand-in", data={})
+    assert answer.status_code == 400
+    assert "k" * 20 in answer.text
+    assert FILE in answer.text
+    assert (len(Spool(lake).waiting()), said(lake)) == (2, [])
+    assert [path.name for path in lake.glob(".*.csv")] == []
+
+
 def test_a_label_needs_a_name_and_a_unit(lake: Path) -> None:
     client = client_of(lake)
     form = form_of(get(client, "case", study=STUDY, **CASE))
