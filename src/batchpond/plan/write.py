@@ -48,7 +48,7 @@ class Spool:
     def __init__(self, store: Store, table: Table, file_rows: int) -> None:
         self.table = table
         # Smaller than others may be: a group is held until it is written, which is most of what planning holds.
-        self.group_rows = table.row_group_rows // (2 if table.has_text else 4)
+        self.group_rows = max(1, table.row_group_rows // (2 if table.has_text else 4))
         self.file_rows = -(-file_rows // self.group_rows) * self.group_rows
         self.paths: list[Path] = []
         self._store = store
