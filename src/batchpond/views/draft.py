@@ -67,9 +67,11 @@ class Draft:
         return content
 
     def close(self) -> None:
-        """Let go of it, and of its file."""
+        """Let go of it, and of its file; once more does nothing, for its number may be another file's by then."""
         self.connection.close()
-        os.close(self._file)
+        if self._file >= 0:
+            os.close(self._file)
+        self._file = -1
 
 
 Seen = tuple[str, int, int, int]  # a lens on disk: its path, and what changes when another is put in its place

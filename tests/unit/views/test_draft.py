@@ -129,3 +129,13 @@ def test_nothing_of_a_draft_outlives_its_writer(lake: LakeBuilder, tmp_path: Pat
         assert list(folder.iterdir()) == []
         process.send_signal(signal.SIGKILL)
     assert list(folder.iterdir()) == []
+
+
+def test_what_is_let_go_twice_takes_no_other_file_along(tmp_path: Path) -> None:
+    """A failed draft is closed by who filled it and by who had it at hand; its number may have a new owner between."""
+    draft = Draft.opened(None)
+    draft.close()
+    with (tmp_path / "other").open("wb") as other:
+        draft.close()
+        other.write(b"whole")
+    assert (tmp_path / "other").read_bytes() == b"whole"
