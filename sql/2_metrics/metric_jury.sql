@@ -1,0 +1,270 @@
+-- grain: study, task, rubric_id
+-- question: Is the verdict of several judges together better than that of the best of them, and what does it cost?
+-- source: jury_verdicts and calls. n_units have at least two judges that were asked (n_judges in all); on n_heard of
+--   them at least two spoke. n_labelled units have a label of people: n_majority_labelled, n_weighted_labelled and
+--   n_best_judge_labelled of these a verdict of each. The best judge (best_template_id and so on) is the one that is
+--   right on most of the n_labelled units, of equals the one wrong least often, then the first by name. It is
+--   chosen by the labels that it is measured by, which flatters it, not the jury.
+-- estimators:
+--   - unanimous_share: n_unanimous / n_heard, where all that spoke said the same
+--   - majority_share: n_majority / n_heard, where more than half of those that spoke said the same
+--   - majority_accuracy, weighted_accuracy, best_judge_accuracy: of the labelled units with a verdict of the majority,
+--     of the weighted jury and of the best judge, the share that people call right
+--   - majority_accuracy_min, majority_accuracy_max, weighted_accuracy_min, weighted_accuracy_max,
+--     best_judge_accuracy_min, best_judge_accuracy_max: what the labelled units without a verdict leave open, over
+--     n_labelled for all three, the same units: all of them wrong, or all right
+--   - unanimous_share_se, majority_share_se, majority_accuracy_se, weighted_accuracy_se, best_judge_accuracy_se: for
+--     items in general (clustered_variance, each item or prompt left out in turn), and the ends _lo and _hi with them,
+--     as wilson_clustered
+--   - cost_usd: of all judges' calls for the n_units, a lower bound where n_cost_unknown > 0
+--   - cost_per_verdict_usd: per majority, of all judges together: cost_usd / n_majority
+--   - best_judge_cost_per_verdict_usd, cheapest_judge_cost_per_verdict_usd: a single judge's cost on these units, per
+--     unit on which it spoke; the cheapest judge (cheapest_template_id and so on) has the least
+-- reference: Condorcet 1785 (majority), Nitzan and Paroush 1982 (weights); clustered, wilson_clustered.
+-- nulls: an accuracy is NULL without a label, ends below 5 items or prompts; a price where a cost that counts for it is
+--   unknown or there is no verdict.
+
+CREATE OR REPLACE VIEW metric_jury AS
+WITH juries AS MATERIALIZED (
+  SELECT * FROM jury_verdicts
+),
+said AS (
+  SELECT study, task, rubric_id, unit_id, item_lo, item_hi, turn_no, truth, unnest(judges) AS judge
+  FROM juries
+),
+spent AS (
+  SELECT
+    study,
+    CASE WHEN coalesce(task, 'pairwise') IN ('pairwise', 'ranking') THEN 'pair' ELSE task END AS task,
+    template_id, rubric_id, provider, request_model, thinking, unit_id,
+    CASE WHEN item_second IS NULL THEN coalesce(item_first, candidate_first) ELSE least(item_first, item_second) END
+      AS item_lo,
+    CASE WHEN item_second IS NOT NULL THEN greatest(item_first, item_second) END AS item_hi,
+    CASE WHEN item_second IS NULL THEN CAST(turn_no AS BIGINT) END AS turn_no,
+    sum(cost_usd) AS cost_usd,
+    count(*) FILTER (WHERE cost_usd IS NULL AND outcome NOT IN ('error', 'expired', 'cancelled', 'missing'))
+      AS n_cost_unknown
+  FROM calls
+  WHERE provider <> 'human'
+  GROUP BY ALL
+),
+judged AS (
+  SELECT
+    said.study, said.task, said.rubric_id,
+    judge.template_id AS template_id, judge.provider AS provider, judge.request_model AS request_model,
+    judge.thinking AS thinking,
+    count(judge.word) AS n_words,
+    count(truth) AS n_labelled,
+    count(*) FILTER (WHERE judge.word = truth) AS n_right,
+    count(*) FILTER (WHERE judge.word <> truth) AS n_wrong,
+    sum(cost_usd) AS cost_usd,
+    CAST(coalesce(sum(n_cost_unknown), 0) AS BIGINT) AS n_cost_unknown
+  FROM said
+  LEFT JOIN spent
+    ON spent.study = said.study
+    AND spent.task = said.task
+    AND spent.template_id = judge.template_id
+    AND spent.rubric_id = said.rubric_id
+    AND spent.provider = judge.provider
+    AND spent.request_model = judge.request_model
+    AND spent.thinking = judge.thinking
+    AND spent.unit_id = said.unit_id
+    AND spent.item_lo = said.item_lo
+    AND coalesce(spent.item_hi, '') = coalesce(said.item_hi, '')
+    AND coalesce(spent.turn_no, -1) = coalesce(said.turn_no, -1)
+  GROUP BY ALL
+),
+priced AS (
+  SELECT *, CASE WHEN n_cost_unknown = 0 THEN cost_usd / nullif(n_words, 0) END AS price
+  FROM judged
+),
+placed AS (
+  SELECT
+    *,
+    sum(n_labelled) OVER (PARTITION BY study, task, rubric_id) > 0 AND row_number() OVER (
+      PARTITION BY study, task, rubric_id
+      ORDER BY n_right DESC, n_wrong, template_id, provider, request_model, thinking
+    ) = 1 AS is_best,
+    price IS NOT NULL AND row_number() OVER (
+      PARTITION BY study, task, rubric_id
+      ORDER BY price NULLS LAST, template_id, provider, request_model, thinking
+    ) = 1 AS is_cheapest
+  FROM priced
+),
+cells AS MATERIALIZED (
+  SELECT
+    study, task, rubric_id,
+    count(*) AS n_judges,
+    sum(cost_usd) AS cost_usd,
+    CAST(sum(n_cost_unknown) AS BIGINT) AS n_cost_unknown,
+    max(template_id) FILTER (WHERE is_best) AS best_template_id,
+    max(provider) FILTER (WHERE is_best) AS best_provider,
+    max(request_model) FILTER (WHERE is_best) AS best_request_model,
+    max(thinking) FILTER (WHERE is_best) AS best_thinking,
+    max(price) FILTER (WHERE is_best) AS best_judge_price,
+    max(template_id) FILTER (WHERE is_cheapest) AS cheapest_template_id,
+    max(provider) FILTER (WHERE is_cheapest) AS cheapest_provider,
+    max(request_model) FILTER (WHERE is_cheapest) AS cheapest_request_model,
+    max(thinking) FILTER (WHERE is_cheapest) AS cheapest_thinking,
+    max(price) FILTER (WHERE is_cheapest) AS cheapest_judge_price
+  FROM placed
+  GROUP BY study, task, rubric_id
+),
+best AS (
+  SELECT
+    juries.*,
+    list_extract(list_filter(judges, LAMBDA judge: judge.template_id = best_template_id AND judge.provider = best_provider
+      AND judge.request_model = best_request_model AND judge.thinking = best_thinking), 1).word AS best_word
+  FROM juries
+  JOIN cells
+    ON cells.study = juries.study
+    AND cells.task = juries.task
+    AND cells.rubric_id = juries.rubric_id
+),
+asked AS (
+  SELECT
+    study, task, rubric_id, unit_id, item_lo, item_hi, is_of_unit,
+    unnest([
+      {'rate': 'unanimous_share', 'is_hit': share = 1},
+      {'rate': 'majority_share', 'is_hit': CASE WHEN n_spoke > 1 THEN majority IS NOT NULL END},
+      {'rate': 'majority_accuracy', 'is_hit': majority = truth},
+      {'rate': 'weighted_accuracy', 'is_hit': weighted = truth},
+      {'rate': 'best_judge_accuracy', 'is_hit': best_word = truth}
+    ]) AS asked
+  FROM best
+),
+-- a pair of texts is a part of two items
+clusters AS (
+  SELECT
+    study, task, rubric_id, asked.rate AS rate, unit_id,
+    CASE WHEN is_of_unit THEN '' WHEN side = 1 THEN item_lo ELSE item_hi END AS item,
+    count(*) AS n_here,
+    count(*) FILTER (WHERE asked.is_hit) AS hits_here,
+    count(*) FILTER (WHERE side = 1) AS n_once,
+    count(*) FILTER (WHERE side = 1 AND asked.is_hit) AS hits_once
+  FROM asked
+  CROSS JOIN (VALUES (1), (2)) AS sides (side)
+  WHERE asked.is_hit IS NOT NULL AND (side = 1 OR (task = 'pair' AND NOT is_of_unit))
+  GROUP BY ALL
+),
+moved AS (
+  SELECT
+    *,
+    sum(n_once) OVER whole AS n,
+    sum(hits_once) OVER whole AS hits,
+    (sum(hits_once) OVER whole - hits_here) / nullif(sum(n_once) OVER whole - n_here, 0)
+      - sum(hits_once) OVER whole / sum(n_once) OVER whole AS moved
+  FROM clusters
+  WINDOW whole AS (PARTITION BY study, task, rubric_id, rate)
+),
+summed AS (
+  SELECT
+    study, task, rubric_id, rate,
+    CAST(max(n) AS BIGINT) AS n,
+    CAST(max(hits) AS BIGINT) AS hits,
+    max(hits) / max(n) AS p,
+    count(*) AS g,
+    sum(n_here) / max(n) AS n_sides,
+    (count(*) - 1) / count(*) * sum(moved * moved) AS jack
+  FROM moved
+  GROUP BY study, task, rubric_id, rate
+),
+errors AS (
+  SELECT *, sqrt(clustered_variance(jack, p * (1 - p) / n, n_sides)) AS se
+  FROM summed
+),
+bounded AS (
+  SELECT *, wilson_clustered(p, n, se, g) AS ends
+  FROM errors
+),
+counts AS (
+  SELECT
+    study, task, rubric_id,
+    count(*) AS n_units,
+    count(*) FILTER (WHERE n_spoke > 1) AS n_heard,
+    count(*) FILTER (WHERE share = 1) AS n_unanimous,
+    count(majority) AS n_majority,
+    count(truth) AS n_labelled
+  FROM juries
+  GROUP BY study, task, rubric_id
+),
+rates AS (
+  SELECT
+    study, task, rubric_id,
+    max(p) FILTER (WHERE rate = 'unanimous_share') AS unanimous_p,
+    max(se) FILTER (WHERE rate = 'unanimous_share') AS unanimous_se,
+    max(p) FILTER (WHERE rate = 'majority_share') AS decided_p,
+    max(se) FILTER (WHERE rate = 'majority_share') AS decided_se,
+    max(ends.lo) FILTER (WHERE rate = 'unanimous_share') AS unanimous_lo,
+    max(ends.hi) FILTER (WHERE rate = 'unanimous_share') AS unanimous_hi,
+    max(ends.lo) FILTER (WHERE rate = 'majority_share') AS decided_lo,
+    max(ends.hi) FILTER (WHERE rate = 'majority_share') AS decided_hi,
+    max(p) FILTER (WHERE rate = 'majority_accuracy') AS majority_p,
+    max(se) FILTER (WHERE rate = 'majority_accuracy') AS majority_se,
+    max(p) FILTER (WHERE rate = 'weighted_accuracy') AS weighted_p,
+    max(se) FILTER (WHERE rate = 'weighted_accuracy') AS weighted_se,
+    max(p) FILTER (WHERE rate = 'best_judge_accuracy') AS best_judge_p,
+    max(se) FILTER (WHERE rate = 'best_judge_accuracy') AS best_judge_se,
+    max(ends.lo) FILTER (WHERE rate = 'majority_accuracy') AS majority_lo,
+    max(ends.hi) FILTER (WHERE rate = 'majority_accuracy') AS majority_hi,
+    max(ends.lo) FILTER (WHERE rate = 'weighted_accuracy') AS weighted_lo,
+    max(ends.hi) FILTER (WHERE rate = 'weighted_accuracy') AS weighted_hi,
+    max(ends.lo) FILTER (WHERE rate = 'best_judge_accuracy') AS best_judge_lo,
+    max(ends.hi) FILTER (WHERE rate = 'best_judge_accuracy') AS best_judge_hi,
+    coalesce(max(n) FILTER (WHERE rate = 'majority_accuracy'), 0) AS majority_n,
+    coalesce(max(hits) FILTER (WHERE rate = 'majority_accuracy'), 0) AS majority_hits,
+    coalesce(max(n) FILTER (WHERE rate = 'weighted_accuracy'), 0) AS weighted_n,
+    coalesce(max(hits) FILTER (WHERE rate = 'weighted_accuracy'), 0) AS weighted_hits,
+    coalesce(max(n) FILTER (WHERE rate = 'best_judge_accuracy'), 0) AS best_judge_n,
+    coalesce(max(hits) FILTER (WHERE rate = 'best_judge_accuracy'), 0) AS best_judge_hits
+  FROM bounded
+  GROUP BY study, task, rubric_id
+)
+SELECT
+  counts.study, counts.task, counts.rubric_id,
+  n_judges, n_units, n_heard, n_unanimous, n_majority, n_labelled,
+  coalesce(majority_n, 0) AS n_majority_labelled,
+  coalesce(weighted_n, 0) AS n_weighted_labelled,
+  coalesce(best_judge_n, 0) AS n_best_judge_labelled,
+  unanimous_p AS unanimous_share,
+  unanimous_se AS unanimous_share_se,
+  unanimous_lo AS unanimous_share_lo,
+  unanimous_hi AS unanimous_share_hi,
+  decided_p AS majority_share,
+  decided_se AS majority_share_se,
+  decided_lo AS majority_share_lo,
+  decided_hi AS majority_share_hi,
+  majority_p AS majority_accuracy,
+  majority_se AS majority_accuracy_se,
+  majority_lo AS majority_accuracy_lo,
+  majority_hi AS majority_accuracy_hi,
+  coalesce(majority_hits, 0) / nullif(n_labelled, 0) AS majority_accuracy_min,
+  (coalesce(majority_hits, 0) + n_labelled - coalesce(majority_n, 0)) / nullif(n_labelled, 0) AS majority_accuracy_max,
+  weighted_p AS weighted_accuracy,
+  weighted_se AS weighted_accuracy_se,
+  weighted_lo AS weighted_accuracy_lo,
+  weighted_hi AS weighted_accuracy_hi,
+  coalesce(weighted_hits, 0) / nullif(n_labelled, 0) AS weighted_accuracy_min,
+  (coalesce(weighted_hits, 0) + n_labelled - coalesce(weighted_n, 0)) / nullif(n_labelled, 0) AS weighted_accuracy_max,
+  best_judge_p AS best_judge_accuracy,
+  best_judge_se AS best_judge_accuracy_se,
+  best_judge_lo AS best_judge_accuracy_lo,
+  best_judge_hi AS best_judge_accuracy_hi,
+  coalesce(best_judge_hits, 0) / nullif(n_labelled, 0) AS best_judge_accuracy_min,
+  (coalesce(best_judge_hits, 0) + n_labelled - coalesce(best_judge_n, 0)) / nullif(n_labelled, 0) AS best_judge_accuracy_max,
+  best_template_id, best_provider, best_request_model, best_thinking,
+  cost_usd,
+  n_cost_unknown,
+  CASE WHEN n_cost_unknown = 0 THEN cost_usd / nullif(n_majority, 0) END AS cost_per_verdict_usd,
+  best_judge_price AS best_judge_cost_per_verdict_usd,
+  cheapest_judge_price AS cheapest_judge_cost_per_verdict_usd,
+  cheapest_template_id, cheapest_provider, cheapest_request_model, cheapest_thinking
+FROM counts
+JOIN cells
+  ON cells.study = counts.study
+  AND cells.task = counts.task
+  AND cells.rubric_id = counts.rubric_id
+LEFT JOIN rates
+  ON rates.study = counts.study
+  AND rates.task = counts.task
+  AND rates.rubric_id = counts.rubric_id;
