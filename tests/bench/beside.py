@@ -19,19 +19,35 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
+import orjson
+
 from tests.bench import open_batches, plan, scale
 from tests.rigs import older
 
 LIMIT = 1.1
 N_OPEN = 100
 Costs = Mapping[str, float]
+TEMPLATES = ("concise", "order_warned", "plain", "rubric_first", "step_by_step")
+MODELS = ("gpt-5.4-mini", "gpt-5.4-nano")
+N_ITEMS = 200
+
+
+def write_study(folder: Path, n_requests: int) -> None:
+    """Write a study of ten cells, which both programs understand: pairs in both orders, in so many requests."""
+    items = ({"id": f"t{n:04}", "text": f"{n} {plan.TEXT}"} for n in range(N_ITEMS))
+    (folder / "items.jsonl").write_bytes(b"".join(orjson.dumps(item) + b"\n" for item in items))
+    count = n_requests // (2 * len(TEMPLATES) * len(MODELS))
+    lines = ['study = "beside"', "[items]", 'path = "items.jsonl"', "[pairs]", f"count = {count}"]
+    lines += ["[[rubrics]]", 'use = "overall_quality"', *(f'[[templates]]\nuse = "{name}"' for name in TEMPLATES)]
+    lines += [f'[[models]]\nprovider = "openai"\nmodel = "{name}"\nmax_output_tokens = 300' for name in MODELS]
+    (folder / "study.toml").write_text("\n".join(lines) + "\n", "utf-8")
 
 
 def planned(python: str, n_requests: int) -> Costs:
     """Plan the study of ten cells."""
     with tempfile.TemporaryDirectory(prefix="beside-") as name:
         folder = Path(name)
-        plan.write_study(folder, n_requests)
+        write_study(folder, n_requests)
         environ = {**os.environ, "BATCHPOND_LAKE": str(folder / "lake"), "OPENAI_API_KEY": "simulated"}
         return {"plan of ten cells": scale.run(["plan", str(folder / "study.toml")], environ, python).cpu_s}
 
