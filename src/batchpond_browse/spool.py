@@ -24,7 +24,7 @@ from batchpond.interop import labels
 from batchpond_browse.asking import Row
 from batchpond_browse.cases import Case
 
-FILE: Final = "_labels.csv"
+FILE: Final = "_labels.csv"  # `forget` goes by this name
 NAME_MAX: Final = 100
 COMMENT_MAX: Final = 5_000
 
@@ -111,7 +111,7 @@ class Spool:
         """Import all labels that wait as people's judgments and return how many; raises as `import labels` does."""
         with self._opened() as descriptor:
             wanted = self.waiting()
-            path = self._path.with_name(f".{secrets.token_hex(8)}.csv")
+            path = self._lake_path / "_tmp" / f"{secrets.token_hex(8)}.csv"
             path.touch(0o600, exist_ok=False)
             try:
                 path.write_bytes(_lines([Label._fields, *wanted]))

@@ -16,10 +16,11 @@ from batchpond.errors import ExitCode, UsageError
 from batchpond.lake import disk
 from batchpond.lake.erase import without_texts
 from batchpond.lake.schemas import IMPORTED_JUDGMENTS, TABLES
-from batchpond.lake.store import Store
+from batchpond.lake.store import LABELS, Store
 from batchpond.run.forget import ForgetReport, Target, forget
 from batchpond.run.session import Providers
 from batchpond.views.read import run_query
+from batchpond_browse.spool import FILE
 from tests.rigs import live_study
 from tests.rigs.live_study import Asked, live_rig
 from tests.rigs.sim_providers import one_model_each
@@ -209,6 +210,20 @@ def test_what_is_open_what_is_unknown_and_what_later_rounds_need_is_refused(tmp_
             run(rig, target)
     assert not rig.lake_state().forgetting
     rig.world.close()
+
+
+def test_nothing_is_forgotten_while_labels_wait_that_may_speak_of_it(tmp_path: Path) -> None:
+    """They stand outside the tables; handed in, they are forgotten with the rest."""
+    rig = finished(tmp_path, "openai")
+    waiting = rig.lake / LABELS
+    waiting.write_text("demo,k,1,anna,what she said\r\n")
+    before = said(rig.lake)
+    with pytest.raises(UsageError, match="labels that are not handed in"):
+        run(rig, Target(study=STUDY))
+    assert said(rig.lake) == before
+    waiting.write_text("")
+    assert run(rig, Target(study=STUDY)).n_requests
+    assert LABELS == FILE
 
 
 def test_a_provider_that_fails_stops_it_before_anything_is_forgotten(tmp_path: Path) -> None:

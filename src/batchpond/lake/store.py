@@ -38,6 +38,7 @@ LOCK = ".lock"
 TMP = "_tmp"
 PAYLOADS = "_payloads"
 SPOOL = "_live"
+LABELS = "_labels.csv"
 CONFIG = "config.toml"
 LENS = "batchpond.duckdb"
 LAKE_ID_LENGTH = 10

@@ -35,7 +35,7 @@ from batchpond.lake.schemas import (
     TEMPLATES,
     Table,
 )  # fmt: skip
-from batchpond.lake.store import LENS, SPOOL, Store
+from batchpond.lake.store import LABELS, LENS, SPOOL, Store
 from batchpond.model import Mode, Response
 from batchpond.plan import versions
 from batchpond.run.collect import read_what_is_unread, source_of
@@ -93,9 +93,15 @@ class ForgetReport(Report):
 def look(store: Store, lake_state: LakeState, target: Target) -> Scope:
     """Return what there is to forget; reads only.
 
-    Raises UsageError for what the lake does not know, for batches that are not over, and for part of a study whose
-    later rounds would ask for it again.
+    Raises UsageError for what the lake does not know, for batches that are not over, for part of a study whose later
+    rounds would ask for it again, and while labels wait that may speak of it.
     """
+    given = store.path / LABELS
+    if given.exists() and given.stat().st_size:
+        raise UsageError(
+            f"{given} holds labels that are not handed in, and they may speak of {target.name}",
+            hint="hand them in with `batchpond browse`, or delete that file",
+        )
     sql, values = _asked(target)
     with tables.connect(store, ["plan", "shard_requests", "imported_judgments"]) as connection:
         request_ids = tuple(row[0] for row in connection.execute(sql, values).fetchall())
