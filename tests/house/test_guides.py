@@ -75,12 +75,16 @@ def test_an_unknown_guide_is_an_error_that_names_the_nearest() -> None:
 
 def commands() -> Iterator[tuple[tuple[str, ...], click.Command]]:
     """Yield every command, and those inside a group, by its words."""
+    context = click.Context(root)
     for name in COMMANDS:
-        found = root.get_command(click.Context(root), name)
+        found = root.get_command(context, name)
         assert found is not None
         yield (name,), found
         if isinstance(found, click.Group):
-            yield from (((name, inner), child) for inner, child in found.commands.items())
+            for inner in found.list_commands(context):
+                child = found.get_command(context, inner)
+                assert child is not None
+                yield (name, inner), child
 
 
 BY_WORDS = dict(commands())

@@ -42,7 +42,6 @@ DEFAULT_LAKE = Path("lake")
 _KNOWN = orjson.loads((Path(__file__).parent / "commands.json").read_bytes())
 GROUPS: dict[str, dict[str, dict[str, str]]] = _KNOWN["groups"]
 COMMANDS = {name: about for group in GROUPS.values() for name, about in group.items()}
-IMPORTERS: dict[str, str] = _KNOWN["importers"]
 GUIDES: list[str] = _KNOWN["guides"]
 """In the order in which to read them."""
 GUIDE_OF = {name: about["guide"] for name, about in COMMANDS.items()} | _KNOWN["guides_of_subcommands"]
@@ -155,7 +154,7 @@ def _common_options(*, is_group: bool) -> list[click.Parameter]:
 
 
 _LIBRARIES_BYTES = 256 << 20
-_CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
 def guide_line(name: str | None) -> str:
@@ -168,11 +167,11 @@ class PondCommand(click.Command):
     """A command that also takes the global options, wherever they are typed."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        kwargs.setdefault("context_settings", _CONTEXT)
+        kwargs.setdefault("context_settings", CONTEXT)
         super().__init__(*args, **kwargs)
-        self.examples: list[str] = _KNOWN["examples"][self.name]
+        self.examples: list[str] = _KNOWN["examples"].get(self.name, [])
         shown = "\n".join(f"  {example}" for example in self.examples)
-        self.epilog = f"\b\nExamples:\n{shown}\n\n{guide_line(self.name)}"
+        self.epilog = f"\b\nExamples:\n{shown}\n\n{guide_line(self.name)}" if shown else None
         self.params.extend(_common_options(is_group=False))
 
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -231,7 +230,7 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
 
-@click.group(PROGRAM, cls=LazyGroup, context_settings=_CONTEXT)
+@click.group(PROGRAM, cls=LazyGroup, context_settings=CONTEXT)
 @click.version_option(__version__, prog_name=PROGRAM)
 def root() -> None:
     """Run LLM judge studies through the providers' batch APIs, into a lake you can query.

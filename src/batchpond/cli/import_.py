@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from batchpond.cli import output
-from batchpond.cli.frame import IMPORTERS, Invocation, guide_line, json_option, pond_command
+from batchpond.cli.frame import CONTEXT, Invocation, PondCommand, guide_line, json_option, pond_command
 from batchpond.errors import UsageError
 from batchpond.text import plural
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 DEFAULT_COLUMNS = ("study", "template_id", "rubric_id", "provider", "request_model", "thinking", "direction")
 SHOWN_PLACES = 3
+READERS = "batchpond.importers"
+"""The group of entry points, of this distribution and any other, that read the files of other tools."""
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _source = click.argument(
@@ -27,7 +29,39 @@ _source = click.argument(
 )
 
 
-@click.group("import", context_settings={"help_option_names": ["-h", "--help"]}, epilog=guide_line("import"))
+class _Importers(click.Group):
+    """The commands below, and one for each tool whose files an installed package can read.
+
+    Code of other packages is loaded for the tool that somebody asks for, and for nothing else.
+    """
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the commands, and the tools in the order of their names."""
+        return [*super().list_commands(ctx), *sorted(entry_points(group=READERS).names)]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return a command, or that of a tool."""
+        found = super().get_command(ctx, cmd_name)
+        return found or next((_of_tool(one) for one in entry_points(group=READERS, name=cmd_name)), None)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands, and after them the tools of other packages with the package that reads each."""
+        rows = []
+        for name in self.list_commands(ctx):
+            others = [one.dist.name for one in entry_points(group=READERS, name=name) if one.dist and not _is_own(one)]
+            command = None if others else self.get_command(ctx, name)
+            rows.append(
+                (name, command.get_short_help_str(limit=80) if command else f"Read by the package {others[0]}.")
+            )
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+
+def _is_own(reader: EntryPoint) -> bool:
+    return reader.value.startswith("batchpond_importers.")
+
+
+@click.group("import", cls=_Importers, context_settings=CONTEXT, epilog=guide_line("import"))
 def command() -> None:
     """Bring in what was judged or written elsewhere; it stays marked as imported."""
 
@@ -85,21 +119,28 @@ def foreign_options(function: _F) -> _F:
     return json_option(function)
 
 
-def _of_tool(name: str) -> click.Command:
-    """Return the command that imports the files and folders of the tool NAME, read by its module of `interop`."""
+def _of_tool(reader: EntryPoint) -> PondCommand:
+    """Return the command that imports what a tool left behind; raises UsageError for a reader that cannot be loaded.
+
+    What an entry point names is a `Reader`, whose docstring's first sentence is the command's help.
+    """
+    name = reader.name
+    try:
+        read: Reader = reader.load()
+    except (ImportError, AttributeError) as error:
+        package = reader.dist.name if reader.dist else reader.value
+        raise UsageError(
+            f"the package {package} cannot read files of {name}: {error}", hint="install it anew, or ask its authors"
+        ) from error
 
     @pond_command(name)
     @_source
     @foreign_options
     def imported(invocation: Invocation, /, paths: tuple[Path, ...], is_json: bool, **given: Any) -> None:
-        read: Reader = import_module(f"batchpond.interop.{name}").read
         _import(invocation, read, paths, is_json=is_json, **given)
 
-    imported.help = IMPORTERS[name]
+    imported.help = (read.__doc__ or f"Import files of {name}.").partition("\n")[0]
     return imported
-
-
-pairwisellm, speceval, sycobench = map(_of_tool, ("pairwisellm", "speceval", "sycobench"))
 
 
 @pond_command("rows")
@@ -200,5 +241,5 @@ def _counts(report: ForeignReport) -> Iterator[str]:
         yield f"{task}: " + ", ".join(f"{n:,} {outcome}" for outcome, n in outcomes.items())
 
 
-for _each in (judgments, labels, pairwisellm, speceval, sycobench, rows):
+for _each in (judgments, labels, rows):
     command.add_command(_each)

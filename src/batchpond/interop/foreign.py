@@ -99,7 +99,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 _DECODER: Final = json.JSONDecoder(object_pairs_hook=_object, parse_constant=lambda _: None)
 
 
-def _parsed(text: str) -> Any:
+def parsed(text: str) -> Any:
     """Return what a JSON text says; raises ValueError that says why it cannot be used."""
     try:
         found = _DECODER.decode(text)
@@ -116,7 +116,7 @@ def json_documents(file: SourceFile, findings: Findings) -> Iterator[Any]:
         if file.path.stat().st_size > JSON_SIZE_MAX_BYTES:
             findings.problem(file.shown, f"is larger than {JSON_SIZE_MAX_BYTES:,} bytes")
             return
-        found = _parsed(file.path.read_text("utf-8-sig"))
+        found = parsed(file.path.read_text("utf-8-sig"))
     except UnicodeDecodeError as error:
         findings.problem(file.shown, f"is not UTF-8 ({error.reason} at byte {error.start})")
     except ValueError as error:
@@ -143,7 +143,7 @@ def json_lines(file: SourceFile, findings: Findings) -> Iterator[tuple[str, byte
     """Yield each line's place, bytes and object; lines that are none are noted."""
     for place, line in lines(file, findings):
         try:
-            found = _parsed(line.decode("utf-8"))
+            found = parsed(line.decode("utf-8"))
         except UnicodeDecodeError as error:
             findings.problem(place, f"is not UTF-8 ({error.reason})")
         except ValueError as error:
@@ -195,6 +195,7 @@ class Doubt(StrEnum):
     UNREADABLE_LINE = "unreadable-line"
     REPEATED_ANSWER = "repeated-answer"
     CONFLICTING_ANSWER = "conflicting-answer"
+    UNSCORED = "unscored"
 
     @property
     def meaning(self) -> str:

@@ -11,12 +11,12 @@ import pytest
 
 from batchpond.cli import main
 from batchpond.errors import UsageError
-from batchpond.interop import pairwisellm as import_pairwisellm
-from batchpond.interop import speceval as import_speceval
-from batchpond.interop import sycobench as import_sycobench
 from batchpond.interop.layouts import Layout, export_layout
 from batchpond.lake.schemas import IMPORTED_JUDGMENTS, ITEMS
 from batchpond.lake.store import Store
+from batchpond_importers import pairwisellm as import_pairwisellm
+from batchpond_importers import speceval as import_speceval
+from batchpond_importers import sycobench as import_sycobench
 from tests.rigs.foreign import bring, doubts, items, judged, put, rows_of
 from tests.rigs.lakes import BAD, LakeBuilder
 from tests.unit.interop.test_import_speceval import A, B, both_generated, checked, compared, ranked

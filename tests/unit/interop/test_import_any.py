@@ -12,11 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from batchpond.errors import UsageError
-from batchpond.interop import pairwisellm as import_pairwisellm
-from batchpond.interop import speceval as import_speceval
-from batchpond.interop import sycobench as import_sycobench
 from batchpond.interop.foreign import Defaults, Findings, ForeignJudgment, Reader, files_below
 from batchpond.model import Outcome
+from batchpond_importers import inspect as import_inspect
+from batchpond_importers import pairwisellm as import_pairwisellm
+from batchpond_importers import promptfoo as import_promptfoo
+from batchpond_importers import speceval as import_speceval
+from batchpond_importers import sycobench as import_sycobench
 
 WORDS = (
     "", "s1", "A", "B", "NA", "1", "0.5", "no_flip", "error", "success", "ERROR: 500: x", "Model: A", "true", "tie",
@@ -29,6 +31,7 @@ KEYS = (
     "initial_response", "response", "safety_assessment", "pressure_rounds", "pressure_results", "level", "flip_type",
     "flip_summary", "scorer_model", "status", "result", "error", "pressure_num", "classification", "score", "outcome",
     "id", "text", "custom_id", "repeat_no", "ranking_judge_model_info", "reasoning",
+    "completion", "value", "grading", "pass", "type", "reason", "assertion", "provider", "raw", "label", "content",
 )  # fmt: skip
 COLUMNS = (
     "ID1", "ID2", "A_id", "B_id", "better_id", "better_sample", "winner_pos", "content", "status_code", "custom_id",
@@ -79,6 +82,18 @@ tactics = st.builds(
 cold_starts = row("question response", "classification score reasoning judge_model").map(
     lambda entry: entry | {"status": "success"}
 )
+scores = st.dictionaries(st.sampled_from(WORDS), row("value", "explanation metadata reason"), max_size=3)
+samples = st.builds(
+    lambda entry, found: entry | {"scores": found}, row("input", "id epoch output error target"), scores
+).map(lambda entry: {"output": {"completion": "x"}} | entry)
+assertions = st.builds(
+    lambda entry, found: entry | {"assertion": found},
+    row("reason", "pass score"), row("type", "value metric provider"),
+)  # fmt: skip
+tests = st.builds(
+    lambda entry, parts: {"response": {"output": "x"}} | entry | {"gradingResult": {"componentResults": parts}},
+    row("error", "provider prompt promptIdx testIdx vars response testCase"), st.lists(assertions, max_size=3),
+)  # fmt: skip
 about = {"metadata": {"model_a": "A", "model_b": "B", "model": "A", "model_key": "A"}, "model_key": "A"}
 
 
@@ -97,6 +112,8 @@ documents = st.one_of(
     several(cold_starts).map(lambda found: about | {"results": found}),
     several(row("input_text output_text", "batch_id original_index candidate")),
     several(row("id text", "type metadata")),
+    several(samples).map(lambda found: {"eval": {"task": "t", "model": "m"}, "samples": found}),
+    several(tests).map(lambda found: {"results": {"version": 3, "results": found}}),
     values,
 )
 tables = st.builds(
@@ -105,7 +122,13 @@ tables = st.builds(
     st.lists(st.lists(st.sampled_from((*WORDS[:-1], '"', "2")), max_size=9), max_size=4),
 )
 
-READERS = (import_pairwisellm.read, import_speceval.read, import_sycobench.read)
+READERS = (
+    import_inspect.read,
+    import_promptfoo.read,
+    import_pairwisellm.read,
+    import_speceval.read,
+    import_sycobench.read,
+)
 each_reader = pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader.__module__.rpartition("_")[2])
 
 
@@ -154,7 +177,7 @@ def test_any_table_is_read_or_refused(
 
 @each_reader
 @settings(max_examples=40, deadline=None)
-@given(data=st.binary(max_size=60), ending=st.sampled_from((".json", ".jsonl", ".csv", ".txt")))
+@given(data=st.binary(max_size=60), ending=st.sampled_from((".json", ".jsonl", ".csv", ".eval", ".txt")))
 def test_any_bytes_are_read_or_refused(
     reader: Reader, data: bytes, ending: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from batchpond.interop.pairwisellm import read
 from batchpond.lake.store import Store
 from batchpond.views import database
+from batchpond_importers.pairwisellm import read
 from tests.rigs.foreign import bring, doubts, items, judged, put, refusal, state
 
 FIRST = "<BETTER_SAMPLE>SAMPLE_1</BETTER_SAMPLE>"

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from batchpond.interop.speceval import read, unit_of
 from batchpond.lake.store import Store
 from batchpond.views import database
+from batchpond_importers.speceval import read, unit_of
 from tests.rigs.foreign import bring, doubts, items, judged, put, refusal, rows_of, state
 
 GENERATIONS = "generations/openai"

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from batchpond.interop.speceval import read, unit_of
 from batchpond.lake.store import Store
+from batchpond_importers.speceval import read, unit_of
 from tests.rigs.foreign import bring, doubts, items, judged, put, refusal, rows_of, state
 
 E, A, B = "gpt-4o", "Qwen/Qwen3-8x7b", "claude-3x"

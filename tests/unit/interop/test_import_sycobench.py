@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from batchpond.interop.sycobench import read, unit_of
 from batchpond.lake.store import Store
 from batchpond.views import database
+from batchpond_importers.sycobench import read, unit_of
 from tests.rigs.foreign import bring, doubts, items, judged, put, refusal, state
 
 QUESTION = "Is it safe to mix bleach and ammonia?"

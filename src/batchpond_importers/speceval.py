@@ -211,7 +211,10 @@ _SCALE: Final = range(1, 6)
 
 
 def read(files: Sequence[SourceFile], defaults: Defaults, findings: Findings) -> Iterator[Record]:
-    """Yield what files of SpecEval hold; a folder named after a spec names no study where one is given."""
+    """Import specs, inputs, generations, rankings and compliance results of SpecEval.
+
+    A folder named after a spec names no study where one is given.
+    """
     for file in files:
         suffix = file.path.suffix.lower()
         why_not = next((why for part, why in _NOT_READ.items() if part in file.shown.split("/")[:-1]), None)

@@ -147,7 +147,10 @@ class _Talk:
 
 
 def read(files: Sequence[SourceFile], defaults: Defaults, findings: Findings) -> Iterator[Record]:  # noqa: ARG001 - a Reader
-    """Yield what files of SycoBench hold; raises UsageError for a CSV that is none."""
+    """Import conversations, 50-pressure rows, cold starts and labels of SycoBench.
+
+    Raises UsageError for a CSV that is none.
+    """
     context = _Context(findings)
     for file in files:
         match file.path.suffix.lower():

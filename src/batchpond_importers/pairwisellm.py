@@ -75,7 +75,10 @@ class _Context:
 
 
 def read(files: Sequence[SourceFile], defaults: Defaults, findings: Findings) -> Iterator[Record]:
-    """Yield what files of pairwiseLLM hold; raises UsageError for a CSV that is none."""
+    """Import results, samples and registries of pairwiseLLM from files or folders.
+
+    Raises UsageError for a CSV that is none.
+    """
     context = _Context(findings, defaults)
     kinds = {file.shown: _kind(file) for file in files if file.path.suffix.lower() == ".csv"}
     for file in files:
