@@ -1,0 +1,120 @@
+"""Juries: the errors of their accuracy equal numpy's own, and their intervals hold the truth as often as said."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections import Counter, defaultdict
+
+import numpy as np
+import pytest
+
+from tests.rigs.jury_planted import DESIGNS, play
+from tests.rigs.metrics import of_items, of_pairs
+from tests.rigs.sql import Row
+
+SKILLS = {"a": 0.8, "b": 0.6, "c": 0.55}
+PARTS = 20
+Unit = tuple[str, ...]
+
+
+def verdict(words: dict[str, str], right: Counter[str], asked: Counter[str]) -> str | None:
+    """Return the weighted word of one unit by what judges did elsewhere; None for fewer than two, and where even."""
+    known = {judge: right[judge] for judge in words if asked[judge]}
+    weight: dict[str, float] = defaultdict(float)
+    for judge, word in words.items():
+        weight[word] += math.log((right[judge] + 1) / (asked[judge] - right[judge] + 1)) if asked[judge] else 0.0
+    if len(words) < 2:
+        return None
+    if not known:
+        counts = Counter(words.values()).most_common(2)
+        return counts[0][0] if len(counts) == 1 or counts[0][1] > counts[1][1] else None
+    first, *rest = sorted(weight.values(), reverse=True)
+    heaviest = max(weight, key=lambda word: weight[word])
+    return heaviest if first > max(rest[0] if rest else 0.0, 0.0) + 1e-9 else None
+
+
+def accuracy(units: dict[Unit, dict[str, str]], truth: dict[Unit, str]) -> float:
+    """Return the share of verdicts that are right, each unit's own label left out of the weights."""
+    asked, right = Counter[str](), Counter[str]()
+    for unit, words in units.items():
+        asked.update(list(words))
+        right.update(judge for judge, word in words.items() if word == truth[unit])
+    hits = []
+    for unit, words in units.items():
+        own = Counter(judge for judge, word in words.items() if word == truth[unit])
+        said = verdict(words, right - own, asked - Counter(list(words)))
+        hits += [] if said is None else [said == truth[unit]]
+    return float(np.mean(hits))
+
+
+def left_out(units: dict[Unit, dict[str, str]], truth: dict[Unit, str], clusters: dict[Unit, list[Unit]]) -> float:
+    """Return the standard error by leaving out parts of the clusters, with the weights made anew from the others."""
+    names = sorted(
+        {cluster for unit in units for cluster in clusters[unit]},
+        key=lambda cluster: (hashlib.md5("/".join(cluster).encode(), usedforsecurity=False).hexdigest(), cluster),
+    )
+    part = {cluster: at % PARTS for at, cluster in enumerate(names)}
+    whole = accuracy(units, truth)
+    found = []
+    for number in range(min(PARTS, len(names))):
+        kept = {unit: words for unit, words in units.items() if all(part[one] != number for one in clusters[unit])}
+        found.append(accuracy(kept, truth))
+    jack = (len(found) - 1) / len(found) * sum((one - whole) ** 2 for one in found)
+    n = sum(len(words) > 1 for words in units.values())
+    # every unit here has a verdict; a pair is a part of two items
+    n_sides = sum(len(clusters[unit]) for unit in units) / len(units)
+    per_unit = whole * (1 - whole) / n
+    return math.sqrt(max(jack - (n_sides - 1) * per_unit, per_unit))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_error_of_a_weighted_jury_over_items_is_numpys(seed: int) -> None:
+    """Items left out in parts by md5, weights made anew from the others."""
+    rng = np.random.default_rng(seed)
+    rows: list[Row] = []
+    units: dict[Unit, dict[str, str]] = {}
+    truth: dict[Unit, str] = {}
+    for number in range(47):
+        item = f"i{number}"
+        truth[(item,)] = ("true", "false")[rng.integers(2)]
+        other = {"true": "false", "false": "true"}[truth[(item,)]]
+        units[(item,)] = {name: truth[(item,)] if rng.random() < p else other for name, p in SKILLS.items()}
+        said = [("p", name, word) for name, word in units[(item,)].items()] + [("human", "h", truth[(item,)])]
+        rows += [{"provider": who, "request_model": name, "item": item, "verdict": word} for who, name, word in said]
+    ((found,),) = (of_items(rows, "metric_jury"),)
+    assert found[0]["weighted_accuracy"] == pytest.approx(accuracy(units, truth), abs=1e-12)
+    clusters = {unit: [("", unit[0])] for unit in units}
+    assert found[0]["weighted_accuracy_se"] == pytest.approx(left_out(units, truth, clusters), rel=1e-9)
+
+
+def test_the_error_of_a_weighted_jury_over_pairs_is_numpys() -> None:
+    """A pair goes where either of its items goes."""
+    rng = np.random.default_rng(7)
+    rows: list[Row] = []
+    units: dict[Unit, dict[str, str]] = {}
+    truth: dict[Unit, str] = {}
+    names = [f"t{number:02}" for number in range(24)]
+    for one, two in ((a, b) for at, a in enumerate(names) for b in names[at + 1 :] if rng.random() < 0.4):
+        truth[one, two] = ("lo", "hi")[rng.integers(2)]
+        other = {"lo": "hi", "hi": "lo"}[truth[one, two]]
+        units[one, two] = {name: truth[one, two] if rng.random() < p else other for name, p in SKILLS.items()}
+        said = [("p", name, word) for name, word in units[one, two].items()] + [("human", "h", truth[one, two])]
+        rows += [
+            {"provider": who, "request_model": name, "item_first": first, "item_second": second,
+             "verdict": "first" if (word == "lo") == (first == one) else "second"}
+            for who, name, word in said for first, second in ((one, two), (two, one))
+        ]  # fmt: skip
+    ((found,),) = (of_pairs(rows, "metric_jury"),)
+    assert found[0]["weighted_accuracy"] == pytest.approx(accuracy(units, truth), abs=1e-12)
+    clusters = {unit: [("", item) for item in unit] for unit in units}
+    assert found[0]["weighted_accuracy_se"] == pytest.approx(left_out(units, truth, clusters), rel=1e-9)
+
+
+@pytest.mark.parametrize("name", ["jury of three", "jury with one worse than chance"])
+def test_intervals_of_a_jury_hold_the_truth(name: str) -> None:
+    """For items in general, by 100 studies; `tests.sweeps.coverage --of jury` plays all designs."""
+    found = play(DESIGNS[name], 100, 3)
+    for rate in ("unanimous_share", "majority_accuracy", "weighted_accuracy"):
+        assert found[rate] >= 0.88, rate
+        assert abs(found[f"{rate} off by"]) < 0.02
