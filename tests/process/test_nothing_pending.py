@@ -36,6 +36,12 @@ def last_line(stderr: str) -> str:
     return [line for line in stderr.splitlines() if line.startswith("note: ")][-1].removeprefix("note: ")
 
 
+def stood(program: Program) -> dict[str, int]:
+    """Return every file of the lake with its time of change."""
+    files = (program.folder / "lake").rglob("*")
+    return {str(path): path.stat().st_mtime_ns for path in files if path.is_file()}
+
+
 def test_what_nobody_approved_is_not_nothing_pending(program: Program) -> None:
     """A planned study that nobody submitted waits for that, and says so, at every pass and in `status`."""
     for _ in range(2):
@@ -156,6 +162,35 @@ def test_what_is_asked_again_and_waits_is_neither_missing_nor_failed(
     assert program.outcomes() == {"decided": N}
 
 
+@pytest.mark.parametrize("n_absent", [0, 4], ids=["failed", "missing"])
+def test_what_failed_stays_in_the_last_line_until_it_is_asked_again(
+    n_absent: int, account: FakeOpenAI, program: Program
+) -> None:
+    """A pass with nothing new says so, writes nothing, and is silent about it once the answers are there."""
+    fail_four(account, program, n_absent)
+    program.sync()
+    before = stood(program)
+    for _ in range(2):
+        told = program.sync().stderr
+        assert last_line(told).startswith("nothing new; 4 requests failed")
+        assert "`batchpond status` says how they failed" in told
+        assert stood(program) == before
+    account.bodies = []
+    assert program.run("retry", STUDY, "--yes").returncode == 0
+    for _ in range(2):
+        told = program.sync().stderr
+    assert "failed" not in told
+
+
+def test_what_waits_to_be_sent_is_counted_once(account: FakeOpenAI, program: Program) -> None:
+    """A pass says how many requests wait, and not that their batches are pending as well."""
+    program.prepare(max_requests=3)
+    (program.folder / "lake" / "config.toml").write_text("[limits.openai]\nopen_batches = 1\n")
+    account.is_held = True
+    program.submit()
+    assert "; 1 batch pending, 9 approved requests not sent yet" in program.sync().stderr
+
+
 def test_a_batch_in_doubt_is_not_everything_sent(account: FakeOpenAI, program: Program) -> None:
     """Neither `submit` nor `status` calls a study settled of which a batch may or may not exist."""
     program.settle_s = "600"
@@ -179,6 +214,6 @@ def test_run_says_what_waits(account: FakeOpenAI, program: Program) -> None:
 def test_an_idle_pass_of_a_lake_with_an_unapproved_plan_writes_nothing(program: Program) -> None:
     """What is not approved is counted once, and again only when something has happened."""
     program.sync()
-    stood = {path: path.stat().st_mtime_ns for path in (program.folder / "lake").rglob("*") if path.is_file()}
+    before = stood(program)
     program.sync()
-    assert {path: path.stat().st_mtime_ns for path in (program.folder / "lake").rglob("*") if path.is_file()} == stood
+    assert stood(program) == before

@@ -169,7 +169,7 @@ def added(total: Counts, new: Counts) -> Counts:
 
 def document(counts: Counts, report: SyncReport) -> dict[str, Any]:
     """Return the JSON shape of one or more passes."""
-    said = picked(report, "n_pending", "n_attention", "n_live", "n_unsent", "n_unapproved", "notes")
+    said = picked(report, "n_pending", "n_failed", "n_attention", "n_live", "n_unsent", "n_unapproved", "notes")
     return {"counts": picked(counts), **said}
 
 
@@ -187,14 +187,17 @@ def conclude(diagnostics: Diagnostics, total: Counts, report: SyncReport) -> Non
     counted = [(n, WHAT[name]) for name, n in dataclasses.asdict(total).items() if n and name in WHAT]
     done = ", ".join(f"{n:,} {words.replace('(s)', 's' * (n != 1))}" for n, words in counted)
     parts = (
-        (report.n_pending, "batch", "pending"),
+        # what waits to be sent is said by its requests
+        (report.n_pending - bool(report.n_unsent) * report.n_waiting, "batch", "pending"),
         (report.n_unsent, "approved request", "not sent yet"),
+        (report.n_failed, "request", "failed"),
         (report.n_live, "live request", "due"),
         (report.n_unapproved, "planned request", "not approved"),
         (report.n_attention, "batch", "to be looked at"),
     )
     left = ", ".join(f"{plural(n, noun)} {words}" for n, noun, words in parts if n) or "nothing pending"
     hints = ["`batchpond status` shows which"] * bool(report.n_attention)
+    hints += ["`batchpond status` says how they failed, `batchpond retry` asks them again"] * bool(report.n_failed)
     hints += ["`batchpond live` asks what is live"] * bool(report.n_live)
     hints += ["`batchpond status` says what waits for `submit`"] * bool(report.n_unapproved)
     diagnostics.note(f"{done or 'nothing new'}; {left}", hint="; ".join(hints) or None)

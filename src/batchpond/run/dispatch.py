@@ -13,7 +13,7 @@ from batchpond.errors import AccessError, ExitCode, PutOffError, UnreachableErro
 from batchpond.lake import tables
 from batchpond.lake.attempts import BEFORE_SENT_PHASES, UNSENT_PHASES, Attempt, LakeState, Phase
 from batchpond.lake.records import AdoptedShard, Approval, Intent, Rounds, Sharded
-from batchpond.lake.store import Memo, Store, keep_memo, recall_memo
+from batchpond.lake.store import Store
 from batchpond.model import ErrorClass, Mode, ShardKind
 from batchpond.plan import versions
 from batchpond.plan.versions import FIRST
@@ -222,9 +222,6 @@ def count_unsent(session: Session, only_study: str | None = None) -> tuple[int, 
     return n_unsent, n_live
 
 
-UNAPPROVED_MEMO: Final = ".unapproved"
-
-
 def count_unapproved(session: Session) -> int:
     """Return how many planned requests nobody has approved, counted anew where something has happened since."""
     state = session.open_state
@@ -232,13 +229,9 @@ def count_unapproved(session: Session) -> int:
     partly = {study: version for study, version in state.current_versions.items() if version not in whole}
     if not partly:
         return 0
-    layout = f"1 {session.log.last_ord}"
-    kept = recall_memo(session.store, UNAPPROVED_MEMO, layout)
-    if kept is None:
-        counts = due.unformed(session.store, session.lake_state, partly)
-        kept = Memo(layout, (), (), {"n_requests": sum(counts.values())})
-        keep_memo(session.store, UNAPPROVED_MEMO, kept)
-    return int(kept.content["n_requests"])
+    return session.remembered(
+        ".unapproved", lambda: sum(due.unformed(session.store, session.lake_state, partly).values())
+    )
 
 
 def lacking_approval(lake_state: LakeState, study: str, now: datetime) -> str | None:

@@ -255,6 +255,15 @@ class Session:
             self.scopes[name] = provider.check()
         return self.scopes[name]
 
+    def remembered(self, name: str, count: Callable[[], int]) -> int:
+        """Return a number that is kept under a name, counted anew where something has happened since."""
+        layout = f"1 {self.log.last_ord}"
+        kept = recall_memo(self.store, name, layout)
+        if kept is None:
+            kept = Memo(layout, (), (), {"n": count()})
+            keep_memo(self.store, name, kept)
+        return int(kept.content["n"])
+
     def attempt(self, attempt_id: str) -> Attempt:
         """Return an attempt as it now stands."""
         return self.open_state.attempts.get(attempt_id) or self.lake_state.attempts[attempt_id]

@@ -40,7 +40,7 @@ from batchpond.run.find import (
     tell_duplicates,
 )
 from batchpond.run.session import TAKE_HINT, Counts, Note, Providers, Report, Session, Severity, answered
-from batchpond.run.told import tell_concerns, tell_failures, tell_strays, tell_waiting
+from batchpond.run.told import count_failed, tell_concerns, tell_failures, tell_strays, tell_waiting
 from batchpond.views.refresh import refresh
 
 PENDING_PHASES = frozenset({Phase.SENT, Phase.UNKNOWN, Phase.OPEN, Phase.ENDED, Phase.INTENT, Phase.UPLOADED})
@@ -50,13 +50,16 @@ PENDING_PHASES = frozenset({Phase.SENT, Phase.UNKNOWN, Phase.OPEN, Phase.ENDED, 
 class SyncReport(Report):
     """What a pass did and what is left; `n_pending` counts batches that will still change or be sent.
 
-    `n_live` requests wait for `batchpond live`, `n_unsent` that are approved are in no batch yet, and `n_unapproved` of
-    the plans wait for `batchpond submit`. It `is_stuck` where everything pending waits for another key or address,
-    which no waiting brings.
+    `n_waiting` of them are not sent yet. `n_failed` requests have failed, in this pass or before it, and nobody asks
+    them again. `n_live` requests wait for `batchpond live`, `n_unsent` that are approved are in no batch yet, and
+    `n_unapproved` of the plans wait for `batchpond submit`. It `is_stuck` where everything pending waits for another
+    key or address, which no waiting brings.
     """
 
     counts: Counts
     n_pending: int
+    n_waiting: int
+    n_failed: int
     n_attention: int
     n_live: int
     n_unsent: int
@@ -104,10 +107,12 @@ def sync_once(
         session.log.keep()
         versions.keep(store)
         refresh(store)
-        n_unapproved = count_unapproved(session)
+        n_unapproved, n_failed = count_unapproved(session), count_failed(session)
     return SyncReport(
         counts=session.counts,
         n_pending=len(_remote(session.open_state, PENDING_PHASES)) + session.n_waiting,
+        n_waiting=len(_remote(session.open_state, PENDING_PHASES & BEFORE_SENT_PHASES)) + session.n_waiting,
+        n_failed=n_failed,
         n_attention=sum(attempt.needs_attention for attempt in session.open_state.attempts.values()),
         n_live=n_live,
         n_unsent=n_unsent,

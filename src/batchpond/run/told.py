@@ -11,6 +11,7 @@ import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -86,15 +87,26 @@ def failures(store: Store, lake_state: LakeState, attempts: Collection[Attempt])
 
 def tell_failures(session: Session, since: int) -> None:
     """Say how requests failed that the facts after that place show to have ended: what a pass brought in."""
-    ended = {
-        event.attempt_id
-        for event in session.log.recent
-        if event.ord > since and isinstance(event, Counted) and event.n_completed < event.n_requests
-    }
-    for failure in failures(session.store, session.open_state, [session.attempt(name) for name in sorted(ended)]):
+    for failure in failures(session.store, session.open_state, _fallen_short(session, since)):
         is_for_a_person = failure.error_class == ErrorClass.UNREADABLE  # paid, here, and nothing is made of it
         exit_code = ExitCode.ATTENTION if is_for_a_person else ExitCode.DONE
         session.note(Severity.WARNING, failure.text, hint=failure.hint, exit_code=exit_code)
+
+
+def _fallen_short(session: Session, since: int) -> list[Attempt]:
+    """Return the attempts that the facts after that place show to have ended without an answer to each request."""
+    counted = (event for event in session.log.recent if event.ord > since and isinstance(event, Counted))
+    names = {event.attempt_id for event in counted if event.n_completed < event.n_requests}
+    return [session.attempt(name) for name in sorted(names)]
+
+
+def count_failed(session: Session) -> int:
+    """Return how many requests have failed, now or long ago, that no other attempt answered or is about to."""
+    short = _fallen_short(session, 0)
+    if not short:
+        return 0
+    found = partial(failures, session.store, session.open_state, short)
+    return session.remembered(".failed", lambda: sum(failure.n_requests for failure in found()))
 
 
 @dataclass(frozen=True, slots=True)
