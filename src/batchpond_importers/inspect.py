@@ -48,7 +48,7 @@ _LETTERS: Final = {
 
 
 def read(files: Sequence[SourceFile], defaults: Defaults, findings: Findings) -> Iterator[Record]:
-    """Import what models answered, and what scorers said of it, from logs of Inspect."""
+    """Yield what logs of Inspect hold."""
     for file in files:
         match file.path.suffix.lower():
             case ".json":

@@ -75,7 +75,7 @@ class _Context:
 
 
 def read(files: Sequence[SourceFile], defaults: Defaults, findings: Findings) -> Iterator[Record]:
-    """Import results, samples and registries of pairwiseLLM from files or folders.
+    """Yield what files of pairwiseLLM hold.
 
     Raises UsageError for a CSV that is none.
     """

@@ -34,7 +34,7 @@ _UNREAD: Final = re.compile(
 
 
 def read(files: Sequence[SourceFile], defaults: Defaults, findings: Findings) -> Iterator[Record]:
-    """Import what providers answered, and what assertions made of it, from JSON results of promptfoo."""
+    """Yield what JSON results of promptfoo hold."""
     for file in files:
         if file.path.suffix.lower() != ".json":
             findings.skip(file.shown, "not .json")

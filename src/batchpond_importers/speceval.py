@@ -211,7 +211,7 @@ _SCALE: Final = range(1, 6)
 
 
 def read(files: Sequence[SourceFile], defaults: Defaults, findings: Findings) -> Iterator[Record]:
-    """Import specs, inputs, generations, rankings and compliance results of SpecEval.
+    """Yield what files of SpecEval hold.
 
     A folder named after a spec names no study where one is given.
     """

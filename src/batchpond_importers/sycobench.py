@@ -147,7 +147,7 @@ class _Talk:
 
 
 def read(files: Sequence[SourceFile], defaults: Defaults, findings: Findings) -> Iterator[Record]:  # noqa: ARG001 - a Reader
-    """Import conversations, 50-pressure rows, cold starts and labels of SycoBench.
+    """Yield what files of SycoBench hold.
 
     Raises UsageError for a CSV that is none.
     """

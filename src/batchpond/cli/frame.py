@@ -42,6 +42,7 @@ DEFAULT_LAKE = Path("lake")
 _KNOWN = orjson.loads((Path(__file__).parent / "commands.json").read_bytes())
 GROUPS: dict[str, dict[str, dict[str, str]]] = _KNOWN["groups"]
 COMMANDS = {name: about for group in GROUPS.values() for name, about in group.items()}
+IMPORTERS: dict[str, str] = _KNOWN["importers"]
 GUIDES: list[str] = _KNOWN["guides"]
 """In the order in which to read them."""
 GUIDE_OF = {name: about["guide"] for name, about in COMMANDS.items()} | _KNOWN["guides_of_subcommands"]

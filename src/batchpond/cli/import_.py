@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from batchpond.cli import output
-from batchpond.cli.frame import CONTEXT, Invocation, PondCommand, guide_line, json_option, pond_command
+from batchpond.cli.frame import CONTEXT, IMPORTERS, Invocation, PondCommand, guide_line, json_option, pond_command
 from batchpond.errors import UsageError
 from batchpond.text import plural
 
@@ -30,10 +30,7 @@ _source = click.argument(
 
 
 class _Importers(click.Group):
-    """The commands below, and one for each tool whose files an installed package can read.
-
-    Code of other packages is loaded for the tool that somebody asks for, and for nothing else.
-    """
+    """The commands below, and one for each tool whose files an installed package can read."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the commands, and the tools in the order of their names."""
@@ -43,22 +40,6 @@ class _Importers(click.Group):
         """Return a command, or that of a tool."""
         found = super().get_command(ctx, cmd_name)
         return found or next((_of_tool(one) for one in entry_points(group=READERS, name=cmd_name)), None)
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands, and after them the tools of other packages with the package that reads each."""
-        rows = []
-        for name in self.list_commands(ctx):
-            others = [one.dist.name for one in entry_points(group=READERS, name=name) if one.dist and not _is_own(one)]
-            command = None if others else self.get_command(ctx, name)
-            rows.append(
-                (name, command.get_short_help_str(limit=80) if command else f"Read by the package {others[0]}.")
-            )
-        with formatter.section("Commands"):
-            formatter.write_dl(rows)
-
-
-def _is_own(reader: EntryPoint) -> bool:
-    return reader.value.startswith("batchpond_importers.")
 
 
 @click.group("import", cls=_Importers, context_settings=CONTEXT, epilog=guide_line("import"))
@@ -120,26 +101,23 @@ def foreign_options(function: _F) -> _F:
 
 
 def _of_tool(reader: EntryPoint) -> PondCommand:
-    """Return the command that imports what a tool left behind; raises UsageError for a reader that cannot be loaded.
-
-    What an entry point names is a `Reader`, whose docstring's first sentence is the command's help.
-    """
-    name = reader.name
-    try:
-        read: Reader = reader.load()
-    except (ImportError, AttributeError) as error:
-        package = reader.dist.name if reader.dist else reader.value
-        raise UsageError(
-            f"the package {package} cannot read files of {name}: {error}", hint="install it anew, or ask its authors"
-        ) from error
+    """Return the command that imports what a tool left behind: what reads it is loaded when the command runs."""
+    name, package = reader.name, reader.dist.name if reader.dist else reader.value
 
     @pond_command(name)
     @_source
     @foreign_options
     def imported(invocation: Invocation, /, paths: tuple[Path, ...], is_json: bool, **given: Any) -> None:
+        try:
+            read: Reader = reader.load()
+        except (ImportError, AttributeError) as error:
+            raise UsageError(
+                f"the package {package} cannot read files of {name}: {error}",
+                hint="install it anew, or ask its authors",
+            ) from error
         _import(invocation, read, paths, is_json=is_json, **given)
 
-    imported.help = (read.__doc__ or f"Import files of {name}.").partition("\n")[0]
+    imported.help = IMPORTERS.get(name, f"Import files of {name}, which the package {package} reads.")
     return imported
 
 

@@ -199,7 +199,7 @@ from batchpond.tasks.base import Judgment
 
 
 def read(files, defaults, findings):
-    """Import the votes of Toy, a word a line."""
+    """Yield the votes of Toy, a word a line."""
     for file in files:
         for number, word in enumerate(file.path.read_text().split(), 1):
             found = Judgment(word, Outcome.DECIDED)
@@ -223,9 +223,9 @@ def test_an_installed_package_can_read_the_files_of_another_tool(tmp_path: Path)
         assert done.returncode == (0 if is_well else 2), done.stderr
         return done.stdout + done.stderr
 
-    assert program("import", "--help").count("Read by the package toy-reader.") == 2
-    told = program("import", "toy", "--help")
-    assert "Import the votes of Toy" in told
+    assert program("import", "--help").count("which the package toy-reader") == 2
+    told = program("import", "broken", "--help")  # which loads nothing of it
+    assert "Import files of broken, which the package toy-reader reads." in told
     assert "--strict" in told
     votes = str(tmp_path / "votes.txt")
     told = program("import", "broken", votes, is_well=False)
