@@ -8,6 +8,7 @@ from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from batchpond.errors import ExitCode
 from batchpond.lake.attempts import Attempt, Phase
@@ -40,7 +41,7 @@ statuses = st.builds(
 )
 attempts = st.builds(
     Attempt,
-    intent=st.integers(1, 12).map(lambda n: dataclasses.replace(INTENT, ordinal=n)),
+    intent=st.integers(1, 12).map(lambda n: replace(INTENT, ordinal=n)),
     phase=st.sampled_from(list(Phase)),
     rejection=rejections,
     n_rejections=st.integers(1, 30),
@@ -92,7 +93,7 @@ def test_a_person_may_send_whatever_a_pass_may(attempt: Attempt, now: datetime) 
 
 def test_a_queue_that_stays_full_is_not_filled_for_ever() -> None:
     failed = Attempt(
-        dataclasses.replace(INTENT, ordinal=REQUEUES_MAX + 1),
+        replace(INTENT, ordinal=REQUEUES_MAX + 1),
         phase=Phase.VERIFIED, state=BatchState.FAILED,
         status=fact(Status, error_code="token_limit_exceeded", occurred_at=NOW),
     )  # fmt: skip

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, Final, TypeVar
+
+import msgspec
 
 from batchpond.lake.records import Event, Resolution
 from batchpond.model import BatchState, ErrorClass, FileRole, Mode, Origin, ShardKind
@@ -31,6 +32,6 @@ _WORDS: Final[dict[str, type[StrEnum]]] = {
 
 def fact(record: type[RecordT], **said: Any) -> RecordT:
     """Return a fact of that kind that says this; what it must say besides is harmless."""
-    required = (f.name for f in dataclasses.fields(record) if f.default is dataclasses.MISSING)
+    required = (f.name for f in msgspec.structs.fields(record) if f.required)
     words = {name: _WORDS[name](value) for name, value in said.items() if name in _WORDS}
     return record(**{name: _HARMLESS[name] for name in required} | said | words)

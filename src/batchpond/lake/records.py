@@ -6,10 +6,11 @@ table keeps a field under another name, `columns` says so.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, ClassVar, Final, TypeVar, dataclass_transform
+from typing import Any, ClassVar, Final
+
+import msgspec
 
 from batchpond.model import EPOCH, BatchState, ErrorClass, FileRole, Mode, Origin, ShardKind, Take, client_name
 
@@ -43,17 +44,7 @@ _TAKES: Final = {
 }  # fmt: skip
 
 
-_T = TypeVar("_T")
-
-
-@dataclass_transform(frozen_default=True, kw_only_default=True, eq_default=False)
-def _record(kind: type[_T]) -> type[_T]:
-    """Make a frozen record of a class; `Event` compares and shows all of them, as to make that for each takes time."""
-    return dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)(kind)
-
-
-@_record
-class Event:
+class Event(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One fact; the log gives it its id, its place in the order and its time when it records it.
 
     An occurrence counts each time that it happens; any other fact is the same however often it is seen.
@@ -66,22 +57,8 @@ class Event:
     ord: int = 0
     occurred_at: datetime = UNRECORDED
 
-    def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and _said(self) == _said(other)
 
-    def __hash__(self) -> int:
-        return hash((self.kind, self.event_id))
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in _said(self))})"
-
-
-def _said(event: Event) -> list[tuple[str, Any]]:
-    return [(field.name, getattr(event, field.name)) for field in fields(event)]
-
-
-@_record
-class Planned(Event):
+class Planned(Event, frozen=True, kw_only=True):
     """A version of a study became its newest, or is read by another reader from now on; without one it is the first."""
 
     kind = "planned"
@@ -96,8 +73,7 @@ INCOMPLETE: Final = "incomplete"
 FINAL: Final = "final"
 
 
-@_record
-class Rounds(Event):
+class Rounds(Event, frozen=True, kw_only=True):
     """How far the rounds of a study's version are.
 
     The version has `n_requests` by now; `looked`, a JSON object, says for which answers each stage was looked at last.
@@ -125,8 +101,7 @@ class Rounds(Event):
         return self.progress == FINAL
 
 
-@_record
-class Approval(Event):
+class Approval(Event, frozen=True, kw_only=True):
     """What a person agreed to spend on a study's version; a sample of it where there is a limit of requests."""
 
     kind = "approval"
@@ -141,8 +116,7 @@ class Approval(Event):
     cost_max_usd: float | None = None
 
 
-@_record
-class PutOff(Event):
+class PutOff(Event, frozen=True, kw_only=True):
     """A provider, named as its client is, asked not to be called before `retry_at`."""
 
     kind = "put_off"
@@ -152,8 +126,7 @@ class PutOff(Event):
     retry_at: datetime
 
 
-@_record
-class Asked(Event):
+class Asked(Event, frozen=True, kw_only=True):
     """What a shard asks, of whom, and for how much: said when it is made, and again of each attempt at it.
 
     `cells` is for people who read the provider's console.
@@ -184,16 +157,14 @@ class Asked(Event):
         return {name: getattr(self, name) for name in Asked.__annotations__}
 
 
-@_record
-class Sharded(Asked):
+class Sharded(Asked, frozen=True, kw_only=True):
     """Requests were put together for one provider batch; a study without tiers gives it none."""
 
     kind = "sharded"
     tier: int | None = None
 
 
-@_record
-class AdoptedShard(Sharded):
+class AdoptedShard(Sharded, frozen=True, kw_only=True):
     """Requests were found to be in a batch that another tool made."""
 
     shard_kind: ShardKind = ShardKind.ADOPTED
@@ -202,8 +173,7 @@ class AdoptedShard(Sharded):
     origin: Origin
 
 
-@_record
-class Voided(Event):
+class Voided(Event, frozen=True, kw_only=True):
     """A shard was given up before it was sent, for good."""
 
     kind = "voided"
@@ -211,16 +181,14 @@ class Voided(Event):
     shard_id: str
 
 
-@_record
-class Fresh(Event):
+class Fresh(Event, frozen=True, kw_only=True):
     """Somebody said that a study is to be bought whether or not another lake has bought it before."""
 
     kind = "fresh"
     study: str
 
 
-@_record
-class Intent(Asked):
+class Intent(Asked, frozen=True, kw_only=True):
     """A batch is about to be made of a shard.
 
     Live calls and batches of other tools carry no token; a duplicate has that of the attempt that its lines name. Where
@@ -239,8 +207,7 @@ class Intent(Asked):
     newest_batch_at: datetime | None = None
 
 
-@_record
-class Forget(Event):
+class Forget(Event, frozen=True, kw_only=True):
     """Somebody wants what so many requests asked, and their answers, out of the lake: a study's, or those of `what`.
 
     `what` is a JSON object of ids: the `requests`, and the `item` that they are about. It stays, as all events do.
@@ -253,23 +220,20 @@ class Forget(Event):
     what: str
 
 
-@_record
-class Forgotten(Event):
+class Forgotten(Event, frozen=True, kw_only=True):
     """What an event `forget` names is out of the lake."""
 
     kind = "forgotten"
     forget_id: str
 
 
-@_record
-class OfAttempt(Event):
+class OfAttempt(Event, frozen=True, kw_only=True):
     """A fact about an attempt."""
 
     attempt_id: str
 
 
-@_record
-class Uploaded(OfAttempt):
+class Uploaded(OfAttempt, frozen=True, kw_only=True):
     """The attempt's input file is at the provider, whole."""
 
     kind = "uploaded"
@@ -278,16 +242,14 @@ class Uploaded(OfAttempt):
     provider_created_at: datetime | None = None
 
 
-@_record
-class Tidied(OfAttempt):
+class Tidied(OfAttempt, frozen=True, kw_only=True):
     """A file of the attempt, its input as a rule, is not at the provider any more."""
 
     kind = "tidied"
     file_id: str
 
 
-@_record
-class Sent(OfAttempt):
+class Sent(OfAttempt, frozen=True, kw_only=True):
     """The one process that may is about to ask for the batch, for the `ordinal`-th time."""
 
     kind = "sent"
@@ -297,8 +259,7 @@ class Sent(OfAttempt):
     monotonic_s: float
 
 
-@_record
-class Rejected(OfAttempt):
+class Rejected(OfAttempt, frozen=True, kw_only=True):
     """The provider said that it made no batch, with this HTTP status; `retry_at` is when it may be asked again."""
 
     kind = "rejected"
@@ -311,8 +272,7 @@ class Rejected(OfAttempt):
     retry_at: datetime | None = None
 
 
-@_record
-class Unknown(OfAttempt):
+class Unknown(OfAttempt, frozen=True, kw_only=True):
     """A batch may or may not exist; a person who says so has no clock."""
 
     kind = "unknown"
@@ -323,8 +283,7 @@ class Unknown(OfAttempt):
     monotonic_s: float | None = None
 
 
-@_record
-class Listed(OfAttempt):
+class Listed(OfAttempt, frozen=True, kw_only=True):
     """A complete listing did not show the batch; `evidence` says what it showed."""
 
     kind = "listed"
@@ -338,8 +297,7 @@ class Listed(OfAttempt):
         return self.reason == SETTLED
 
 
-@_record
-class Possible(OfAttempt):
+class Possible(OfAttempt, frozen=True, kw_only=True):
     """A batch that may be the attempt's, as it was listed."""
 
     provider: str
@@ -348,37 +306,32 @@ class Possible(OfAttempt):
     provider_created_at: datetime | None = None
 
 
-class Candidate(Possible):
+class Candidate(Possible, frozen=True):
     """A batch may be the attempt's: only its results will tell."""
 
-    __slots__ = ()
     kind = "candidate"
 
 
-class Foreign(Possible):
+class Foreign(Possible, frozen=True):
     """A batch that might have been the attempt's is another's."""
 
-    __slots__ = ()
     kind = "foreign"
 
 
-@_record
-class Absent(OfAttempt):
+class Absent(OfAttempt, frozen=True, kw_only=True):
     """No batch was made; `evidence` says who or what shows it."""
 
     kind = "absent"
     evidence: str
 
 
-@_record
-class OfBatch(OfAttempt):
+class OfBatch(OfAttempt, frozen=True, kw_only=True):
     """A fact about a batch of the attempt."""
 
     batch_id: str
 
 
-@_record
-class Seen(OfBatch):
+class Seen(OfBatch, frozen=True, kw_only=True):
     """What the provider showed of the batch: `detail` is its first error in words or, without one, all of it."""
 
     provider: str
@@ -393,54 +346,47 @@ class Seen(OfBatch):
     detail: str | None = None
 
 
-@_record
-class Created(Seen):
+class Created(Seen, frozen=True, kw_only=True):
     """The provider acknowledged the batch, to the account of that scope."""
 
     kind = "created"
     scope: str
 
 
-class Adopted(Seen):
+class Adopted(Seen, frozen=True):
     """The attempt's batch was found."""
 
-    __slots__ = ()
     kind = "adopted"
 
 
-class Status(Seen):
+class Status(Seen, frozen=True):
     """The batch was seen to have changed."""
 
-    __slots__ = ()
     kind = "status"
 
 
-class NotFound(OfBatch):
+class NotFound(OfBatch, frozen=True):
     """The provider said that it has no such batch."""
 
-    __slots__ = ()
     kind = "not_found"
     is_occurrence = True
 
 
-class MissingRemote(OfBatch):
+class MissingRemote(OfBatch, frozen=True):
     """The provider has said for long enough that it has no such batch."""
 
-    __slots__ = ()
     kind = "missing_remote"
     is_occurrence = True
 
 
-class CancelAsked(OfBatch):
+class CancelAsked(OfBatch, frozen=True):
     """The provider is about to be asked to stop the batch."""
 
-    __slots__ = ()
     kind = "cancel_asked"
     is_occurrence = True
 
 
-@_record
-class DuplicateRemote(OfBatch):
+class DuplicateRemote(OfBatch, frozen=True, kw_only=True):
     """A second batch was made for the attempt, and may cost as much again."""
 
     kind = "duplicate_remote"
@@ -449,8 +395,7 @@ class DuplicateRemote(OfBatch):
     provider_created_at: datetime | None = None
 
 
-@_record
-class Downloaded(OfBatch):
+class Downloaded(OfBatch, frozen=True, kw_only=True):
     """A result file is in the lake, byte for byte."""
 
     kind = "downloaded"
@@ -462,8 +407,7 @@ class Downloaded(OfBatch):
     n_lines: int
 
 
-@_record
-class Counted(OfBatch):
+class Counted(OfBatch, frozen=True, kw_only=True):
     """How many of the batch's requests its files answer, and how."""
 
     n_requests: int
@@ -471,15 +415,13 @@ class Counted(OfBatch):
     n_failed: int
 
 
-class Verified(Counted):
+class Verified(Counted, frozen=True):
     """Every request of the batch is accounted for."""
 
-    __slots__ = ()
     kind = "verified"
 
 
-@_record
-class Mismatch(Counted):
+class Mismatch(Counted, frozen=True, kw_only=True):
     """What the batch's files hold does not add up, for these reasons; of that many lines a person must say more."""
 
     kind = "mismatch"
@@ -488,16 +430,14 @@ class Mismatch(Counted):
     n_conflicts: int | None = None
 
 
-@_record
-class Lost(OfAttempt):
+class Lost(OfAttempt, frozen=True, kw_only=True):
     """The batch's answers were given up."""
 
     kind = "lost"
     reason: str
 
 
-@_record
-class Resolved(OfAttempt):
+class Resolved(OfAttempt, frozen=True, kw_only=True):
     """Somebody decided about the attempt; a batch that was named with it is the attempt's from now on."""
 
     kind = "resolved"

@@ -4,13 +4,14 @@ Where a provider carries no token, only the results of a batch tell whose it is.
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from batchpond import ids
 from batchpond.errors import AccessError, AttentionError
@@ -314,7 +315,7 @@ def note_duplicate(session: Session, attempt: Attempt, batch: RemoteBatch) -> No
 def _second(session: Session, duplicate: DuplicateRemote) -> Intent:
     """Return the intent that a second batch of an attempt has: it was never the newest, and sends nothing."""
     first = session.attempt(duplicate.attempt_id).intent
-    return dataclasses.replace(
+    return replace(
         first,
         event_id="",
         attempt_id=ids.digest("duplicate", first.attempt_id, duplicate.batch_id),

@@ -12,12 +12,13 @@ on record explains was cut otherwise, and may hold some of the same requests: th
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
+
+from msgspec.structs import replace
 
 from batchpond import fields, ids, model
 from batchpond.errors import AccessError, AttentionError, ExitCode, LakeError, ProviderError, UnreachableError
@@ -215,7 +216,7 @@ def _attempt_to_send(session: Session, shard: Sharded, approval: Approval, provi
 def _meant_anew(session: Session, attempt: Attempt, provider: BatchProvider) -> Attempt:
     """Mean an attempt that was never sent for the address of now: what was uploaded elsewhere is of no use here."""
     baseline = Baseline.take(session, provider)
-    meant = dataclasses.replace(
+    meant = replace(
         attempt.intent,
         host=provider.host,
         origin=origin_of(attempt.mode, provider),

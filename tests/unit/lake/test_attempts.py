@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -72,7 +73,7 @@ def _event(record: type[OfAttempt], state: BatchState, resolution: Resolution, n
 
 def _ordered(facts: Iterable[Event]) -> list[Event]:
     return [
-        dataclasses.replace(event, ord=n, event_id=f"e{n}", occurred_at=START + timedelta(seconds=n))
+        msgspec.structs.replace(event, ord=n, event_id=f"e{n}", occurred_at=START + timedelta(seconds=n))
         for n, event in enumerate(facts, 1)
     ]
 
@@ -202,7 +203,9 @@ def test_sql_and_python_fold_alike(seed: int) -> None:
 def _interleaved(draw: random.Random, n_attempts: int) -> list[Event]:
     """Return the events of many attempts, half of them in an order that the protocol makes likely."""
     likely = (Uploaded, Sent, Unknown, Created, Status, Verified)
-    events: list[Event] = [dataclasses.replace(INTENT, attempt_id=f"a{n}", shard_id=f"s{n}") for n in range(n_attempts)]
+    events: list[Event] = [
+        msgspec.structs.replace(INTENT, attempt_id=f"a{n}", shard_id=f"s{n}") for n in range(n_attempts)
+    ]
     lake_state = fold(events)
     started = dict.fromkeys(range(n_attempts), 0)
     for _ in range(n_attempts * 9):
@@ -213,7 +216,7 @@ def _interleaved(draw: random.Random, n_attempts: int) -> list[Event]:
             started[n] += 1
         resolution = draw.choice((Resolution.REFETCH, Resolution.FOUND, Resolution.ADOPT))
         event = _event(kind, draw.choice(list(BatchState)), resolution, draw.randrange(9))
-        event = dataclasses.replace(event, attempt_id=f"a{n}")
+        event = msgspec.structs.replace(event, attempt_id=f"a{n}")
         if kind not in RECORDED_IN or lake_state.attempts[f"a{n}"].phase in RECORDED_IN[kind]:
             lake_state.add(event)
             events.append(event)

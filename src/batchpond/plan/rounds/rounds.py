@@ -10,7 +10,6 @@ requests the version has by now and, in `detail`, for which answers each stage w
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -18,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import orjson
+from msgspec.structs import replace
 
 from batchpond.lake import failpoints, tables
 from batchpond.lake.records import COMPLETE, INCOMPLETE, Event, Rounds
@@ -151,7 +151,7 @@ class Look:
     def tell(self, state: str, stage: str | None = None, n_new: int | None = None) -> None:
         """Record how far the rounds are, unless that is on record."""
         self.last = round_event(self.store, self.staged.name, self.version, state, self.looked)
-        self.last = dataclasses.replace(self.last, stage=stage, n_new=n_new)
+        self.last = replace(self.last, stage=stage, n_new=n_new)
         self.record(self.last)
 
 
