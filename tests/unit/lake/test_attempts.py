@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from batchpond.lake import events as columns
-from batchpond.lake.attempts import Attempt, Phase, fold
+from batchpond.lake.attempts import Attempt, Phase, fold, seconds_of
 from batchpond.lake.events import EventLog, read
 from batchpond.lake.records import (
     Absent,
@@ -261,3 +261,27 @@ def test_a_rejection_keeps_its_class() -> None:
     attempt = _attempt(_ordered([INTENT, sent, refused]))
     assert attempt.rejection is not None
     assert attempt.rejection.error_class is ErrorClass.BILLING
+
+
+def test_a_second_batch_needs_a_person_until_somebody_says_that_it_is_known() -> None:
+    """And nothing else about an attempt that went well does."""
+    for shard_kind, needs in (("first", False), ("duplicate", True)):
+        begun = fact(Intent, attempt_id="a1", shard_id="s1", shard_kind=shard_kind, n_requests=4)
+        verified = fact(Verified, attempt_id="a1", n_requests=4, n_completed=4)
+        (attempt,) = fold(_ordered([begun, verified])).attempts.values()
+        assert attempt.needs_attention is needs
+        known = fact(Resolved, attempt_id="a1", resolution="known")
+        (attempt,) = fold(_ordered([begun, verified, known])).attempts.values()
+        assert attempt.needs_attention is False
+
+
+@pytest.mark.parametrize("state", list(BatchState))
+def test_only_a_completed_batch_says_how_long_one_runs(state: BatchState) -> None:
+    """From when the provider says that it was made until it was seen to have completed."""
+    created = fact(Created, attempt_id="a1", provider_created_at=START, state=BatchState.QUEUED)
+    seen = fact(Status, attempt_id="a1", state=state)
+    (attempt,) = fold(_ordered([INTENT, created, seen])).attempts.values()
+    took_s = (attempt.status.occurred_at - START).total_seconds() if attempt.status else None
+    assert seconds_of(attempt) == (took_s if state is BatchState.COMPLETED else None)
+    (unacknowledged,) = fold(_ordered([INTENT])).attempts.values()
+    assert seconds_of(unacknowledged) is None
