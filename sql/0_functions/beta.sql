@@ -68,7 +68,7 @@ CREATE OR REPLACE MACRO ibeta(x, a, b) AS
 CREATE OR REPLACE MACRO beta_quantile_logit(p, a, b) AS
   list_reduce(
     list_prepend(ln(a::DOUBLE / b) - sqrt(-2 * ln(p::DOUBLE) * (1.0::DOUBLE / a + 1.0::DOUBLE / b)),
-      range(8)::DOUBLE[]),
+      range(0, 8)::DOUBLE[]),
     LAMBDA bp_u, bp_i: bp_u - list_extract(list_transform(
       [ibeta_fraction(1 / (1 + exp(-bp_u)), a::DOUBLE, b::DOUBLE)], LAMBDA bp_h:
         (ibeta_ln_factor(1 / (1 + exp(-bp_u)), 1 / (1 + exp(bp_u)), a::DOUBLE, b::DOUBLE) + ln(bp_h) - ln(p))

@@ -32,7 +32,7 @@ said AS (
   SELECT study, task, rubric_id, unit_id, item_lo, item_hi, turn_no, truth, unnest(judges) AS judge
   FROM juries
 ),
-spent AS (
+placed_calls AS (
   SELECT
     study,
     CASE WHEN coalesce(task, 'pairwise') IN ('pairwise', 'ranking') THEN 'pair' ELSE task END AS task,
@@ -41,12 +41,18 @@ spent AS (
       AS item_lo,
     CASE WHEN item_second IS NOT NULL THEN greatest(item_first, item_second) END AS item_hi,
     CASE WHEN item_second IS NULL THEN CAST(turn_no AS BIGINT) END AS turn_no,
+    outcome, cost_usd
+  FROM calls
+  WHERE provider <> 'human'
+),
+spent AS (
+  SELECT
+    study, task, template_id, rubric_id, provider, request_model, thinking, unit_id, item_lo, item_hi, turn_no,
     sum(cost_usd) AS cost_usd,
     count(*) FILTER (WHERE cost_usd IS NULL AND outcome NOT IN ('error', 'expired', 'cancelled', 'missing'))
       AS n_cost_unknown
-  FROM calls
-  WHERE provider <> 'human'
-  GROUP BY ALL
+  FROM placed_calls
+  GROUP BY study, task, template_id, rubric_id, provider, request_model, thinking, unit_id, item_lo, item_hi, turn_no
 ),
 judged AS (
   SELECT
@@ -72,7 +78,8 @@ judged AS (
     AND spent.item_lo = said.item_lo
     AND coalesce(spent.item_hi, '') = coalesce(said.item_hi, '')
     AND coalesce(spent.turn_no, -1) = coalesce(said.turn_no, -1)
-  GROUP BY ALL
+  GROUP BY
+    said.study, said.task, said.rubric_id, judge.template_id, judge.provider, judge.request_model, judge.thinking
 ),
 priced AS (
   SELECT *, CASE WHEN n_cost_unknown = 0 THEN cost_usd / nullif(n_words, 0) END AS price
@@ -145,7 +152,7 @@ clusters AS (
   FROM asked
   CROSS JOIN (VALUES (1), (2)) AS sides (side)
   WHERE asked.is_hit IS NOT NULL AND (side = 1 OR (task = 'pair' AND NOT is_of_unit))
-  GROUP BY ALL
+  GROUP BY study, task, rubric_id, asked.rate, unit_id, CASE WHEN is_of_unit THEN '' WHEN side = 1 THEN item_lo ELSE item_hi END
 ),
 moved AS (
   SELECT
