@@ -54,11 +54,14 @@ CREATE OR REPLACE MACRO ibeta_lower(x, y, a, b) AS
 -- whichever tail converges: its own value, or 1 less the other's
 CREATE OR REPLACE MACRO ibeta_xy(x, y, a, b) AS
   CASE WHEN x <= 0 THEN 0.0::DOUBLE WHEN y <= 0 THEN 1.0::DOUBLE
-       WHEN x > 0 THEN list_extract(list_transform([
-           CASE WHEN x <= (a + 1.0::DOUBLE) / (a + b + 2.0::DOUBLE)
-                THEN {'x': x::DOUBLE, 'y': y::DOUBLE, 'a': a::DOUBLE, 'b': b::DOUBLE, 'less': 0.0::DOUBLE, 'sign': 1}
-                ELSE {'x': y::DOUBLE, 'y': x::DOUBLE, 'a': b::DOUBLE, 'b': a::DOUBLE, 'less': 1.0::DOUBLE, 'sign': -1}
-           END], LAMBDA bp_t: bp_t.less + bp_t.sign * ibeta_lower(bp_t.x, bp_t.y, bp_t.a, bp_t.b)), 1) END;
+       WHEN x > 0 THEN list_extract(list_transform([{
+           'x': CASE WHEN x <= (a + 1.0::DOUBLE) / (a + b + 2.0::DOUBLE) THEN x::DOUBLE ELSE y::DOUBLE END,
+           'y': CASE WHEN x <= (a + 1.0::DOUBLE) / (a + b + 2.0::DOUBLE) THEN y::DOUBLE ELSE x::DOUBLE END,
+           'a': CASE WHEN x <= (a + 1.0::DOUBLE) / (a + b + 2.0::DOUBLE) THEN a::DOUBLE ELSE b::DOUBLE END,
+           'b': CASE WHEN x <= (a + 1.0::DOUBLE) / (a + b + 2.0::DOUBLE) THEN b::DOUBLE ELSE a::DOUBLE END,
+           'less': CASE WHEN x <= (a + 1.0::DOUBLE) / (a + b + 2.0::DOUBLE) THEN 0.0::DOUBLE ELSE 1.0::DOUBLE END,
+           'sign': CASE WHEN x <= (a + 1.0::DOUBLE) / (a + b + 2.0::DOUBLE) THEN 1 ELSE -1 END
+         }], LAMBDA bp_t: bp_t.less + bp_t.sign * ibeta_lower(bp_t.x, bp_t.y, bp_t.a, bp_t.b)), 1) END;
 
 -- P(Beta(a, b) <= x), a and b > 0
 CREATE OR REPLACE MACRO ibeta(x, a, b) AS
@@ -68,7 +71,7 @@ CREATE OR REPLACE MACRO ibeta(x, a, b) AS
 CREATE OR REPLACE MACRO beta_quantile_logit(p, a, b) AS
   list_reduce(
     list_prepend(ln(a::DOUBLE / b) - sqrt(-2 * ln(p::DOUBLE) * (1.0::DOUBLE / a + 1.0::DOUBLE / b)),
-      range(8)::DOUBLE[]),
+      range(0, 8)::DOUBLE[]),
     LAMBDA bp_u, bp_i: bp_u - list_extract(list_transform(
       [ibeta_fraction(1 / (1 + exp(-bp_u)), a::DOUBLE, b::DOUBLE)], LAMBDA bp_h:
         (ibeta_ln_factor(1 / (1 + exp(-bp_u)), 1 / (1 + exp(bp_u)), a::DOUBLE, b::DOUBLE) + ln(bp_h) - ln(p))
@@ -78,7 +81,9 @@ CREATE OR REPLACE MACRO beta_quantile_logit(p, a, b) AS
 CREATE OR REPLACE MACRO beta_quantile(p, a, b) AS
   CASE WHEN NOT (a > 0 AND b > 0) THEN NULL
        WHEN p = 0 THEN 0.0::DOUBLE WHEN p = 1 THEN 1.0::DOUBLE
-       WHEN p > 0 AND p < 1 THEN list_extract(list_transform([
-           CASE WHEN p <= 0.5 THEN {'p': p::DOUBLE, 'a': a::DOUBLE, 'b': b::DOUBLE, 'sign': -1}
-                ELSE {'p': 1 - p::DOUBLE, 'a': b::DOUBLE, 'b': a::DOUBLE, 'sign': 1} END],
-         LAMBDA bp_t: 1 / (1 + exp(bp_t.sign * beta_quantile_logit(bp_t.p, bp_t.a, bp_t.b)))), 1) END;
+       WHEN p > 0 AND p < 1 THEN list_extract(list_transform([{
+           'p': CASE WHEN p <= 0.5 THEN p::DOUBLE ELSE 1 - p::DOUBLE END,
+           'a': CASE WHEN p <= 0.5 THEN a::DOUBLE ELSE b::DOUBLE END,
+           'b': CASE WHEN p <= 0.5 THEN b::DOUBLE ELSE a::DOUBLE END,
+           'sign': CASE WHEN p <= 0.5 THEN -1 ELSE 1 END
+         }], LAMBDA bp_t: 1 / (1 + exp(bp_t.sign * beta_quantile_logit(bp_t.p, bp_t.a, bp_t.b)))), 1) END;

@@ -31,7 +31,7 @@ CREATE OR REPLACE MACRO normal_two_sided(z) AS erfc_positive(abs(z) / 1.41421356
 
 -- z > 0 with P(Z > z) = p, for p up to 1/2
 CREATE OR REPLACE MACRO normal_isf_upper(p) AS
-  list_reduce(list_prepend(sqrt(-2 * ln(p::DOUBLE)), range(12)::DOUBLE[]), LAMBDA bp_z, bp_i:
+  list_reduce(list_prepend(sqrt(-2 * ln(p::DOUBLE)), range(0, 12)::DOUBLE[]), LAMBDA bp_z, bp_i:
     list_extract(list_transform([erfc_positive(bp_z / 1.4142135623730951::DOUBLE) / 2], LAMBDA bp_q:
       greatest(0.0::DOUBLE, bp_z + (ln(bp_q) - ln(p))
         * bp_q / (0.3989422804014327::DOUBLE * exp(-bp_z * bp_z / 2)))), 1));

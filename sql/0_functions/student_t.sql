@@ -14,14 +14,17 @@ CREATE OR REPLACE MACRO t_two_sided(t, df) AS
 
 -- t > 0 with P(|T| >= t) = p
 CREATE OR REPLACE MACRO t_two_sided_quantile(p, df) AS
-  sqrt(df * list_extract(list_transform([
-      CASE WHEN p <= 0.5 THEN {'p': p::DOUBLE, 'a': df / 2.0::DOUBLE, 'b': 0.5::DOUBLE, 'sign': -1}
-           ELSE {'p': 1 - p::DOUBLE, 'a': 0.5::DOUBLE, 'b': df / 2.0::DOUBLE, 'sign': 1} END],
-    LAMBDA bp_t: exp(bp_t.sign * beta_quantile_logit(bp_t.p, bp_t.a, bp_t.b))), 1));
+  sqrt(df * list_extract(list_transform([{
+      'p': CASE WHEN p <= 0.5 THEN p::DOUBLE ELSE 1 - p::DOUBLE END,
+      'a': CASE WHEN p <= 0.5 THEN df / 2.0::DOUBLE ELSE 0.5::DOUBLE END,
+      'b': CASE WHEN p <= 0.5 THEN 0.5::DOUBLE ELSE df / 2.0::DOUBLE END,
+      'sign': CASE WHEN p <= 0.5 THEN -1 ELSE 1 END
+    }], LAMBDA bp_t: exp(bp_t.sign * beta_quantile_logit(bp_t.p, bp_t.a, bp_t.b))), 1));
 
 CREATE OR REPLACE MACRO t_quantile(p, df) AS
   CASE WHEN NOT df >= 1 THEN NULL
        WHEN p = 0.5 THEN 0.0::DOUBLE
-       WHEN p > 0 AND p < 1 THEN list_extract(list_transform([
-           CASE WHEN p < 0.5 THEN {'p': 2 * p::DOUBLE, 'sign': -1} ELSE {'p': 2 - 2 * p::DOUBLE, 'sign': 1} END],
-         LAMBDA bp_q: bp_q.sign * t_two_sided_quantile(bp_q.p, df)), 1) END;
+       WHEN p > 0 AND p < 1 THEN list_extract(list_transform([{
+           'p': CASE WHEN p < 0.5 THEN 2 * p::DOUBLE ELSE 2 - 2 * p::DOUBLE END,
+           'sign': CASE WHEN p < 0.5 THEN -1 ELSE 1 END
+         }], LAMBDA bp_q: bp_q.sign * t_two_sided_quantile(bp_q.p, df)), 1) END;

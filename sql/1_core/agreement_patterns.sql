@@ -24,13 +24,23 @@ WITH ballots AS (
   FROM agreement_votes
   GROUP BY study, task, template_id, rubric_id, unit_id, item_lo, item_hi, turn_no
 ),
-patterns AS (
-  SELECT study, task, template_id, ballots, count(*) AS n_subjects, histogram(cluster_lo) AS by_lo, histogram(cluster_hi) AS by_hi
+sided AS (
+  SELECT
+    study, task, template_id, ballots, sides.side,
+    CASE WHEN sides.side = 1 THEN cluster_lo ELSE cluster_hi END AS cluster
   FROM ballots
-  GROUP BY study, task, template_id, ballots
+  CROSS JOIN (VALUES (1), (2)) AS sides (side)
+  WHERE sides.side = 1 OR cluster_hi IS NOT NULL
+),
+counted AS (
+  SELECT study, task, template_id, ballots, side, cluster, count(*) AS n
+  FROM sided
+  GROUP BY study, task, template_id, ballots, side, cluster
 )
 SELECT
   row_number() OVER (ORDER BY study, task, template_id, ballots) AS pattern_no,
-  study, task, template_id, ballots, n_subjects,
-  list_concat(map_entries(by_lo), map_entries(by_hi)) AS clusters
-FROM patterns;
+  study, task, template_id, ballots,
+  CAST(sum(CASE WHEN side = 1 THEN n END) AS BIGINT) AS n_subjects,
+  list({'key': cluster, 'value': n}) AS clusters
+FROM counted
+GROUP BY study, task, template_id, ballots;

@@ -103,9 +103,9 @@ units AS (
     CAST(sum(n_pending) AS BIGINT) AS n_pending,
     coalesce(sum(n_weighted) FILTER (WHERE word IS NOT NULL), 0) > 0 AS is_weighted,
     arg_max(word, n) FILTER (WHERE word IS NOT NULL) AS most_said,
-    max(n, 2) FILTER (WHERE word IS NOT NULL) AS counts,
+    list_reverse_sort(list(n) FILTER (WHERE word IS NOT NULL)) AS counts,
     arg_max(word, weight) FILTER (WHERE word IS NOT NULL) AS heaviest,
-    max(weight, 2) FILTER (WHERE word IS NOT NULL) AS weights,
+    list_reverse_sort(list(weight) FILTER (WHERE word IS NOT NULL)) AS weights,
     max(truth) AS truth,
     bool_or(is_of_unit) AS is_of_unit,
     list_sort(flatten(list(judges))) AS judges

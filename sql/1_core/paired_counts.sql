@@ -55,7 +55,9 @@ sided AS (
   WHERE sides.side <= subjects.n_sides
 ),
 patterns AS (
-  SELECT row_number() OVER () AS pattern_no, unit_id, item, n_sides, yes, no, count(*) AS n
+  SELECT
+    row_number() OVER (ORDER BY unit_id, item, n_sides, yes, no) AS pattern_no,
+    unit_id, item, n_sides, yes, no, count(*) AS n
   FROM sided
   GROUP BY unit_id, item, n_sides, yes, no
 ),

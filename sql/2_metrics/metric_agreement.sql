@@ -26,7 +26,8 @@ WITH counted AS MATERIALIZED (
     *,
     dense_rank() OVER (ORDER BY study, task, template_id, provider_a, request_model_a, thinking_a, provider_b,
       request_model_b, thinking_b) AS pair_no,
-    row_number() OVER () AS tuple_no
+    row_number() OVER (ORDER BY study, task, template_id, provider_a, request_model_a, thinking_a, provider_b,
+      request_model_b, thinking_b, vote_a_1, vote_b_1, vote_a_2, vote_b_2) AS tuple_no
   FROM agreement_pairs
 ),
 votes AS (

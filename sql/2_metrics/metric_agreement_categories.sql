@@ -15,7 +15,9 @@
 CREATE OR REPLACE VIEW metric_agreement_categories AS
 WITH tuples AS MATERIALIZED (
   SELECT
-    row_number() OVER () AS tuple_no,
+    row_number() OVER (
+      ORDER BY study, task, template_id, provider_a, request_model_a, thinking_a, provider_b, vote_a_1, vote_b_1, vote_a_2, vote_b_2
+    ) AS tuple_no,
     dense_rank() OVER (
       ORDER BY study, task, template_id, provider_a, request_model_a, thinking_a, provider_b
     ) AS judge_no,
@@ -80,7 +82,7 @@ judges AS (
 ),
 measured AS (
   SELECT
-    judges.*, sums.* EXCLUDE (judge_no),
+    judges.*, category, n_units, n_judge, n_reference, n_both, sensitivity, specificity,
     CASE WHEN sensitivity_error > 0 THEN effective_size(sensitivity, n_reference, sensitivity_error / n_reference)
          ELSE n_subjects_in END AS n_effective_in,
     CASE WHEN specificity_error > 0

@@ -230,18 +230,20 @@ moves AS MATERIALIZED (
 errors AS MATERIALIZED (
   SELECT
     set_no,
-    sum(CASE WHEN n_places > 0 THEN n END) AS g,
-    sum(CASE WHEN n_places_scaled > 0 THEN n END) AS g_scaled,
-    sum(n * nominal_move) / sum(CASE WHEN n_places > 0 THEN n END) AS nominal_mean,
-    sum(n * ordinal_move) / sum(CASE WHEN n_places_scaled > 0 THEN n END) AS ordinal_mean,
-    sum(n * interval_move) / sum(CASE WHEN n_places_scaled > 0 THEN n END) AS interval_mean,
+    sum(n_placed) AS g,
+    sum(n_scaled) AS g_scaled,
+    sum(n * nominal_move) / sum(n_placed) AS nominal_mean,
+    sum(n * ordinal_move) / sum(n_scaled) AS ordinal_mean,
+    sum(n * interval_move) / sum(n_scaled) AS interval_mean,
     sqrt(sum(n * power(agreement_move, 2))) AS agreement_error,
     sqrt(sum(n * power(unanimity_move, 2))) AS unanimity_error,
-    sqrt(greatest(0, sum(n * power(nominal_move, 2)) - power(sum(n * nominal_move), 2) / g)) AS nominal_error,
-    sqrt(greatest(0, sum(n * power(ordinal_move, 2)) - power(sum(n * ordinal_move), 2) / g_scaled)) AS ordinal_error,
-    sqrt(greatest(0, sum(n * power(interval_move, 2)) - power(sum(n * interval_move), 2) / g_scaled)) AS interval_error,
+    sqrt(greatest(0, sum(n * power(nominal_move, 2)) - power(sum(n * nominal_move), 2) / sum(n_placed))) AS nominal_error,
+    sqrt(greatest(0, sum(n * power(ordinal_move, 2)) - power(sum(n * ordinal_move), 2) / sum(n_scaled))) AS ordinal_error,
+    sqrt(greatest(0, sum(n * power(interval_move, 2)) - power(sum(n * interval_move), 2) / sum(n_scaled))) AS interval_error,
     sqrt(sum(n * power(ac1_move, 2))) AS ac1_error
-  FROM moves
+  FROM (
+    SELECT *, CASE WHEN n_places > 0 THEN n END AS n_placed, CASE WHEN n_places_scaled > 0 THEN n END AS n_scaled FROM moves
+  )
   GROUP BY set_no
 ),
 -- what each item, or prompt, moves: it is a part of several patterns, and as often as its count says

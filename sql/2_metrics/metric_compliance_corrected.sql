@@ -143,7 +143,7 @@ cells AS (
     sum(rg_moved * rg_moved) AS rg_squares
   FROM moved
   GROUP BY study, template_id, provider, request_model, thinking, candidate
-  HAVING max(n_judged) > 0
+  HAVING max(moved.n_judged) > 0
 ),
 -- what the judge may have said of the n_null outputs: of the unlabelled, and of those that people called true and false
 opened AS (

@@ -50,10 +50,10 @@ measured AS (
 compared AS (
   SELECT
     *,
-    count(compliance) FILTER (WHERE provider NOT IN ('panel', 'human')) OVER candidates AS n_judges,
-    avg(compliance) FILTER (WHERE provider NOT IN ('panel', 'human')) OVER candidates AS judges_mean,
-    stddev_samp(compliance) FILTER (WHERE provider NOT IN ('panel', 'human')) OVER candidates AS judges_sd
-  FROM measured
+    count(of_judge) OVER candidates AS n_judges,
+    avg(of_judge) OVER candidates AS judges_mean,
+    stddev_samp(of_judge) OVER candidates AS judges_sd
+  FROM (SELECT *, CASE WHEN provider NOT IN ('panel', 'human') THEN compliance END AS of_judge FROM measured)
   WINDOW candidates AS (PARTITION BY study, template_id, candidate)
 ),
 staged AS (

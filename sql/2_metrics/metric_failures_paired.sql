@@ -62,7 +62,10 @@ clusters AS (
   FROM pairs
   CROSS JOIN (VALUES (1), (2)) AS sides (side)
   WHERE sides.side <= pairs.n_sides
-  GROUP BY ALL
+  GROUP BY
+    pairs.study, pairs.template_id, pairs.provider, pairs.request_model, pairs.thinking, pairs.unit_id,
+    CASE WHEN pairs.n_sides = 2 AND sides.side = 2 THEN pairs.item_hi
+         WHEN pairs.n_sides = 2 OR pairs.unit_id = '' THEN pairs.item_lo ELSE '' END
 ),
 -- what leaving out a cluster does to a template's rates; a pair's own part in them, where it has one
 parts AS MATERIALIZED (

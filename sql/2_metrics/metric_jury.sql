@@ -31,11 +31,18 @@ CREATE OR REPLACE VIEW metric_jury AS
 WITH juries AS MATERIALIZED (
   SELECT * FROM jury_verdicts
 ),
-said AS (
+listed AS (
   SELECT study, task, rubric_id, unit_id, item_lo, item_hi, turn_no, truth, unnest(judges) AS judge
   FROM juries
 ),
-spent AS (
+said AS (
+  SELECT
+    study, task, rubric_id, unit_id, item_lo, item_hi, turn_no, truth,
+    judge.template_id AS template_id, judge.provider AS provider, judge.request_model AS request_model,
+    judge.thinking AS thinking, judge.word AS word
+  FROM listed
+),
+placed_calls AS (
   SELECT
     study,
     CASE WHEN coalesce(task, 'pairwise') IN ('pairwise', 'ranking') THEN 'pair' ELSE task END AS task,
@@ -44,38 +51,43 @@ spent AS (
       AS item_lo,
     CASE WHEN item_second IS NOT NULL THEN greatest(item_first, item_second) END AS item_hi,
     CASE WHEN item_second IS NULL THEN CAST(turn_no AS BIGINT) END AS turn_no,
+    outcome, cost_usd
+  FROM calls
+  WHERE provider <> 'human'
+),
+spent AS (
+  SELECT
+    study, task, template_id, rubric_id, provider, request_model, thinking, unit_id, item_lo, item_hi, turn_no,
     sum(cost_usd) AS cost_usd,
     count(*) FILTER (WHERE cost_usd IS NULL AND outcome NOT IN ('error', 'expired', 'cancelled', 'missing'))
       AS n_cost_unknown
-  FROM calls
-  WHERE provider <> 'human'
-  GROUP BY ALL
+  FROM placed_calls
+  GROUP BY study, task, template_id, rubric_id, provider, request_model, thinking, unit_id, item_lo, item_hi, turn_no
 ),
 judged AS (
   SELECT
-    said.study, said.task, said.rubric_id,
-    judge.template_id AS template_id, judge.provider AS provider, judge.request_model AS request_model,
-    judge.thinking AS thinking,
-    count(judge.word) AS n_words,
+    said.study, said.task, said.rubric_id, said.template_id, said.provider, said.request_model, said.thinking,
+    count(word) AS n_words,
     count(truth) AS n_labelled,
-    count(*) FILTER (WHERE judge.word = truth) AS n_right,
-    count(*) FILTER (WHERE judge.word <> truth) AS n_wrong,
+    count(*) FILTER (WHERE word = truth) AS n_right,
+    count(*) FILTER (WHERE word <> truth) AS n_wrong,
     sum(cost_usd) AS cost_usd,
     CAST(coalesce(sum(n_cost_unknown), 0) AS BIGINT) AS n_cost_unknown
   FROM said
   LEFT JOIN spent
     ON spent.study = said.study
     AND spent.task = said.task
-    AND spent.template_id = judge.template_id
+    AND spent.template_id = said.template_id
     AND spent.rubric_id = said.rubric_id
-    AND spent.provider = judge.provider
-    AND spent.request_model = judge.request_model
-    AND spent.thinking = judge.thinking
+    AND spent.provider = said.provider
+    AND spent.request_model = said.request_model
+    AND spent.thinking = said.thinking
     AND spent.unit_id = said.unit_id
     AND spent.item_lo = said.item_lo
     AND coalesce(spent.item_hi, '') = coalesce(said.item_hi, '')
     AND coalesce(spent.turn_no, -1) = coalesce(said.turn_no, -1)
-  GROUP BY ALL
+  GROUP BY
+    said.study, said.task, said.rubric_id, said.template_id, said.provider, said.request_model, said.thinking
 ),
 priced AS (
   SELECT *, CASE WHEN n_cost_unknown = 0 THEN cost_usd / nullif(n_words, 0) END AS price
@@ -148,7 +160,7 @@ clusters AS (
   FROM asked
   CROSS JOIN (VALUES (1), (2)) AS sides (side)
   WHERE asked.is_hit IS NOT NULL AND (side = 1 OR (task = 'pair' AND NOT is_of_unit))
-  GROUP BY ALL
+  GROUP BY study, task, rubric_id, asked.rate, unit_id, CASE WHEN is_of_unit THEN '' WHEN side = 1 THEN item_lo ELSE item_hi END
 ),
 moved AS (
   SELECT

@@ -23,7 +23,7 @@ based AS (
   SELECT
     *,
     CAST(CASE WHEN base = 'answered' THEN sum(n) OVER cell
-              ELSE sum(n) FILTER (WHERE base = 'returned') OVER cell END AS BIGINT) AS n_base
+              ELSE sum(CASE WHEN base = 'returned' THEN n END) OVER cell END AS BIGINT) AS n_base
   FROM by_outcome
   WINDOW cell AS (PARTITION BY study, template_id, rubric_id, provider, request_model, thinking)
 )

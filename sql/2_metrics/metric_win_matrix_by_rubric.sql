@@ -35,7 +35,15 @@ bounded AS (
   FROM counts
 )
 SELECT
-  * EXCLUDE (ends),
+  study, template_id, rubric_id, provider, request_model, thinking, candidate_a, candidate_b,
+  n_pairs,
+  n_both,
+  n_wins_a,
+  n_wins_b,
+  n_true_ties,
+  n_inconsistent,
+  n_missing,
+  n_pairs_pending,
   (n_wins_a + n_wins_b + n_true_ties) / nullif(n_both, 0) AS consistency,
   wilson_lo(n_wins_a + n_wins_b + n_true_ties, n_both) AS consistency_lo,
   wilson_hi(n_wins_a + n_wins_b + n_true_ties, n_both) AS consistency_hi,

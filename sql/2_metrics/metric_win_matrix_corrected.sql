@@ -111,7 +111,7 @@ cells AS (
     sum(ppi_moved * ppi_moved) AS ppi_squares
   FROM moved
   GROUP BY study, template_id, provider, request_model, thinking, candidate_a, candidate_b
-  HAVING max(n_both) > 0
+  HAVING max(moved.n_both) > 0
 ),
 measured AS (
   SELECT

@@ -98,11 +98,20 @@ WIDE = 160
 
 @pond_command("views")
 @click.option("--ddl", "is_ddl", is_flag=True, help="Print the script that makes them, for plain DuckDB.")
+@click.option("--dialect", type=click.Choice(["spark"]), help="Print that script in the SQL of a distributed engine.")
 @format_option
-def views(invocation: Invocation, is_ddl: bool, form: Format) -> None:
+def views(invocation: Invocation, is_ddl: bool, dialect: str | None, form: Format) -> None:
     """List the views that SQL can ask, in the order in which they build on each other."""
     from batchpond.views import database
 
+    if dialect:
+        try:
+            from batchpond.views.dialect import script
+        except ModuleNotFoundError as error:
+            raise UsageError(f"`--dialect` needs {error.name}", hint="pip install 'batchpond[cluster]'") from None
+        store = invocation.store()
+        output.script(script(store.path, store.all_files()))
+        return
     if is_ddl:
         store = invocation.store()
         output.script(database.ddl(store.path, store.all_files()))

@@ -21,7 +21,6 @@ statements AS (
 subjects AS (
   SELECT
     paired.*,
-    row_number() OVER () AS subject_no,
     CASE WHEN is_by_statement THEN 'statement' WHEN is_of_unit AND unit_id <> '' THEN 'unit' ELSE 'item' END
       AS clustered_by,
     CASE WHEN is_by_statement THEN [statement]
@@ -45,10 +44,10 @@ labels AS (
   QUALIFY row_number() OVER (PARTITION BY comparison_no ORDER BY count(*) DESC, label) <= 20
 ),
 long AS MATERIALIZED (
-  SELECT comparison_no, subject_no, clustered_by, clusters, value.metric, value.a, value.b
+  SELECT comparison_no, clustered_by, clusters, value.metric, value.a, value.b
   FROM (
     SELECT
-      comparison_no, subject_no, clustered_by, clusters,
+      comparison_no, clustered_by, clusters,
       unnest([
         {'metric': 'consistency', 'a': a.consistency, 'b': b.consistency},
         {'metric': 'first_rate', 'a': a.first_rate, 'b': b.first_rate},
@@ -67,7 +66,7 @@ long AS MATERIALIZED (
   WHERE value.a IS NOT NULL AND value.b IS NOT NULL
   UNION ALL
   SELECT
-    comparison_no, subject_no, clustered_by, clusters, 'label=' || label,
+    comparison_no, clustered_by, clusters, 'label=' || label,
     CAST(a.said = label AS DOUBLE), CAST(b.said = label AS DOUBLE)
   FROM subjects
   JOIN labels USING (comparison_no)

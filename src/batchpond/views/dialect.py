@@ -1,0 +1,201 @@
+"""The product's SQL for engines that speak Spark's: the same views, written from the same files by sqlglot.
+
+A call of a macro is written out where it stands, its arguments bound once by a `transform` over a list of one; what
+DuckDB has and Spark lacks are macros too (`spark.sql`). What says one thing there and another here, and no error, is
+rewritten: a decimal literal (Spark divides decimals at six digits), the first row of `arg_max` (Spark takes one without
+a value), an index beyond a list. `spark.toml` names the views that cannot be said, and why.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.dialects.duckdb import DuckDB
+
+from batchpond.lake.schemas import TABLES, Table
+from batchpond.views import refresh
+from batchpond.views.refresh import Files, Good, Script, named, sorted_out
+
+SPARK: Final = "spark"
+_MACROS: Final = Path(__file__).with_name("spark.sql")
+_REFUSED: Final = Path(__file__).with_name("spark.toml")
+_COMMENT: Final = re.compile(r"--[^\n]*")
+_MACRO: Final = re.compile(r"CREATE (?:OR REPLACE )?MACRO (\w+)\((.*?)\) AS\s+(.*?);", re.DOTALL)
+_VIEW: Final = re.compile(r"\s*CREATE OR REPLACE VIEW \w+ AS\b(.*);", re.DOTALL)
+_HEAD: Final = """\
+-- Views over a lake in Spark SQL, each a temporary view of the session that runs these statements one after another.
+-- The lake's files are where they stand on this machine; of a copy elsewhere, replace {lake} by its address.
+-- The session needs spark.sql.ansi.enabled = false and spark.sql.session.timeZone = UTC.
+"""
+
+
+def script(lake_path: Path, files: Files) -> str:
+    """Return the views over a lake as one script of Spark SQL; a view that Spark cannot run is a comment that says why."""
+    good, _ = sorted_out(lake_path, named(lake_path, files), {})
+    return "\n".join([_HEAD.format(lake=os.path.abspath(lake_path)), *_tables(lake_path, good), *_views()])
+
+
+def refused() -> dict[str, str]:
+    """Return the views that Spark cannot run, each with the reason: its own, or that of what it reads."""
+    found: dict[str, str] = tomllib.loads(_REFUSED.read_text("utf-8"))["refused"]
+    for script in refresh.scripts():
+        lost = sorted(script.needs & found.keys())
+        if script.views and script.name not in found and lost:
+            found[script.name] = f"it reads {', '.join(lost)}"
+    return found
+
+
+def select(script: Script) -> str:
+    """Return the SELECT of a view in Spark SQL, its macros written out."""
+    match = _VIEW.match(_COMMENT.sub("", script.text))
+    assert match is not None, script.name
+    return _parsed(match[1], _Lens).sql(SPARK)
+
+
+def _views() -> Iterator[str]:
+    why = refused()
+    for script in refresh.scripts():
+        if script.name in why:
+            yield f"-- {script.name} is not here: {why[script.name]}\n"
+        elif script.views:
+            yield f"-- {script.header['question']}\n{_view(script.name, select(script))}"
+
+
+def _view(name: str, rows: str) -> str:
+    return f"CREATE OR REPLACE TEMPORARY VIEW {name} AS\n{rows};\n"
+
+
+def _tables(lake_path: Path, good: Good) -> Iterator[str]:
+    for table in TABLES.values():
+        files = good[table.name].items()
+        parts = [_file(table, f"{os.path.abspath(lake_path)}/{path}", sound.is_older) for path, sound in files]
+        nothing = sqlglot.transpile(table.select(" WHERE FALSE", is_empty=True), "duckdb", SPARK)[0]
+        yield _view(table.name, "\nUNION ALL\n".join(parts) or nothing)
+
+
+def _file(table: Table, path: str, is_older: bool) -> str:
+    import pyarrow.parquet as pq
+
+    there = set(pq.read_schema(path).names) if is_older else {name for name, _ in table.columns}
+    columns = (f"`{name}`" if name in there else f"NULL AS `{name}`" for name, _ in table.columns)
+    return f"SELECT {', '.join(columns)} FROM parquet.`{path}`"
+
+
+@dataclass(frozen=True, slots=True)
+class _Macro:
+    """A macro's parameters with their defaults, and its body, in which every other macro is written out."""
+
+    name: str
+    parameters: dict[str, exp.Expr | None]
+    body: exp.Expr
+
+
+def _texts(text: str) -> list[tuple[str, str, str]]:
+    return _MACRO.findall(_COMMENT.sub("", text))
+
+
+_SPARKS: Final = _texts(_MACROS.read_text("utf-8"))
+_NAMES: Final = {name.upper() for name, _, _ in _SPARKS}
+
+
+class _Lens(DuckDB):
+    """DuckDB's SQL, in which what `spark.sql` defines is a call like any other."""
+
+    class Parser(DuckDB.Parser):  # type: ignore[misc, valid-type]
+        FUNCTIONS = {name: make for name, make in DuckDB.Parser.FUNCTIONS.items() if name not in _NAMES}
+        FUNCTION_PARSERS = {name: make for name, make in DuckDB.Parser.FUNCTION_PARSERS.items() if name not in _NAMES}
+
+
+@cache
+def _macro(name: str) -> _Macro | None:
+    for (found, parameters, body), dialect in _all_macros():
+        if found == name:
+            pairs = (parameter.partition(":=")[::2] for parameter in parameters.split(","))
+            defaults = {key.strip(): _parsed(value, _Lens) if value else None for key, value in pairs}
+            return _Macro(name, defaults, _parsed(body, dialect))
+    return None
+
+
+@cache
+def _all_macros() -> list[tuple[tuple[str, str, str], type[DuckDB] | str]]:
+    ours = [(found, _Lens) for script in refresh.scripts() if script.macros for found in _texts(script.text)]
+    return [*ours, *((found, SPARK) for found in _SPARKS)]
+
+
+def _parsed(text: str, dialect: type[DuckDB] | str) -> exp.Expr:
+    return _rewritten(sqlglot.parse_one(text, dialect=dialect))
+
+
+def _rewritten(tree: exp.Expr) -> exp.Expr:
+    for node in reversed(list(tree.bfs())):  # what stands inside comes first, so nothing is rewritten twice
+        new = _node(node)
+        if node is tree:
+            tree = new
+        elif new is not node:
+            node.replace(new)
+    return tree
+
+
+def _node(node: exp.Expr) -> exp.Expr:
+    """Return what stands for one node of DuckDB's SQL, whose parts are rewritten."""
+    if isinstance(node, exp.CTE):
+        node.set("materialized", None)
+    elif isinstance(node, exp.Literal) and not node.is_string and not node.is_int:
+        return exp.Literal.number(f"{node.name}D")
+    elif isinstance(node, exp.Window) and node.args.get("alias"):
+        return exp.paren(node)  # Spark reads `whole - x` as one name
+    elif isinstance(node, exp.Bracket):
+        return exp.func("get", node.this, *node.expressions)
+    elif isinstance(node, exp.ArgMax | exp.ArgMin):
+        there = exp.If(this=exp.not_(exp.Is(this=node.this.copy(), expression=exp.Null())), true=node.expression)
+        node.set("expression", exp.Case(ifs=[there]))
+    elif isinstance(node, exp.Anonymous):
+        name = node.name.lower()
+        if name == "list_reduce":  # sql/ puts the seed in front of the list
+            seeded, step = node.expressions
+            return exp.func("aggregate", seeded.this, seeded.expression, step)
+        macro = _macro(name)
+        return node if macro is None else _called(macro, node.expressions)
+    return node
+
+
+def _called(macro: _Macro, arguments: list[exp.Expr]) -> exp.Expr:
+    """Return a macro's body over arguments; what is more than a name and used twice is worked out once."""
+    by_name = {part.name: part.expression for part in arguments if isinstance(part, exp.PropertyEQ)}
+    by_place = dict(zip(macro.parameters, arguments, strict=False))
+    values = {name: by_name.get(name, by_place.get(name, default)) for name, default in macro.parameters.items()}
+    body = exp.paren(macro.body.copy())
+    uses = Counter(column.parts[0].name for column in body.find_all(exp.Column))
+    row = f"of_{macro.name}"
+    bound = [name for name, value in values.items() if uses[name] > 1 and value is not None and _is_bound(value)]
+    for column in list(body.find_all(exp.Column)):
+        name, *rest = column.parts
+        if name.name in values:
+            value = values[name.name]
+            assert value is not None, (macro.name, name.name)
+            new = exp.column(name.name, row) if name.name in bound else exp.paren(value.copy())
+            column.replace(exp.Dot.build([new, *(part.copy() for part in rest)]) if rest else new)
+    if not bound:
+        return body
+    fields = [exp.PropertyEQ(this=exp.to_identifier(name), expression=values[name]) for name in bound]
+    once = exp.Lambda(this=body, expressions=[exp.to_identifier(row)])
+    return exp.func(
+        "get", exp.Transform(this=exp.array(exp.Struct(expressions=fields)), expression=once), exp.Literal.number(0)
+    )
+
+
+def _is_bound(value: exp.Expr) -> bool:
+    """Whether an argument is to be worked out once: not a name, and no sum of constants, whose type Sail then mistakes."""
+    if isinstance(value, exp.Column | exp.Dot):
+        return False
+    return value.find(exp.Column, exp.Dot) is not None or isinstance(value.unnest(), exp.Literal)

@@ -1,0 +1,138 @@
+"""An engine that speaks Spark SQL, given rows and asked views, and what its answer differs in from DuckDB's.
+
+BATCHPOND_SPARK names it: `sail` starts Sail in a process of its own; `local` starts Spark on a Java virtual machine,
+where the package pyspark is there; an address as `sc://host:15002` is that of a Spark Connect server.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from decimal import Decimal
+from typing import Any, Final
+
+import pyarrow as pa
+import pytest
+
+VARIABLE: Final = "BATCHPOND_SPARK"
+HOW: Final = "pip install -r tests/spark/requirements.txt; then set BATCHPOND_SPARK=sail"
+SETTINGS: Final = {"spark.sql.session.timeZone": "UTC", "spark.sql.ansi.enabled": "false"}
+STARTS_WITHIN_S: Final = 60.0
+_SERVE: Final = (
+    "from pysail.spark import SparkConnectServer as S; s = S('127.0.0.1', {port}); s.start(background=False)"
+)
+_LOCAL: Final = {
+    "spark.sql.shuffle.partitions": "1",
+    "spark.ui.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+}
+
+
+def name() -> str:
+    """Return which engine is asked for; skips, loudly, where none is."""
+    return os.environ.get(VARIABLE) or pytest.skip(f"NOT RUN on an engine of Spark SQL: {HOW}")
+
+
+@contextmanager
+def session() -> Iterator[Any]:
+    """Open a session of the engine that is asked for."""
+    from pyspark.sql import SparkSession
+
+    engine = name()
+    if engine == "local":
+        builder = SparkSession.builder.master("local[2]")
+        for key, value in _LOCAL.items():
+            builder = builder.config(key, value)
+        yield _set(builder.getOrCreate())
+    elif engine == "sail":
+        with _sail() as address:
+            yield _set(SparkSession.builder.remote(address).create())
+    else:
+        yield _set(SparkSession.builder.remote(engine).create())
+
+
+def _set(spark: Any) -> Any:
+    for key, value in SETTINGS.items():
+        spark.conf.set(key, value)
+    return spark
+
+
+@contextmanager
+def _sail() -> Iterator[str]:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-c", _SERVE.format(port=port)]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
+        try:
+            ends_at = time.monotonic() + STARTS_WITHIN_S
+            while not _listens(port):
+                assert server.poll() is None, "Sail did not start"
+                assert time.monotonic() < ends_at, "Sail did not start in time"
+                time.sleep(0.1)
+            yield f"sc://127.0.0.1:{port}"
+        finally:
+            server.kill()
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as client:
+        return client.connect_ex(("127.0.0.1", port)) == 0
+
+
+def give(spark: Any, name: str, rows: pa.Table) -> None:
+    """Let the engine have rows as a temporary view."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    frame = spark.createDataFrame(rows if rows.num_rows else [], from_arrow_schema(rows.schema))
+    frame.createOrReplaceTempView(name)
+
+
+def ask(spark: Any, sql: str) -> pa.Table:
+    """Return an answer as Arrow has it."""
+    return spark.sql(sql).toArrow()
+
+
+def differences(wanted: pa.Table, got: pa.Table, grain: tuple[str, ...]) -> list[str]:
+    """Return in what two tables differ, row by row in order of the grain; numbers to 1e-9."""
+    if set(wanted.column_names) != set(got.column_names):
+        return [f"columns {sorted(set(wanted.column_names) ^ set(got.column_names))}"]
+    ours, theirs = (
+        sorted(table.to_pylist(), key=lambda row: [_key(row[name]) for name in grain]) for table in (wanted, got)
+    )
+    if len(ours) != len(theirs):
+        return [f"{len(theirs)} rows instead of {len(ours)}"]
+    return [
+        f"row {number}: {name} is {there[name]!r} instead of {here[name]!r}"
+        for number, (here, there) in enumerate(zip(ours, theirs, strict=True), 1)
+        for name in wanted.column_names
+        if not _same(here[name], there[name])
+    ]
+
+
+def _key(value: Any) -> tuple[bool, str]:
+    return value is not None, str(_plain(value))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Decimal):
+        return int(value) if value == value.to_integral_value() else float(value)
+    return value.replace(tzinfo=None) if isinstance(value, datetime) else value
+
+
+def _same(here: Any, there: Any) -> bool:
+    here, there = _plain(here), _plain(there)
+    if isinstance(here, list) and isinstance(there, list):
+        return len(here) == len(there) and all(map(_same, here, there))
+    if isinstance(here, dict) and isinstance(there, dict):
+        return here.keys() == there.keys() and all(_same(here[name], there[name]) for name in here)
+    if isinstance(here, float) and isinstance(there, int | float) and not isinstance(there, bool):
+        return math.isclose(here, there, rel_tol=1e-9, abs_tol=1e-12) or (math.isnan(here) and math.isnan(there))
+    return type(here) is type(there) and bool(here == there)
