@@ -66,6 +66,10 @@ class Inbox:
     batch: str
     _read: dict[str, tuple[tuple[int, int], frozenset[str]]] = field(default_factory=dict)
 
+    def sizes(self) -> dict[str, int]:
+        """Return how many bytes each result file has."""
+        return {path.name: path.lstat().st_size for path in self.files()}
+
     def files(self) -> list[Path]:
         """Return the result files, in name order."""
         found = (name for name in os.listdir(self.path) if name.startswith(self.batch))
@@ -148,9 +152,9 @@ class Folder:
         return self.path / "claims"
 
     def names(self) -> list[str]:
-        """Return the names of the batches that want answers, in order."""
-        found = (name.removesuffix(MANIFEST) for name in sorted(os.listdir(self.outbox)) if name.endswith(MANIFEST))
-        return [name for name in found if not name.startswith(".") and not self.is_closed(name)]
+        """Return the names of all batches, in order."""
+        found = (name for name in sorted(os.listdir(self.outbox)) if name.endswith(MANIFEST))
+        return [name.removesuffix(MANIFEST) for name in found if not name.startswith(".")]
 
     def is_closed(self, name: str) -> bool:
         """Whether somebody said of a batch that no more should come."""

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from threading import Event
-from typing import Any, Final
+from typing import Final
 
 from batchpond_work.claims import Claims
-from batchpond_work.folder import Batch, Folder, Inbox, NotWholeError, Part
+from batchpond_work.folder import Batch, Folder, Inbox, NotWholeError, Part, parsed
 from batchpond_work.held import Held
 from batchpond_work.server import Engine
 from batchpond_work.settings import Settings
@@ -32,21 +33,25 @@ class Supply:
         self._model = settings.model
         self._open: dict[str, tuple[Batch, Inbox]] = {}
         self._over: set[str] = set()
+        self._mine: set[str] = set()
         self._put_off_s: dict[str, float] = {}
         self._is_begun = False
         self.is_held_by_others = False
         self.n_skipped = 0
         self.not_whole: set[str] = set()
 
-    def put_off(self, part: str) -> None:
-        """Leave a part alone that could not be answered: for good, or a while where the worker goes on for ever."""
-        self._put_off_s[part] = time.monotonic()
+    def take_back(self, part: str, *, is_put_off: bool) -> None:
+        """Know that a part is not held any more; one that was put off is left alone, under `--watch` for a while."""
+        self._mine.discard(part)
+        if is_put_off:
+            self._put_off_s[part] = time.monotonic()
 
     def next(self, engine: Engine, stop: Event) -> Held | None:
         """Return a part that this worker holds from now on; None where none is free."""
         self.is_held_by_others = False
         for name in self._folder.names():
-            found = None if name in self._over else self._opened(name, engine)
+            is_open = name not in self._over and not self._folder.is_closed(name)
+            found = self._opened(name, engine) if is_open else None
             held = None if found is None else self._of(*found, engine, stop)
             if held is not None or stop.is_set():
                 return held
@@ -58,7 +63,12 @@ class Supply:
             return self._open[name]
         try:
             manifest = self._folder.manifest(name)
-            if self._is_of_another(manifest):
+            if self._model and manifest.get("model") != self._model:
+                return None
+            inbox = Inbox(self._folder.inbox, name)
+            if self._was_answered(name, inbox):
+                self.n_skipped += int(manifest.get("n_requests") or 0)
+                self._over.add(name)
                 return None
             batch = self._folder.batch(manifest)
         except NotWholeError as error:
@@ -71,14 +81,22 @@ class Supply:
             self._say(f"left alone: {name} is in a form that this engine does not read; a command of your own may")
             self._over.add(name)
             return None
-        inbox = Inbox(self._folder.inbox, name)
         held = inbox.held()
         self.n_skipped += sum(len(held.intersection(part.custom_ids)) for part in batch.parts)
         self._open[name] = batch, inbox
         return self._open[name]
 
-    def _is_of_another(self, manifest: Mapping[str, Any]) -> bool:
-        return bool(self._model) and manifest.get("model") != self._model
+    def _was_answered(self, name: str, inbox: Inbox) -> bool:
+        """Whether a worker found all of it answered by the files that are there: then none has to read them again."""
+        path = self._folder.claims / f"{name}.answered"
+        return path.exists() and parsed(path.read_bytes()) == inbox.sizes()
+
+    def _close(self, name: str, inbox: Inbox) -> None:
+        self._over.add(name)
+        del self._open[name]
+        path = self._folder.claims / f"{name}.answered"
+        path.unlink(missing_ok=True)
+        self._folder.put(path, json.dumps(inbox.sizes()).encode(), self.worker)
 
     def _of(self, batch: Batch, inbox: Inbox, engine: Engine, stop: Event) -> Held | None:
         """Return a part of a batch that this worker holds from now on."""
@@ -87,7 +105,7 @@ class Supply:
             if known.issuperset(part.custom_ids):
                 continue
             is_over = False
-            if self._is_put_off(part):
+            if part.name in self._mine or self._is_put_off(part):
                 continue
             if not self._is_begun:
                 engine.begin(batch.model, stop)
@@ -99,11 +117,11 @@ class Supply:
                 continue
             wanted = set(part.custom_ids) - inbox.held()  # again: whoever held it until now may have added some
             if wanted:
+                self._mine.add(part.name)
                 return Held(self._folder, self._claims, claim, part, inbox, wanted)
             self._claims.drop(claim)
         if is_over:
-            self._over.add(batch.name)
-            del self._open[batch.name]
+            self._close(batch.name, inbox)
         return None
 
     def _is_put_off(self, part: Part) -> bool:

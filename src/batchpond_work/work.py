@@ -27,6 +27,7 @@ from batchpond_work.supply import Supply
 
 FLUSH_S: Final = 10.0
 LOOK_S: Final = 2.0
+PROGRESS_S: Final = 60.0
 TURN_S: Final = 0.1
 GRACE_S: Final = 20.0  # of what ends a job, which is killed some time later
 IMPATIENT_GRACE_S: Final = 3.0
@@ -88,6 +89,7 @@ class Worker:
         self._came: queue.SimpleQueue[_Came] = queue.SimpleQueue()
         self._held: list[Held] = []
         self._looked_s = self._kept_s = -float("inf")
+        self._said_s = time.monotonic()
         self._is_fed = True
         self._error: Exception | None = None
         self._n_left: dict[str, int] = {}
@@ -124,9 +126,12 @@ class Worker:
             return
         self._looked_s = now_s
         held = self._supply.next(self._engine, self._stop.event)
-        self._is_fed = held is not None
         if held is None:
+            if self._is_fed and self._supply.is_held_by_others and not self._held:
+                self._say("what is left is held by other workers")
+            self._is_fed = False
             return
+        self._is_fed = True
         self._held.append(held)
         self._n_left.pop(held.part.name, None)
         before = held.claim.after
@@ -157,6 +162,9 @@ class Worker:
         """Take in what has come, write what is due, and keep what is held."""
         self._take_in()
         now_s = time.monotonic()
+        if now_s - self._said_s >= PROGRESS_S:
+            self._said_s = now_s
+            self._say(f"{self.tally.n_answered:,} answered, {self._jobs.qsize():,} wait here for their turn")
         if now_s - self._kept_s >= min(LOOK_S, self._settings.lease / 4):
             self._kept_s = now_s
             for held in self._held:
@@ -192,15 +200,15 @@ class Worker:
         """Write what a part has, and give it back."""
         self._held.remove(held)
         is_whole = held.leave()
+        is_left = not (is_whole or held.is_lost or held.is_closed)
+        self._supply.take_back(held.part.name, is_put_off=is_left)
         self.tally.n_parts += is_whole
         self.tally.n_late += held.n_late
-        word = (
-            "answered" if is_whole else "another worker has it" if held.is_lost else "closed" if held.is_closed else ""
-        )
-        if not word:
-            word = f"{len(held.wanted):,} without an answer: {held.why or 'stopped'}"
+        if is_left:
             self._n_left[held.part.name] = len(held.wanted)
-            self._supply.put_off(held.part.name)
+            word = f"{len(held.wanted):,} without an answer: {held.why or 'stopped'}"
+        else:
+            word = "answered" if is_whole else "another worker has it" if held.is_lost else "no more answers are wanted"
         self._say(f"{held.part.name}: {word}")
 
     def _wind_up(self) -> None:

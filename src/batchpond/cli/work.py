@@ -19,7 +19,7 @@ from batchpond_work.settings import OPTIONS, Settings
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False), metavar="FOLDER")
 @json_option
 def command(invocation: Invocation, folder: Path, is_json: bool, **settings: Any) -> int:
-    """Answer the requests in a folder of mode `files` with an engine; run as many of it as you like, on any hosts."""
+    """Answer the requests in a folder of mode `files`: as many of these at once as you like, anywhere."""
     from batchpond_work.work import stopped_by_signals, work
 
     try:
