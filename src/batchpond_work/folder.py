@@ -8,6 +8,7 @@ under a name that nobody had, or not at all, by `link`, which needs no lock and 
 from __future__ import annotations
 
 import contextlib
+import errno
 import gzip
 import hashlib
 import json
@@ -15,7 +16,7 @@ import os
 import re
 import stat
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -66,6 +67,10 @@ class Inbox:
     batch: str
     _read: dict[str, tuple[tuple[int, int], frozenset[str]]] = field(default_factory=dict)
 
+    def files_of(self, part: str) -> list[Path]:
+        """Return the files that workers wrote of one part."""
+        return [path for path in self.files() if path.name.startswith(f"{part}-") and path.suffix == ".jsonl"]
+
     def sizes(self) -> dict[str, int]:
         """Return how many bytes each result file has."""
         return {path.name: path.lstat().st_size for path in self.files()}
@@ -78,7 +83,7 @@ class Inbox:
     def held(self) -> set[str]:
         """Return the custom_ids of all whole rows that are there now."""
         # A directory that this machine has just written to is read anew, where NFS would show a remembered one.
-        look = self.path / f".{self.batch}.look-{os.getpid()}"
+        look = self.path / f".{self.batch}-look.part"
         look.touch()
         look.unlink(missing_ok=True)
         while True:
@@ -192,8 +197,12 @@ class Folder:
         )
         return Batch(name, str(manifest.get("model") or ""), first, tuple(parts))
 
-    def put(self, path: Path, data: bytes, by: str) -> bool:
-        """Let a file appear, whole and durable, under a name that nobody has; whether this call did that."""
+    def put(self, path: Path, data: bytes, by: str, is_allowed: Callable[[], bool] = lambda: True) -> bool:
+        """Let a file appear, whole and durable, under a name that nobody has; whether this call did that.
+
+        `is_allowed` is asked once the file stands under its passing name. Whoever takes the permission away sweeps
+        passing names after that: so of what was forbidden nothing appears, however long this call slept in between.
+        """
         passing = path.with_name(f".{path.name}.{by}.part")
         mode = 0o600 | stat.S_IMODE(path.parent.stat().st_mode) & 0o044
         try:
@@ -201,14 +210,30 @@ class Folder:
                 out.write(data)
                 out.flush()
                 os.fsync(out.fileno())
-            with contextlib.suppress(FileExistsError):
-                os.link(passing, path)
-            # NFS may say that a name exists which the lost answer to this very call made.
-            is_done = passing.stat().st_nlink == 2
+            is_done = is_allowed() and _linked(passing, path)
         finally:
             passing.unlink(missing_ok=True)
         sync_folder(path.parent)
         return is_done
+
+    def sweep(self, name: str) -> None:
+        """Take away what stands under passing names for a part or batch: whoever put it there holds it no more."""
+        for passing in self.inbox.glob(f".{name}-*.part"):
+            passing.unlink(missing_ok=True)
+
+
+def _linked(passing: Path, path: Path) -> bool:
+    """Give a file its name by the one call that elects; False where the name is taken or the file was swept away."""
+    try:
+        os.link(passing, path)
+    except FileExistsError:
+        # NFS may say so of a name that this very call made, when the answer to it was lost.
+        return passing.stat().st_nlink == 2
+    except OSError as error:
+        if error.errno in {errno.ENOENT, errno.ESTALE}:
+            return False
+        raise
+    return True
 
 
 def sync_folder(path: Path) -> None:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import time
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from batchpond_work.claims import Claim, Claims
@@ -29,7 +27,10 @@ def is_error(row: bytes) -> bool:
 
 @dataclass(slots=True)
 class Held:
-    """A part under a claim; `wanted` has the custom_ids without a row, `rows` what came and is not written yet."""
+    """A part under a claim; `wanted` has the custom_ids without a row, `rows` what came and is not written yet.
+
+    `n_wanted` is how many had none when it was claimed, `n_late` how many rows came when it was another's.
+    """
 
     folder: Folder
     claims: Claims
@@ -37,6 +38,7 @@ class Held:
     part: Part
     inbox: Inbox
     wanted: set[str]
+    n_wanted: int
     n_jobs: int = 0
     is_lost: bool = False
     is_closed: bool = False
@@ -52,14 +54,11 @@ class Held:
         self.rows[custom_id] = row
 
     def write(self) -> None:
-        """Write what came; of a part that another took over, what that one has not answered."""
-        self.is_lost = self.is_lost or not self.claims.holds(self.claim)
+        """Write what came; of a part that another took over nothing, for that one asks for the same again."""
+        if self.rows and not self.is_lost:
+            self.is_lost = not self._put(b"".join(self.rows.values()))
         if self.is_lost:
-            known = self.inbox.held()
-            self.n_late += len(known & self.rows.keys())
-            self.rows = {custom_id: row for custom_id, row in self.rows.items() if custom_id not in known}
-        if self.rows:
-            self._put(b"".join(self.rows.values()))
+            self.n_late += len(self.rows)
         self.rows = {}
         self.written_s = time.monotonic()
 
@@ -82,28 +81,23 @@ class Held:
         self.claims.drop(self.claim)
         return not self.wanted
 
-    def _put(self, data: bytes) -> Path:
-        while True:
-            self._n_files += 1
-            path = self.folder.inbox / f"{self.part.name}-{self.claims.worker}-{self._n_files:04d}.jsonl"
-            if self.folder.put(path, data, self.claims.worker):
-                return path
+    def _put(self, data: bytes) -> bool:
+        """Let a file of rows appear as long as the part is this worker's; whether it did."""
+        self._n_files += 1
+        path = self.folder.inbox / f"{self.part.name}-{self.claims.worker}-{self._n_files:04d}.jsonl"
+        return self.folder.put(path, data, self.claims.worker, lambda: self.claims.holds(self.claim))
 
     def _join(self) -> None:
         """Replace the small files of a part by one with all of their rows, identical ones once.
 
-        The joined one stands before any other goes: whoever dies in between leaves rows that are there twice, and
-        whoever looks sees each at least once. What killed workers had under passing names goes as well.
+        The joined one stands before any other goes: whoever dies in between leaves rows that are there twice, byte
+        for byte, until the next worker joins them, and whoever looks sees each at least once.
         """
-        own = [path for path in self.inbox.files() if path.name.startswith(f"{self.part.name}-")]
-        lines = [
-            line for path in own if path.suffix == ".jsonl" for line in path.read_bytes().splitlines(keepends=True)
-        ]
-        if len(own) > 1 and all(path.suffix == ".jsonl" for path in own) and all(map(parsed, lines)):
-            self._put(b"".join(line if line.endswith(b"\n") else line + b"\n" for line in dict.fromkeys(lines)))
-            for path in own:
-                path.unlink(missing_ok=True)
-        for passing in self.folder.inbox.glob(f".{self.part.name}-*.part"):
-            with contextlib.suppress(FileNotFoundError):
-                passing.unlink()
-        sync_folder(self.folder.inbox)
+        own = self.inbox.files_of(self.part.name)
+        lines = [line for path in own for line in path.read_bytes().splitlines(keepends=True)]
+        if len(own) > 1 and all(map(parsed, lines)):
+            whole = b"".join(line if line.endswith(b"\n") else line + b"\n" for line in dict.fromkeys(lines))
+            if self._put(whole):
+                for path in own:
+                    path.unlink(missing_ok=True)
+                sync_folder(self.folder.inbox)

@@ -53,7 +53,7 @@ OPTIONS = tuple(fields(Settings))
 class Tally:
     """What a worker did: requests it asked, rows it brought in (of which errors), what it found answered, what is left.
 
-    `n_late` of its answers came when another worker, which took its part over, had answered the same; `n_not_whole`
+    `n_late` of its answers came when another worker had taken their part over, and were not written; `n_not_whole`
     batches are no files that their manifests describe.
     """
 

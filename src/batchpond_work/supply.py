@@ -6,6 +6,7 @@ import json
 import os
 import secrets
 import time
+from collections import Counter
 from collections.abc import Callable
 from threading import Event
 from typing import Final
@@ -34,6 +35,7 @@ class Supply:
         self._open: dict[str, tuple[Batch, Inbox]] = {}
         self._over: set[str] = set()
         self._mine: set[str] = set()
+        self._joined: set[str] = set()
         self._put_off_s: dict[str, float] = {}
         self._is_begun = False
         self.is_held_by_others = False
@@ -94,6 +96,7 @@ class Supply:
     def _close(self, name: str, inbox: Inbox) -> None:
         self._over.add(name)
         del self._open[name]
+        self._folder.sweep(name)
         path = self._folder.claims / f"{name}.answered"
         path.unlink(missing_ok=True)
         self._folder.put(path, json.dumps(inbox.sizes()).encode(), self.worker)
@@ -101,13 +104,14 @@ class Supply:
     def _of(self, batch: Batch, inbox: Inbox, engine: Engine, stop: Event) -> Held | None:
         """Return a part of a batch that this worker holds from now on."""
         known, is_over = inbox.held(), True
+        n_files = Counter(path.name[: len(batch.parts[0].name)] for path in inbox.files()) if batch.parts else {}
         for part in batch.parts:
-            if known.issuperset(part.custom_ids):
+            if known.issuperset(part.custom_ids) and (n_files[part.name] < 2 or part.name in self._joined):
                 continue
             is_over = False
             if part.name in self._mine or self._is_put_off(part):
                 continue
-            if not self._is_begun:
+            if not self._is_begun and not known.issuperset(part.custom_ids):
                 engine.begin(batch.model, stop)
                 self._is_begun = True
                 self._model = batch.model if engine.is_of_one_model else self._model
@@ -115,11 +119,11 @@ class Supply:
             if claim is None:
                 self.is_held_by_others = True
                 continue
-            wanted = set(part.custom_ids) - inbox.held()  # again: whoever held it until now may have added some
-            if wanted:
-                self._mine.add(part.name)
-                return Held(self._folder, self._claims, claim, part, inbox, wanted)
-            self._claims.drop(claim)
+            self._folder.sweep(part.name)  # before the inbox is read: nobody else adds to this part from here on
+            wanted = set(part.custom_ids) - inbox.held()
+            self._mine.add(part.name)
+            self._joined.add(part.name)
+            return Held(self._folder, self._claims, claim, part, inbox, wanted, len(wanted))
         if is_over:
             self._close(batch.name, inbox)
         return None

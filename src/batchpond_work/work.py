@@ -136,9 +136,10 @@ class Worker:
         self._n_left.pop(held.part.name, None)
         before = held.claim.after
         self.tally.n_taken_over += before is not None
-        self._say(f"{held.part.name}: {len(held.wanted):,} requests" + (f", left by {before}" if before else ""))
+        if held.n_wanted:
+            self._say(f"{held.part.name}: {len(held.wanted):,} requests" + (f", left by {before}" if before else ""))
         lines = {custom_id: line for custom_id, line in held.part.lines().items() if custom_id in held.wanted}
-        n_lines = self._engine.n_lines or len(lines)
+        n_lines = self._engine.n_lines or max(1, len(lines))
         for custom_ids in (list(lines)[at : at + n_lines] for at in range(0, len(lines), n_lines)):
             held.n_jobs += 1
             self._jobs.put(_Job(held, {custom_id: lines[custom_id] for custom_id in custom_ids}))
@@ -202,14 +203,15 @@ class Worker:
         is_whole = held.leave()
         is_left = not (is_whole or held.is_lost or held.is_closed)
         self._supply.take_back(held.part.name, is_put_off=is_left)
-        self.tally.n_parts += is_whole
+        self.tally.n_parts += is_whole and held.n_wanted > 0
         self.tally.n_late += held.n_late
         if is_left:
             self._n_left[held.part.name] = len(held.wanted)
             word = f"{len(held.wanted):,} without an answer: {held.why or 'stopped'}"
         else:
             word = "answered" if is_whole else "another worker has it" if held.is_lost else "no more answers are wanted"
-        self._say(f"{held.part.name}: {word}")
+        if held.n_wanted:
+            self._say(f"{held.part.name}: {word}")
 
     def _wind_up(self) -> None:
         """Let calls that are under way end for a while, then write all that came and let every part go."""

@@ -1,4 +1,4 @@
-"""Workers of mode `files` as processes, on hosts that are names, beside a lake and a server that counts what it is asked.
+"""Workers of mode `files` as processes, on hosts that are names, beside a lake and a server that counts its calls.
 
 The server is the simulated one of the OpenAI-compatible kind; its ledger knows nothing of batchpond or its workers.
 """
@@ -6,7 +6,6 @@ The server is the simulated one of the OpenAI-compatible kind; its ledger knows 
 from __future__ import annotations
 
 import json
-import os
 import random
 import re
 import shutil

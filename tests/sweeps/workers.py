@@ -42,8 +42,8 @@ def main() -> int:
     deaths = total.n_kills + total.n_sleeps
     print(
         f"{total.n_kills} kills and {total.n_sleeps} sleeps in {n_folders} folders of {SIZE.n_requests:,} requests:"
-        f" {total.n_again} calls made again, {total.n_again / deaths:.1f} a death ({total.n_again_most:.1f} in the worst"
-        f" folder; bound {CONCURRENCY + SIZE.part_requests}), all whole; {time.monotonic() - began_s:.0f} s"
+        f" {total.n_again} calls made again, {total.n_again / deaths:.1f} a death, at worst {total.n_again_most:.1f}"
+        f" in a folder (bound {CONCURRENCY + SIZE.part_requests}), all whole; {time.monotonic() - began_s:.0f} s"
     )
     return 0
 
