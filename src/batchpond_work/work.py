@@ -103,8 +103,9 @@ class Worker:
             while not (self._stop.event.is_set() or self._is_over()):
                 self._feed()
                 self._turn()
-            self.tally.is_interrupted = self._error is None and self._stop.event.is_set()
+            is_stopped = self._stop.event.is_set()
             self._wind_up()
+            self.tally.is_interrupted = is_stopped and self._error is None
         finally:
             self._engine.end()
         self.tally.n_left = sum(self._n_left.values())
@@ -154,6 +155,7 @@ class Worker:
                     why = self._engine.answer(job.lines, partial(self._hand_over, held), self._stop.event)
                 except Exception as raised:  # noqa: BLE001 - whatever it is, the other thread has it and ends
                     error = raised
+                    self._stop.event.set()
             self._came.put(_Came(held, n_asked=n_asked, why=why, error=error))
 
     def _hand_over(self, held: Held, custom_id: str, row: bytes) -> None:
@@ -195,7 +197,6 @@ class Worker:
         self.tally.n_asked += came.n_asked
         if came.error is not None:
             self._error = self._error or came.error
-            self._stop.event.set()
 
     def _let_go(self, held: Held) -> None:
         """Write what a part has, and give it back."""
