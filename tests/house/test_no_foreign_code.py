@@ -11,10 +11,11 @@ import pytest
 import batchpond
 import batchpond_browse
 import batchpond_sim
+import batchpond_work
 
 SOURCES = [
     path
-    for package in (batchpond, batchpond_browse, batchpond_sim)
+    for package in (batchpond, batchpond_browse, batchpond_sim, batchpond_work)
     for path in Path(package.__file__).parent.rglob("*.py")
 ]
 # What runs, or builds objects of any kind from, the data that it is given.

@@ -8,22 +8,26 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
-import textwrap
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 
+import jsonschema
 import pytest
+import yaml
 
 from batchpond.lake.attempts import Phase
 from batchpond.run.resolve import cancel
+from batchpond_work.work import GRACE_S
 from tests.rigs import forked
 from tests.rigs.files_study import FilesRig
+from tests.rigs.pages import GUIDES, blocks
 from tests.rigs.workers import BOUND_S, HOSTS, Size, Workers, kill_at_random, submitted, workers
 
 SIZE = Size(n_items=11, max_requests=70, part_requests=20)
@@ -54,7 +58,7 @@ sys.exit(fate == "fails")
 VLLM = """#!{python}
 import json, sys, time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-assert sys.argv[1] == "serve" and "--enforce-eager" in sys.argv, sys.argv
+assert sys.argv[1] == "serve" and sys.argv[7:] in ([], ["--enforce-eager"]), sys.argv
 model, port = sys.argv[2], int(sys.argv[sys.argv.index("--port") + 1])
 if model != {model!r}:
     sys.exit("no such model")
@@ -309,6 +313,117 @@ def test_a_worker_that_watches_takes_up_what_comes_later(laid: Laid) -> None:
         made.check_whole()
 
 
+# --- templates -----------------------------------------------------------------------------------------------
+
+FILES = {block.fate: block.text for block in blocks(GUIDES / "files.md") if block.fate in {"slurm.sh", "job.yaml"}}
+TEXT, COUNT = {"type": "string"}, {"type": "integer", "minimum": 1}
+NAMED = {"type": "object", "required": ["name"], "properties": {"name": TEXT}}
+
+
+def closed(required: str = "", **properties: object) -> dict[str, object]:
+    """Return the schema of an object that has these members and no other."""
+    return {"type": "object", "required": required.split(), "properties": properties, "additionalProperties": False}
+
+
+def listed(schema: object) -> dict[str, object]:
+    return {"type": "array", "minItems": 1, "items": schema}
+
+
+# batch/v1 Job, by the Kubernetes API reference 1.33, as far as the template goes.
+CONTAINER = closed(
+    "name image", name=TEXT, image=TEXT, workingDir=TEXT, command=listed(TEXT), args=listed(TEXT),
+    env=listed(closed("name valueFrom", name=TEXT, valueFrom=closed(fieldRef=closed("fieldPath", fieldPath=TEXT)))),
+    resources=closed(limits={"type": "object", "additionalProperties": COUNT}),
+    volumeMounts=listed(closed("name mountPath", name=TEXT, mountPath={"type": "string", "pattern": "^/"})),
+)  # fmt: skip
+POD = closed(
+    "restartPolicy containers",
+    restartPolicy={"enum": ["Never", "OnFailure"]},
+    terminationGracePeriodSeconds=COUNT,
+    containers=listed(CONTAINER),
+    volumes=listed(
+        closed(
+            "name",
+            name=TEXT,
+            persistentVolumeClaim=closed("claimName", claimName=TEXT),
+            emptyDir=closed(medium={"enum": ["", "Memory"]}),
+        )
+    ),
+)
+JOB = closed(
+    "apiVersion kind metadata spec",
+    apiVersion={"const": "batch/v1"},
+    kind={"const": "Job"},
+    metadata=NAMED,
+    spec=closed(
+        "template",
+        completionMode={"const": "Indexed"},
+        completions=COUNT,
+        parallelism=COUNT,
+        backoffLimitPerIndex=COUNT,
+        template=closed("spec", spec=POD),
+    ),
+)
+
+
+def test_the_kubernetes_template_is_an_indexed_job() -> None:
+    """Each member is one that the API has, at its place; what is mounted is there, and SIGTERM has time enough."""
+    job = yaml.safe_load(FILES["job.yaml"])
+    jsonschema.Draft202012Validator(JOB).validate(job)
+    pod = job["spec"]["template"]["spec"]
+    mounted = {mount["name"] for mount in pod["containers"][0]["volumeMounts"]}
+    assert mounted == {volume["name"] for volume in pod["volumes"]}
+    assert pod["terminationGracePeriodSeconds"] > GRACE_S
+    misspelt = json.loads(json.dumps(job).replace("completionMode", "completionmode"))
+    assert not jsonschema.Draft202012Validator(JOB).is_valid(misspelt)
+
+
+def tools(folder: Path, model: str = "gpt-4.1-mini") -> Path:
+    """Lay a folder for PATH in which `vllm`, which serves one model, is a stand-in, and `batchpond` the program."""
+    folder.mkdir(exist_ok=True)
+    vllm = VLLM.format(python=sys.executable, model=model, pid=os.fspath(folder / "pid"))
+    pond = f'#!/bin/sh\nexec {sys.executable} -m batchpond "$@"\n'
+    hostname = "#!/bin/sh\necho node-c\n"
+    for name, script in (("vllm", vllm), ("batchpond", pond), ("hostname", hostname)):
+        (folder / name).write_text(script)
+        (folder / name).chmod(0o755)
+    return folder
+
+
+def check_templates_worker(made: Workers, words: list[str], variables: dict[str, str]) -> None:
+    """Run what a template starts, be it on a machine of Python alone; the folder is answered, by who it says."""
+    done = subprocess.run(words, env=os.environ | variables, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert all(f"-{variables['AS']}-" in path.name for path in made.rig.inbox.iterdir())
+    made.check_whole()
+
+
+def test_what_the_slurm_template_starts_answers_a_folder(laid: Laid, tmp_path: Path) -> None:
+    """Bash runs the script as SLURM does; it asks for a GPU, an array, and SIGTERM to the worker before the end."""
+    path = tmp_path / "slurm.sh"
+    path.write_text(FILES["slurm.sh"])
+    assert subprocess.run(["/bin/bash", "-n", path], check=False).returncode == 0
+    options = dict(re.findall(r"^#SBATCH --([\w-]+)=?(.*)$", path.read_text(), re.MULTILINE))
+    assert {"array", "gres", "time", "requeue"} <= options.keys()
+    assert options["signal"] == "B:TERM@60"
+    assert "\nexec batchpond work " in path.read_text()  # so that the worker is who has the signal
+    found = tools(tmp_path / "tools")
+    variables = {"PATH": f"{found}:{os.environ['PATH']}", "SLURM_ARRAY_TASK_ID": "3", "AS": "node-c-3"}
+    with laid() as made:
+        check_templates_worker(made, ["bash", str(path), str(made.rig.folder), "gpt-4.1-mini"], variables)
+
+
+def test_what_the_kubernetes_template_starts_answers_a_folder(laid: Laid, tmp_path: Path) -> None:
+    """The container's own words, with its variables and paths in their places."""
+    (container,) = yaml.safe_load(FILES["job.yaml"])["spec"]["template"]["spec"]["containers"]
+    found = tools(tmp_path / "tools")
+    variables = {"PATH": f"{found}:{os.environ['PATH']}", "AS": "work-7"}
+    with laid() as made:
+        places = {"files": str(made.rig.folder), "$(POD)": "work-7", "Qwen/Qwen3-8B": "gpt-4.1-mini"}
+        words = [places.get(word, word) for word in (*container["command"], *container["args"])]
+        check_templates_worker(made, [sys.executable, *words[1:]], variables)
+
+
 # --- other engines ----------------------------------------------------------------------------------------------
 
 
@@ -348,14 +463,9 @@ def test_a_vllm_is_started_and_ended_with_the_work(
 
     A program of that name and those arguments stands for it here; `tests/engine` asks the real one.
     """
-    tools = tmp_path / "tools"
-    tools.mkdir()
-    monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
-    pid = tmp_path / "pid"
+    monkeypatch.setenv("PATH", f"{tmp_path / 'tools'}:{os.environ['PATH']}")
     for model, code in (("another", 1), ("gpt-4.1-mini", 0)):
-        script = VLLM.format(python=sys.executable, model=model, pid=os.fspath(pid))
-        (tools / "vllm").write_text(textwrap.dedent(script))
-        (tools / "vllm").chmod(0o755)
+        pid = tools(tmp_path / "tools", model) / "pid"
         with workers(tmp_path / model, small, SMALL) as made:
             done = made.run("--lease", "600", engine="vllm --enforce-eager")
             assert done[0] == code, done
