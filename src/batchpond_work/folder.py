@@ -23,6 +23,7 @@ from typing import Any, Final
 
 from batchpond_work import USAGE, WorkError
 
+PROTOCOL: Final = 2
 PART_REQUESTS: Final = 1_000
 MANIFEST: Final = ".manifest.json"
 _RESULTS: Final = re.compile(r"(?:[^A-Za-z0-9].*)?\.jsonl(?:\.gz)?")
@@ -67,14 +68,6 @@ class Inbox:
     batch: str
     _read: dict[str, tuple[tuple[int, int], frozenset[str]]] = field(default_factory=dict)
 
-    def files_of(self, part: str) -> list[Path]:
-        """Return the files that workers wrote of one part."""
-        return [path for path in self.files() if path.name.startswith(f"{part}-") and path.suffix == ".jsonl"]
-
-    def sizes(self) -> dict[str, int]:
-        """Return how many bytes each result file has."""
-        return {path.name: path.lstat().st_size for path in self.files()}
-
     def files(self) -> list[Path]:
         """Return the result files, in name order."""
         found = (name for name in os.listdir(self.path) if name.startswith(self.batch))
@@ -100,8 +93,7 @@ class Inbox:
         known = self._read.get(path.name)
         if known is not None and known[0] == mark:
             return known
-        is_file = stat.S_ISREG(status.st_mode)
-        return mark, frozenset(_ids(path)) if is_file else frozenset()
+        return mark, frozenset(_ids(path) if stat.S_ISREG(status.st_mode) else ())
 
 
 def _ids(path: Path) -> Iterator[str]:
@@ -139,7 +131,8 @@ class Folder:
             raise WorkError(f"{self.path} has no outbox", hint=hint, exit_code=USAGE)
         for side in (self.inbox, self.claims):
             with contextlib.suppress(FileExistsError):
-                side.mkdir(mode=stat.S_IMODE(self.outbox.stat().st_mode))
+                side.mkdir()
+                side.chmod(stat.S_IMODE(self.outbox.stat().st_mode))
 
     @property
     def outbox(self) -> Path:
@@ -158,7 +151,7 @@ class Folder:
 
     def names(self) -> list[str]:
         """Return the names of all batches, in order."""
-        found = (name for name in sorted(os.listdir(self.outbox)) if name.endswith(MANIFEST))
+        found = sorted(name for name in os.listdir(self.outbox) if name.endswith(MANIFEST))
         return [name.removesuffix(MANIFEST) for name in found if not name.startswith(".")]
 
     def is_closed(self, name: str) -> bool:
@@ -171,6 +164,8 @@ class Folder:
         manifest = parsed(path.read_bytes()) if path.exists() else None
         if manifest is None or manifest.get("batch") != name:
             raise NotWholeError(f"{path} is no manifest of that batch")
+        if manifest.get("protocol") not in (None, PROTOCOL):
+            raise NotWholeError(f"{path} is of a later protocol than {PROTOCOL}")
         return manifest
 
     def batch(self, manifest: Mapping[str, Any]) -> Batch:

@@ -93,7 +93,8 @@ class Held:
         The joined one stands before any other goes: whoever dies in between leaves rows that are there twice, byte
         for byte, until the next worker joins them, and whoever looks sees each at least once.
         """
-        own = self.inbox.files_of(self.part.name)
+        named = (path for path in self.inbox.files() if path.name.startswith(f"{self.part.name}-"))
+        own = [path for path in named if path.suffix == ".jsonl"]
         lines = [line for path in own for line in path.read_bytes().splitlines(keepends=True)]
         if len(own) > 1 and all(map(parsed, lines)):
             whole = b"".join(line if line.endswith(b"\n") else line + b"\n" for line in dict.fromkeys(lines))

@@ -128,6 +128,7 @@ def _take_new(path: Path, lines: Mapping[str, bytes], taken: set[str], take: Tak
 class Vllm(Server):
     """`vllm serve MODEL`, started on a free port of this machine and ended with the work."""
 
+    n_usual = 256
     is_of_one_model = True
 
     def __init__(self, arguments: list[str], settings: Settings) -> None:

@@ -62,6 +62,7 @@ class Server:
     """A server at a URL; raises WorkError for one that cannot be."""
 
     n_lines: int | None = 1
+    n_usual = 32
     is_of_one_model = False
 
     def __init__(self, url: str, key: str, settings: Settings) -> None:
@@ -73,11 +74,11 @@ class Server:
 
         self._errors, self._settings, self._url = httpx.TransportError, settings, url.rstrip("/")
         self._host = split.netloc
-        self.n_threads = settings.concurrency
+        self.n_threads = settings.concurrency or self.n_usual
         self._client = httpx.Client(
             headers={"Authorization": f"Bearer {key}"} if key else {},
             timeout=httpx.Timeout(settings.timeout, connect=CONNECT_S),
-            limits=httpx.Limits(max_connections=settings.concurrency, max_keepalive_connections=settings.concurrency),
+            limits=httpx.Limits(max_connections=self.n_threads, max_keepalive_connections=self.n_threads),
             trust_env=split.hostname not in {"localhost", "127.0.0.1", "::1"},
         )
         self._answered_s = -1.0
@@ -145,7 +146,7 @@ class Server:
             raise WorkError(f"{self._host} refuses to answer: {said}", hint=hint, exit_code=ACCESS)
         if status in {404, 405} or 300 <= status < 400:
             hint = (
-                "the URL ends as the server's own does, often in /v1; it serves the model under the name in the study"
+                "is the URL whole, often to /v1, and the model served by that name? --model takes batches of one alone"
             )
             raise WorkError(f"{self._host} has nothing there: {said}", hint=hint, exit_code=USAGE)
         request_id = answer.headers.get("x-request-id")

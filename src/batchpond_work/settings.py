@@ -20,7 +20,7 @@ class Settings:
     engine: str = _option("", "The URL of an OpenAI-compatible server; 'command: CMD {input} {output}', run for each"
                           " part; or 'vllm [ARGUMENTS]', which starts `vllm serve MODEL` here.", "ENGINE")  # fmt: skip
     model: str = _option("", "Only batches of this model.", "MODEL")
-    concurrency: int = _option(32, "Calls at once.")
+    concurrency: int = _option(0, "Calls at once.  [default: 32; 256 for a vLLM that is started here]")
     key_env: str = _option("", "The variable that holds the server's key; none is sent otherwise.", "NAME")
     timeout: float = _option(600.0, "How long one call may take.", "SECONDS")
     tries: int = _option(5, "How often a call is tried that fails in passing.")
@@ -34,7 +34,7 @@ class Settings:
     def __post_init__(self) -> None:
         if not self.engine.strip():
             raise WorkError("no engine", hint="--engine http://localhost:8000/v1, for instance", exit_code=USAGE)
-        least = {"concurrency": 1, "tries": 1, "flush": 1, "timeout": 0.1, "lease": 1.0}
+        least = {"concurrency": 0, "tries": 1, "flush": 1, "timeout": 0.1, "lease": 1.0}
         for name, minimum in least.items():
             if not getattr(self, name) >= minimum:
                 raise WorkError(f"--{name} is at least {minimum:g}", exit_code=USAGE)

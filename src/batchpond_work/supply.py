@@ -91,15 +91,18 @@ class Supply:
     def _was_answered(self, name: str, inbox: Inbox) -> bool:
         """Whether a worker found all of it answered by the files that are there: then none has to read them again."""
         path = self._folder.claims / f"{name}.answered"
-        return path.exists() and parsed(path.read_bytes()) == inbox.sizes()
+        return path.exists() and parsed(path.read_bytes()) == _sizes(inbox)
 
     def _close(self, name: str, inbox: Inbox) -> None:
+        """Be done with a batch that is answered, and take away what killed workers left of it."""
         self._over.add(name)
         del self._open[name]
         self._folder.sweep(name)
+        for left in self._folder.claims.glob(f"{name}-*.claim"):
+            left.unlink(missing_ok=True)
         path = self._folder.claims / f"{name}.answered"
         path.unlink(missing_ok=True)
-        self._folder.put(path, json.dumps(inbox.sizes()).encode(), self.worker)
+        self._folder.put(path, json.dumps(_sizes(inbox)).encode(), self.worker)
 
     def _of(self, batch: Batch, inbox: Inbox, engine: Engine, stop: Event) -> Held | None:
         """Return a part of a batch that this worker holds from now on."""
@@ -133,3 +136,7 @@ class Supply:
         if since_s is None:
             return False
         return not self._settings.watch or time.monotonic() - since_s < PUT_OFF_S
+
+
+def _sizes(inbox: Inbox) -> dict[str, int]:
+    return {path.name: path.lstat().st_size for path in inbox.files()}

@@ -29,6 +29,7 @@ FLUSH_S: Final = 10.0
 LOOK_S: Final = 2.0
 PROGRESS_S: Final = 60.0
 TURN_S: Final = 0.1
+TAKEN_MAX: Final = 1_000
 GRACE_S: Final = 20.0  # of what ends a job, which is killed some time later
 IMPATIENT_GRACE_S: Final = 3.0
 
@@ -111,6 +112,7 @@ class Worker:
         self.tally.n_left = sum(self._n_left.values())
         self.tally.n_skipped, self.tally.n_not_whole = self._supply.n_skipped, len(self._supply.not_whole)
         if self._error is not None:
+            self._say(self.tally.text)
             raise self._error
         return self.tally
 
@@ -181,7 +183,7 @@ class Worker:
     def _take_in(self) -> None:
         try:
             self._took(self._came.get(timeout=TURN_S))
-            while True:
+            for _ in range(TAKEN_MAX):  # and then leases have their turn
                 self._took(self._came.get_nowait())
         except queue.Empty:
             return

@@ -29,6 +29,7 @@ from tests.rigs import forked
 from tests.rigs.files_study import FilesRig
 from tests.rigs.pages import GUIDES, blocks
 from tests.rigs.workers import BOUND_S, HOSTS, Size, Workers, kill_at_random, submitted, workers
+from tests.unit.cli.test_cli_lake import documented
 
 SIZE = Size(n_items=11, max_requests=70, part_requests=20)
 SMALL = Size(n_items=4, max_requests=50, part_requests=5)
@@ -192,6 +193,7 @@ def test_as_a_command(laid: Laid) -> None:
         assert done.returncode == 0, done.stderr
         document = json.loads(done.stdout)
         assert (document["n_asked"], document["n_answered"], document["n_parts"]) == (12, 12, 3)
+        assert set(document) == documented()["work"]
         done = forked.run_text("work", folder, "--engine", "localhost:8000", env=os.environ)
         assert (done.returncode, done.stdout) == (2, "")
         assert "no URL of a server" in done.stderr

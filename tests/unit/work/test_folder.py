@@ -78,7 +78,9 @@ def test_the_custom_id_is_found_wherever_it_stands(folder: Folder, key: str) -> 
     assert put_batch(folder, [json.dumps(row)]).parts[0].custom_ids == ("right",)
 
 
-@pytest.mark.parametrize("harm", ["cut", "changed", "twice", "no id", "gone", "other manifest", "no manifest"])
+@pytest.mark.parametrize(
+    "harm", ["cut", "changed", "twice", "no id", "gone", "other manifest", "later protocol", "no manifest"]
+)
 def test_what_is_not_the_file_of_its_manifest_is_left_alone(folder: Folder, harm: str) -> None:
     """A copy that is still growing, say, is no batch yet; nothing of it is asked."""
     put_batch(folder, [line("a"), line("b")])
@@ -93,8 +95,13 @@ def test_what_is_not_the_file_of_its_manifest_is_left_alone(folder: Folder, harm
             path.unlink()
         case "no manifest":
             manifest.write_text("{")
-    spoiled = {"twice": [line("a")] * 2, "no id": ['{"key": "a"}'], "other manifest": [line("a")]}
-    more = {"batch": "another"} if harm == "other manifest" else {}
+    spoiled = {
+        "twice": [line("a")] * 2,
+        "no id": ['{"key": "a"}'],
+        "other manifest": [line("a")],
+        "later protocol": [line("a")],
+    }
+    more = {"other manifest": {"batch": "another"}, "later protocol": {"protocol": 3}}.get(harm, {})
     with pytest.raises(NotWholeError):
         put_batch(folder, spoiled[harm], **more) if harm in spoiled else folder.batch(folder.manifest(NAME))
 

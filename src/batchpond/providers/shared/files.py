@@ -4,6 +4,7 @@
     outbox/TOKEN.manifest.json    appears after it: what it is, where results belong, a command that makes them
     inbox/TOKEN*.jsonl[.gz]       the results, one file or many, rows in any order
     inbox/TOKEN.done              optional: "no more will come"
+    claims/                       who works on which part, among workers alone: `batchpond_work`
     outbox/TOKEN.cancelled        `batchpond cancel` was here
 
 What begins with a dot in `outbox` is batchpond's own, and ends as nothing does that a worker looks for:
