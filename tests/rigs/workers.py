@@ -170,9 +170,10 @@ def kill_at_random(made: Workers, draw: random.Random, n_kills: int, *, concurre
         while len(alive) < 2:
             start()
     for process in alive:
-        process.communicate(timeout=BOUND_S)
-        assert process.returncode in {ExitCode.DONE, -signal.SIGKILL}
-    assert made.run(*options)[0] == ExitCode.DONE
+        said = process.communicate(timeout=BOUND_S)[1]
+        assert process.returncode in {ExitCode.DONE, -signal.SIGKILL}, said
+    code, said = made.run(*options)
+    assert code == ExitCode.DONE, said
     made.check_whole()
     toll.n_again = made.n_again
     deaths = toll.n_kills + toll.n_sleeps
