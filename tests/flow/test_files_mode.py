@@ -111,7 +111,10 @@ def test_the_manifest_says_what_to_do(sent: FilesRig) -> None:
     """Beside the requests stands what they are, what their bytes hash to, where results belong, and a command."""
     token = sent.token()
     manifest = json.loads((sent.outbox / f"{token}.manifest.json").read_text())
-    assert manifest["command"].startswith(f"vllm run-batch -i outbox/{token}.jsonl -o inbox/{token}.jsonl --model ")
+    assert manifest["command"].startswith("batchpond work . --engine vllm --model ")
+    alone = f"vllm run-batch -i outbox/{token}.jsonl -o inbox/{token}.jsonl --model "
+    assert manifest["command_without_batchpond"].startswith(alone)
+    assert (manifest["protocol"], manifest["part_requests"]) == (2, 1_000)
     assert (manifest["study"], manifest["provider"], manifest["n_requests"]) == ("demo", "openai", N)
     assert manifest["sha256"] == sent.only().intent.sha256
     assert stat.S_IMODE((sent.outbox / f"{token}.jsonl").stat().st_mode) == 0o600
@@ -119,7 +122,7 @@ def test_the_manifest_says_what_to_do(sent: FilesRig) -> None:
 
 
 def test_a_format_that_vllm_does_not_read_names_no_command(tmp_path: Path) -> None:
-    """Only OpenAI's request lines go into `vllm run-batch`."""
+    """Only OpenAI's request lines go into vLLM."""
     rig = new_rig(tmp_path, models=("claude-haiku-4-5",))
     rig.plan()
     rig.submit()

@@ -25,7 +25,7 @@ from batchpond.views import database
 from tests.rigs.pages import GUIDES as FOLDER
 from tests.rigs.pages import PAGES, ROOT, Block, blocks, code_spans, prose
 
-LANGUAGES = {"md", "sh", "python", "sql", "toml", "csv", "jsonl", "json", "text", "mermaid", "yaml", "ini"}
+LANGUAGES = {"md", "sh", "bash", "python", "sql", "toml", "csv", "jsonl", "json", "text", "mermaid", "yaml", "ini"}
 EXCUSED_MAX = 14
 README_LINES_MAX = 110
 PICTURE_BYTES_MAX = 200_000
@@ -115,7 +115,7 @@ def test_blocks_are_run_or_say_why_not(page: Path) -> None:
         assert block.language in LANGUAGES, (page.name, block.line_number)
         if block.reason is not None:
             assert len(block.reason.split()) >= 3, (page.name, block.line_number)
-        elif block.language in {"text", "csv", "jsonl", "json", "yaml", "ini"}:
+        elif block.language in {"text", "bash", "csv", "jsonl", "json", "yaml", "ini"}:
             assert block.fate, f"{page.name}:{block.line_number} is neither a file nor output nor excused"
 
 

@@ -218,7 +218,7 @@ def test_json_documents_are_as_documented(store: Store, tmp_path: Path) -> None:
     actual["export"] = set(json.loads(call(store.path, *arguments).stdout))
     listed = documented()
     assert {command: listed[command] for command in actual} == actual
-    assert set(listed) - set(actual) == {"browse", "compare", "demo", "report", "run"}
+    assert set(listed) - set(actual) == {"browse", "compare", "demo", "report", "run", "work"}
 
 
 def test_counts_are_as_documented() -> None:

@@ -4,6 +4,7 @@
     outbox/TOKEN.manifest.json    appears after it: what it is, where results belong, a command that makes them
     inbox/TOKEN*.jsonl[.gz]       the results, one file or many, rows in any order
     inbox/TOKEN.done              optional: "no more will come"
+    claims/                       who works on which part, among workers alone: `batchpond_work`
     outbox/TOKEN.cancelled        `batchpond cancel` was here
 
 What begins with a dot in `outbox` is batchpond's own, and ends as nothing does that a worker looks for:
@@ -51,6 +52,9 @@ from batchpond.providers.shared import folder as folders
 from batchpond.providers.shared.dialect import Dialect
 from batchpond.providers.shared.folder import FOLDER_ENV, INBOX, OUTBOX, TOKEN, Folder, Part
 
+PROTOCOL: Final = 2
+PART_REQUESTS: Final = 1_000
+"""How many lines of a request file a worker claims at once."""
 RECENT: Final = "written to just now"
 CAVEATS: Final = (
     "batchpond writes the request files and reads the results; whether, where and how often somebody runs them"
@@ -245,6 +249,8 @@ class Files(BatchProvider):
             "endpoint": spec.endpoint,
             "model": spec.request_model,
             "n_requests": spec.n_requests,
+            "protocol": PROTOCOL,
+            "part_requests": PART_REQUESTS,
             "size_bytes": spec.payload_path.stat().st_size,
             "sha256": _sha256(spec.payload_path),
             "created_at": self._clock.now(),
@@ -254,8 +260,9 @@ class Files(BatchProvider):
             "done": f"{INBOX}/{spec.token}.done, needed only if some requests will never have a row",
         }
         if self._is_for_vllm(spec.endpoint):
-            command = ("vllm", "run-batch", "-i", requests, "-o", results, "--model", spec.request_model)
-            manifest["command"] = shlex.join(command)
+            work = ("batchpond", "work", ".", "--engine", "vllm", "--model", spec.request_model)
+            alone = ("vllm", "run-batch", "-i", requests, "-o", results, "--model", spec.request_model)
+            manifest |= {"command": shlex.join(work), "command_without_batchpond": shlex.join(alone)}
         return manifest
 
     def _is_for_vllm(self, endpoint: str) -> bool:
