@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -165,6 +165,21 @@ OPENAI = Wire(
     cursor="batch_9",
     scope=({"object": "list", "data": [], "has_more": False}, "openai/api.openai.com/-/-"),
     refused=openai_no(401, code="invalid_api_key"),
+)
+
+# --- Groq: the same words, and lists without pages --------------------------------------------------
+
+GROQ = replace(
+    OPENAI,
+    name="groq",
+    key_name="GROQ_API_KEY",
+    environ={"GROQ_API_KEY": KEY},
+    model="openai/gpt-oss-20b",
+    nos=tuple(row for row in OPENAI.nos if row[1] is not ErrorClass.TRANSIENT or row[3] is not None),
+    path=b"/openai/v1/batches/..%2Ffiles%3Fx%3D1%23y",
+    lies=({"object": "list"}, {"data": None}, {"data": [{"object": "batch"}]}, {"data": [None]}, []),
+    cursor=None,
+    scope=({"object": "list", "data": []}, "groq/api.groq.com"),
 )
 
 # --- Together -------------------------------------------------------------------------------------
@@ -436,7 +451,7 @@ VERTEX = Wire(
     result_id=_v.INPUT,
 )  # fmt: skip
 
-WIRES = (OPENAI, ANTHROPIC, GEMINI, VERTEX, TOGETHER)
+WIRES = (OPENAI, ANTHROPIC, GEMINI, VERTEX, TOGETHER, GROQ)
 
 
 def hurdle(wire: Wire) -> list[Any]:

@@ -177,6 +177,7 @@ SHAPES = (
     Shape("openai parts", "openai", lambda text: chat([{"type": "text", "text": text}]), _CHAT_ROW),
     Shape("openai responses", "openai", responses, _CHAT_ROW),
     Shape("together", "together", chat, _CHAT_ROW, _NO_BODY, splits=True),
+    Shape("groq", "groq", chat, _CHAT_ROW, _NO_BODY, splits=True),
     Shape("compatible", "vllm", chat, _CHAT_ROW, _NO_BODY, splits=True),
     Shape("anthropic", "anthropic", messages, thing(custom_id=TEXT, result=_RESULT), _NO_RESULT, has_thoughts=True),
     Shape(

@@ -54,6 +54,8 @@ SIMULATED: Mapping[str, Simulated] = {
         Simulated("together", "/together", "TOGETHER_BASE_URL", "TOGETHER_API_KEY",
                   ("meta-llama/Llama-3.3-70B-Instruct-Turbo", "Qwen/Qwen3.5-9B"), "/batches", has_files=True,
                   has_token=False),
+        Simulated("groq", "/groq/openai/v1", "GROQ_BASE_URL", "GROQ_API_KEY",
+                  ("openai/gpt-oss-20b", "openai/gpt-oss-120b"), "/batches", has_files=True, has_token=True),
     )
 }  # fmt: skip
 
@@ -87,7 +89,7 @@ LIVE: Mapping[str, SimulatedLive] = {
             SimulatedLive(name, batch.path, batch.url_env, batch.key_env, batch.models[0], ending)
             for name, ending in (
                 ("openai", "/chat/completions"), ("anthropic", "/v1/messages"), ("gemini", ":generateContent"),
-                ("together", "/v1/chat/completions"),
+                ("together", "/v1/chat/completions"), ("groq", "/chat/completions"),
             )
             for batch in (SIMULATED[name],)
         ),
@@ -113,6 +115,8 @@ def provider_of(model: str) -> str:
     beginnings = {"gpt": "openai", "claude": "anthropic", "gemini": "gemini"}
     if model.startswith("publishers/google/"):
         return "vertex"
+    if model.startswith("openai/"):
+        return "groq"
     return "together" if "/" in model else beginnings[model.split("-", maxsplit=1)[0]]
 
 

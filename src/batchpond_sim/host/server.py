@@ -35,6 +35,7 @@ from batchpond_sim import Clock, SimulatorError
 from batchpond_sim.anthropic import api as anthropic
 from batchpond_sim.compatible import api as compatible
 from batchpond_sim.gemini import api as gemini
+from batchpond_sim.groq import api as groq
 from batchpond_sim.host.messages import (
     CHUNK_BYTES,
     MARK,
@@ -65,6 +66,7 @@ PROVIDERS: dict[str, tuple[str, Callable[[World], Api]]] = {
     "gemini": (gemini.BASE_PATH, gemini.GeminiSimulator),
     "vertex": (vertex.BASE_PATH, vertex.VertexSimulator),
     "together": (together.BASE_PATH, together.TogetherSimulator),
+    "groq": (groq.BASE_PATH, groq.GroqSimulator),
     "ollama": (ollama.BASE_PATH, ollama.OllamaSimulator),
     "compatible": (compatible.BASE_PATH, compatible.CompatibleSimulator),
 }

@@ -33,6 +33,16 @@ WHOLE = {
                 "finish_reason": "length"}],
             "usage": {"prompt_tokens": 12, "completion_tokens": 5, "total_tokens": 17, "cached_tokens": 2}}},
     },
+    "groq": {
+        "id": "batch_req_1", "custom_id": CID, "error": None, "response": {
+            "status_code": 200, "request_id": "req_1", "body": {
+                "id": "chatcmpl-1", "object": "chat.completion", "created": 1_790_000_000, "model": "gpt-oss-20b",
+                "choices": [{"index": 0, "logprobs": None, "finish_reason": "stop", "message": {
+                    "role": "assistant", "content": "A", "reasoning": "So"}}],
+                "usage": {"queue_time": 0.04, "prompt_tokens": 12, "completion_tokens": 5, "total_tokens": 17,
+                          "completion_tokens_details": {"reasoning_tokens": 2}},
+                "system_fingerprint": "fp", "x_groq": {"id": "req_1"}, "service_tier": "on_demand"}},
+    },
     "vllm": {
         "custom_id": CID, "error": None, "response": {"status_code": 200, "request_id": "r", "body": {
             "object": "chat.completion", "model": "m", "choices": [{"finish_reason": "stop", "message": {

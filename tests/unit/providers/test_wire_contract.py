@@ -282,6 +282,7 @@ LIVES: list[tuple[str, str, str, dict[str, Any]]] = [
     ("gemini", "gemini-2.5-flash-lite", "generateContent", {"thinking": "none", "temperature": 0.0}),
     ("vertex", "gemini-2.5-flash", "generateContent", {"thinking": "low", "max_output_tokens": 2_000}),
     ("together", "meta-llama/Llama-3.3-70B-Instruct-Turbo", "/v1/chat/completions", {}),
+    ("groq", "openai/gpt-oss-20b", "/v1/chat/completions", {"thinking": "low"}),
 ]  # fmt: skip
 
 
@@ -309,7 +310,7 @@ def test_a_batch_lives_its_whole_life_over_the_simulators_transport(
         environ = {there.url_env: there.base_url, there.key_env: KEY}
         wire = registry.connect(name, api.clock, transport=api.transport, environ=environ)
         assert wire.is_loopback
-        assert wire.check().startswith(f"{name}/127.0.0.1:1/")
+        assert wire.check().startswith(f"{name}/127.0.0.1:1")
         custom_ids = written(path, name, 12, case)
         file_id = None
         if there.has_files:

@@ -35,7 +35,16 @@ from batchpond.model import (
 from batchpond.providers import base
 from batchpond.providers.base import BatchProvider
 from batchpond.providers.http.client import HttpClient, JsonStream, ProviderClient, segment
-from batchpond.providers.http.errors import AckRule, Answer, ApiError, classify, error_class_of, judge_create
+from batchpond.providers.http.errors import (
+    AckRule,
+    Answer,
+    ApiError,
+    Shape,
+    classify,
+    error_class_of,
+    judge_create,
+    own_error,
+)
 from batchpond.text import redact
 
 _READERS: Final[Mapping[str, Callable[[object], Any]]] = {
@@ -51,6 +60,9 @@ _PAIRS_MAX, _KEY_CHARS, _VALUE_CHARS = 16, 64, 512
 _ERRORS_MAX: Final = 100
 _FILES_PER_PAGE: Final = 1_000
 PAGES_MAX: Final = 1_000
+# What a server that cuts lists off might cut them off at: no document names any such bound.
+_LIKELY_BOUNDS: Final = frozenset({20, 25, 50, 100, 200, 250, 500, 1_000, 2_000, 5_000, 10_000})
+_CUT: Final = "cut"
 _CLOCK_SKEW: Final = timedelta(hours=1)
 
 
@@ -84,6 +96,7 @@ class BatchClient(ProviderClient, BatchProvider):
     `lists_newest_first`. `ack` tells the provider's own answers from a proxy's; `members` says by what path, or paths,
     a batch object has which field of a RemoteBatch, `file_members` the same of a file object, `states` what a batch's
     status means, `texts` what refusals mean whose codes do not tell.
+    `list_shapes` are the listings that are a bare array, where there are no pages.
     `missing` are the statuses of a batch that may not exist, `too_late` those of a cancel that changes nothing.
     """
 
@@ -99,6 +112,7 @@ class BatchClient(ProviderClient, BatchProvider):
     file_members: Mapping[str, str]
     states: Mapping[str, BatchState]
     texts: base.Texts = ()
+    list_shapes: Mapping[str, Shape] = {}
     missing = frozenset({404})
     too_late = frozenset({400, 404, 409})
 
@@ -126,8 +140,7 @@ class BatchClient(ProviderClient, BatchProvider):
 
     def refusal(self, answer: Answer, spec: CreateSpec) -> Rejected:  # noqa: ARG002
         """Return what a definite no to a create comes to: its text decides where its code and status do not."""
-        text = answer.error_text if self.ack.has_text_errors else None
-        error = answer.error or ApiError(text or answer.excerpt())
+        error = (own_error(answer.json) if self.ack.has_text_errors else answer.error) or ApiError(answer.excerpt())
         # What a proxy's page says is no word of a provider that has an envelope for its own.
         error_class = classify(answer.status_code, error) if self.ack.has_text_errors else error_class_of(answer)
         if error_class is ErrorClass.PERMANENT:
@@ -203,8 +216,35 @@ class BatchClient(ProviderClient, BatchProvider):
         Raises ProviderError when the listing does not go on as it says: an incomplete list must
         never look like a complete one.
         """
+        if not self.descriptor.list_page_size:
+            return self._list_of_all(cursor)
         params = {self.size_name: self.descriptor.list_page_size}
         return self.page_of(*page_by_last_id(self._http, self.batches_path, params, cursor, self.cursor_name))
+
+    def _list_of_all(self, cursor: str | None) -> BatchPage:
+        """Return all of the account's batches, newest first, where there are no pages.
+
+        A list as long as servers like to make them may be cut off. Its oldest batch then makes a page of its own, and
+        an empty one that has no end follows, so that only those take the list for complete who look for nothing as old.
+        """
+        if cursor is not None:
+            oldest = None if cursor == _CUT else self.get(cursor)
+            return BatchPage(() if oldest is None else (oldest,), _CUT)
+        found = list(self.page_of(self.all_of(self.batches_path), None).batches)
+        dates = [batch.created_at for batch in found if batch.created_at is not None]
+        if len(dates) == len(found):
+            found.sort(key=lambda batch: batch.created_at or dates[0], reverse=True)
+        if len(found) in _LIKELY_BOUNDS:
+            return BatchPage(tuple(found[:-1]), found[-1].batch_id)
+        return BatchPage(tuple(found), None)
+
+    def all_of(self, path: str) -> list[Any]:
+        """Return the rows of a listing without pages; raises ProviderError for an answer that is none."""
+        rows = self._http.request_json("GET", path, shape=self.list_shapes.get(path, dict)).json
+        rows = rows if isinstance(rows, list) else rows.get("data")
+        if not isinstance(rows, list):
+            raise ProviderError(f"GET {path} at {self.host} answered without a list")
+        return rows
 
     def page_of(self, rows: Sequence[object], next_cursor: str | None) -> BatchPage:
         """Return a page's rows made uniform; raises ProviderError for a row without an id."""
@@ -257,7 +297,9 @@ class BatchClient(ProviderClient, BatchProvider):
         return self._http.peek(self.content_path(file_id), max_bytes)
 
     def check(self) -> str:
-        """List one batch, which is free, and return the scope that the key belongs to."""
+        """List one batch, or all where there are no pages, which is free, and return the scope that the key is of."""
+        if not self.descriptor.list_page_size:
+            return self.scope_of({}, self.list_page(None).batches)
         answer = self._http.request_json("GET", self.batches_path, params={self.size_name: 1})
         return self.scope_of(answer.headers, ())
 
@@ -283,7 +325,9 @@ class FilesClient(BatchClient):
     }
 
     def files_page(self, cursor: str | None) -> Page:
-        """Return one page of the account's files for batches, newest first."""
+        """Return one page of the account's files for batches, newest first, or all where there are no pages."""
+        if not self.descriptor.list_page_size:
+            return self.all_of(self.files_path), None
         params: dict[str, str | int] = {"purpose": "batch", self.size_name: _FILES_PER_PAGE, "order": "desc"}
         return page_by_last_id(self._http, self.files_path, params, cursor, self.cursor_name)
 
