@@ -72,7 +72,18 @@ OF_GROQ = frozenset({
     "batches.list@1:html=200", "files.create@1:reset_after", "files.create@1-2:stale_list=400",
     "files.list@1:status=500", "lines@1-2:error_rows=3",
 })  # fmt: skip
-SOME = {"vertex": OF_VERTEX, "together": OF_TOGETHER, "groq": OF_GROQ}
+# Mistral has words, pages, states and rows of its own: what each of these can go wrong by is tried.
+OF_MISTRAL = frozenset({
+    "batches.create@1:reset_after", "batches.create@1:status_after=500", "batches.create@1:status=401",
+    "batches.create@1-2:status=429", "batches.create@1-2:billing", "batches.create@1:delay_exec=500",
+    "batches.create@1-3:stale_list=300", "batches.create@1-2:results_404=2", "batches.create@1:cancel_race=full",
+    "batches.create@1:expire=0.5", "batches.create@1:expire_bare", "batches.create@1:fail=invalid_request",
+    "batches.create@1:empty_output", "batches.list@1:status_word=archiving", "batches.list@1:counts_null",
+    "batches.list@1:empty_page", "batches.list@1:list_error_page=1", "batches.list@1:html=200",
+    "files.create@1:reset_after", "files.create@1-2:stale_list=400", "lines@1-2:drop=2", "lines@1-2:error_rows=3",
+    "lines@1:billing_rows=2", "lines@1:status_in_output",
+})  # fmt: skip
+SOME = {"vertex": OF_VERTEX, "together": OF_TOGETHER, "groq": OF_GROQ, "mistral": OF_MISTRAL}
 OF_FILES = ("files.create", "files.list", "files.upload", "batches.create@1:file_not_ready")
 CASES = [
     pytest.param(name, fault, fault in LOSSY, id=f"{name}-{fault}")

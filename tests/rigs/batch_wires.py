@@ -182,6 +182,84 @@ GROQ = replace(
     scope=({"object": "list", "data": []}, "groq/api.groq.com"),
 )
 
+# --- Mistral --------------------------------------------------------------------------------------
+
+CORRELATION = {"mistral-correlation-id": "c-1"}
+JOB_ID = "5d1f8a52-0000-4000-8000-000000000001"
+
+
+def mistral_no(status: int, message: str = "no", code: str | None = None, **headers: str) -> httpx.Response:
+    body = {"object": "error", "message": message, "type": "invalid_request_error", "param": None, "code": code}
+    return httpx.Response(status, json=body, headers=CORRELATION | {k.replace("_", "-"): v for k, v in headers.items()})
+
+
+def mistral_job(**more: Any) -> dict[str, Any]:
+    return {
+        "id": JOB_ID,
+        "object": "batch",
+        "status": "QUEUED",
+        "created_at": 1795200000,
+        "input_files": ["file-1"],
+        "endpoint": CHAT,
+        "model": "mistral-small-2603",
+        "metadata": {"batchpond": TOKEN, "study": "s"},
+        "errors": [],
+        **dict.fromkeys(("total_requests", "completed_requests", "succeeded_requests", "failed_requests"), 0),
+    } | more
+
+
+def mistral_detail(status: int, detail: Any) -> httpx.Response:
+    return httpx.Response(status, json={"detail": detail}, headers=CORRELATION)
+
+
+def jobs_page(total: int, *rows: Any) -> dict[str, Any]:
+    return {"object": "list", "data": list(rows), "total": total}
+
+
+MISTRAL = Wire(
+    name="mistral",
+    key_name="MISTRAL_API_KEY",
+    environ={"MISTRAL_API_KEY": KEY},
+    model="mistral-small-2603",
+    endpoint=CHAT,
+    batch_id=JOB_ID,
+    batch=mistral_job,
+    own=CORRELATION,
+    refusal=mistral_no,
+    nos=(
+        (mistral_no(400, "Invalid model: x", "1500"), ErrorClass.PERMANENT, "1500", None),
+        (mistral_no(404, "File x not found", "3310"), ErrorClass.PERMANENT, "3310", None),
+        (mistral_detail(401, "Invalid API Key"), ErrorClass.ACCESS, None, None),
+        (mistral_detail(422, [{"type": "x", "loc": ["body"], "msg": "bad UUID"}]), ErrorClass.PERMANENT, None, None),
+        (mistral_no(402, "Insufficient credits"), ErrorClass.BILLING, _INVALID, None),
+        (mistral_no(429, "Rate limit exceeded", retry_after="30"), ErrorClass.TRANSIENT, _INVALID, 30),
+    ),
+    doubts=({"object": "batch"}, httpx.Response(422, json={"detail": "a proxy's"}),
+            httpx.Response(400, json={"message": "a gateway's"}, headers=CORRELATION)),
+    gone=(mistral_detail(404, "Not Found"),),
+    others=(mistral_job(id="other"), {"error": {"message": "gone"}}, {}),
+    odd=has_id(
+        JOB_ID, "status", "created_at", "started_at", "completed_at", "errors", "metadata", "input_files", "output_file"
+    ),
+    path=b"/v1/batch/jobs/..%2Ffiles%3Fx%3D1%23y",
+    late=tuple(map(mistral_no, (400, 404, 409))),
+    cancelling=((mistral_job(status="CANCELLATION_REQUESTED"),), BatchState.CANCELLING),
+    lies=(
+        jobs_page(101),
+        jobs_page(101, mistral_job(), mistral_job(id="other")),
+        jobs_page(100),  # a job was deleted, and another one moved to the page before
+        jobs_page(101, None),
+        jobs_page(101, {"object": "batch"}),
+        {"total": 101},
+        {"data": [mistral_job()]},
+        {"data": {}, "total": 101},
+        [],
+    ),
+    cursor="1:101",
+    scope=(jobs_page(0), "mistral/api.mistral.ai"),
+    refused=mistral_detail(401, "Invalid API Key"),
+)  # fmt: skip
+
 # --- Together -------------------------------------------------------------------------------------
 
 RAY = {"cf-ray": "8f00-SIM"}
@@ -451,7 +529,7 @@ VERTEX = Wire(
     result_id=_v.INPUT,
 )  # fmt: skip
 
-WIRES = (OPENAI, ANTHROPIC, GEMINI, VERTEX, TOGETHER, GROQ)
+WIRES = (OPENAI, ANTHROPIC, GEMINI, VERTEX, TOGETHER, GROQ, MISTRAL)
 
 
 def hurdle(wire: Wire) -> list[Any]:

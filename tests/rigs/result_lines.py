@@ -178,6 +178,7 @@ SHAPES = (
     Shape("openai responses", "openai", responses, _CHAT_ROW),
     Shape("together", "together", chat, _CHAT_ROW, _NO_BODY, splits=True),
     Shape("groq", "groq", chat, _CHAT_ROW, _NO_BODY, splits=True),
+    Shape("mistral", "mistral", chat, _CHAT_ROW, _NO_BODY, splits=True),
     Shape("compatible", "vllm", chat, _CHAT_ROW, _NO_BODY, splits=True),
     Shape("anthropic", "anthropic", messages, thing(custom_id=TEXT, result=_RESULT), _NO_RESULT, has_thoughts=True),
     Shape(

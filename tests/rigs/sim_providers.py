@@ -56,6 +56,8 @@ SIMULATED: Mapping[str, Simulated] = {
                   has_token=False),
         Simulated("groq", "/groq/openai/v1", "GROQ_BASE_URL", "GROQ_API_KEY",
                   ("openai/gpt-oss-20b", "openai/gpt-oss-120b"), "/batches", has_files=True, has_token=True),
+        Simulated("mistral", "/mistral/v1", "MISTRAL_BASE_URL", "MISTRAL_API_KEY",
+                  ("mistral-small-2603", "ministral-8b-2512"), "/batch/jobs", has_files=True, has_token=True),
     )
 }  # fmt: skip
 
@@ -89,7 +91,7 @@ LIVE: Mapping[str, SimulatedLive] = {
             SimulatedLive(name, batch.path, batch.url_env, batch.key_env, batch.models[0], ending)
             for name, ending in (
                 ("openai", "/chat/completions"), ("anthropic", "/v1/messages"), ("gemini", ":generateContent"),
-                ("together", "/v1/chat/completions"), ("groq", "/chat/completions"),
+                ("together", "/v1/chat/completions"),
             )
             for batch in (SIMULATED[name],)
         ),
@@ -112,7 +114,13 @@ def environ(key: str, urls: Mapping[str, str] | None = None) -> dict[str, str]:
 
 def provider_of(model: str) -> str:
     """Return whose model it is."""
-    beginnings = {"gpt": "openai", "claude": "anthropic", "gemini": "gemini"}
+    beginnings = {
+        "gpt": "openai",
+        "claude": "anthropic",
+        "gemini": "gemini",
+        "mistral": "mistral",
+        "ministral": "mistral",
+    }
     if model.startswith("publishers/google/"):
         return "vertex"
     if model.startswith("openai/"):

@@ -52,6 +52,7 @@ from batchpond_sim.host.messages import (
     json_reply,
 )
 from batchpond_sim.judges.judge import judge_of
+from batchpond_sim.mistral import api as mistral
 from batchpond_sim.ollama import api as ollama
 from batchpond_sim.openai import api as openai
 from batchpond_sim.shared.api import Api
@@ -67,6 +68,7 @@ PROVIDERS: dict[str, tuple[str, Callable[[World], Api]]] = {
     "vertex": (vertex.BASE_PATH, vertex.VertexSimulator),
     "together": (together.BASE_PATH, together.TogetherSimulator),
     "groq": (groq.BASE_PATH, groq.GroqSimulator),
+    "mistral": (mistral.BASE_PATH, mistral.MistralSimulator),
     "ollama": (ollama.BASE_PATH, ollama.OllamaSimulator),
     "compatible": (compatible.BASE_PATH, compatible.CompatibleSimulator),
 }

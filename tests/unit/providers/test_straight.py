@@ -43,6 +43,14 @@ WHOLE = {
                           "completion_tokens_details": {"reasoning_tokens": 2}},
                 "system_fingerprint": "fp", "x_groq": {"id": "req_1"}, "service_tier": "on_demand"}},
     },
+    "mistral": {
+        "id": "batch-1a2b3c4d-0", "custom_id": CID, "error": None, "response": {"status_code": 200, "body": {
+            "id": "c1", "object": "chat.completion", "model": "mistral-small-2603", "created": 1_795_200_000,
+            "usage": {"prompt_tokens": 6, "completion_tokens": 5, "total_tokens": 11, "num_cached_tokens": 1,
+                      "prompt_tokens_details": {"cached_tokens": 0}},
+            "choices": [{"index": 0, "finish_reason": "stop", "message": {
+                "role": "assistant", "content": "Hello", "tool_calls": None}}]}},
+    },
     "vllm": {
         "custom_id": CID, "error": None, "response": {"status_code": 200, "request_id": "r", "body": {
             "object": "chat.completion", "model": "m", "choices": [{"finish_reason": "stop", "message": {

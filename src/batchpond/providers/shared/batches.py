@@ -55,10 +55,11 @@ _READERS: Final[Mapping[str, Callable[[object], Any]]] = {
     **dict.fromkeys(("n_total", "n_completed", "n_failed", "size_bytes"), fields.count),
     **dict.fromkeys(("file_id", "input_file_id", "output_file_id", "error_file_id"), fields.identifier),
 }
-_TOKEN_KEY: Final = "batchpond"
-_PAIRS_MAX, _KEY_CHARS, _VALUE_CHARS = 16, 64, 512
+TOKEN_KEY: Final = "batchpond"
+_PAIRS_MAX, _VALUE_CHARS = 16, 512
 _ERRORS_MAX: Final = 100
 _FILES_PER_PAGE: Final = 1_000
+_NUMBERED_SIZE: Final = 100
 PAGES_MAX: Final = 1_000
 # What a server that cuts lists off might cut them off at: no document names any such bound.
 _LIKELY_BOUNDS: Final = frozenset({20, 25, 50, 100, 200, 250, 500, 1_000, 2_000, 5_000, 10_000})
@@ -308,7 +309,7 @@ class FilesClient(BatchClient):
     """The client of a batch API of the files kind.
 
     `already_there` are the statuses of an upload whose content the provider has; the answer names the file.
-    `ended_at` are the members with the time at which a batch came to its state.
+    `ended_at` are the members with the time at which a batch came to its state, `key_chars` bound a name of metadata.
     """
 
     members: Mapping[str, str] = base.table("shared", "batch")
@@ -316,6 +317,7 @@ class FilesClient(BatchClient):
     states = base.by_word("shared", "states", BatchState)
 
     upload_path = "/files"
+    key_chars = 64
     already_there: frozenset[int] = frozenset()
     ended_at: Mapping[BatchState, str] = {
         BatchState.COMPLETED: "completed_at",
@@ -366,8 +368,17 @@ class FilesClient(BatchClient):
     def order(self, spec: CreateSpec) -> Order:
         """Return a batch of an uploaded file, with its token in the metadata where the provider keeps them."""
         payload = {"input_file_id": spec.input_file_id, "endpoint": spec.endpoint, "completion_window": "24h"}
-        metadata = {"metadata": _metadata(spec)} if self.descriptor.has_token else {}
+        metadata = {"metadata": self.metadata_of(spec)} if self.descriptor.has_token else {}
         return Order(self.batches_path, payload | metadata)
+
+    def metadata_of(self, spec: CreateSpec) -> dict[str, str]:
+        """Return the metadata within the provider's bounds, the token first so that it is never cut off."""
+        key = next((key for key, value in spec.metadata if value == spec.token), TOKEN_KEY)
+        pairs = {key[: self.key_chars]: spec.token}
+        for name, value in spec.metadata:
+            if len(pairs) < _PAIRS_MAX:
+                pairs.setdefault(name[: self.key_chars], value[:_VALUE_CHARS])
+        return pairs
 
     @classmethod
     def more_of(cls, found: dict[str, Any], batch: RemoteBatch) -> RemoteBatch:
@@ -375,16 +386,6 @@ class FilesClient(BatchClient):
         ended_at = fields.moment(found.get(cls.ended_at.get(batch.state, "")))
         token = own_token(*fields.mapping(found.get("metadata")).values())
         return replace(batch, ended_at=ended_at, token=token, errors=cls.errors_of(found))
-
-
-def _metadata(spec: CreateSpec) -> dict[str, str]:
-    """Return the metadata within OpenAI's bounds, the token first so that it is never cut off."""
-    key = next((key for key, value in spec.metadata if value == spec.token), _TOKEN_KEY)
-    pairs = {key[:_KEY_CHARS]: spec.token}
-    for name, value in spec.metadata:
-        if len(pairs) < _PAIRS_MAX:
-            pairs.setdefault(name[:_KEY_CHARS], value[:_VALUE_CHARS])
-    return pairs
 
 
 def own_token(*marks: object) -> str | None:
@@ -451,3 +452,26 @@ def page_by_token(
     if next_cursor is not None and (not isinstance(next_cursor, str) or next_cursor == cursor):
         raise ProviderError(f"GET {path} at {http.host} says that there is more, but its list does not go on")
     return rows, next_cursor
+
+
+def page_by_number(
+    http: HttpClient, path: str, params: Mapping[str, str], cursor: str | None, *, has_total: bool = True
+) -> Page:
+    """Return a page's rows and the next page's cursor, None on the last.
+
+    For listings of `{data, total}` whose pages are numbers from 0 on. Raises ProviderError where the rows are not as
+    many as the total says, or the total has become smaller: what was deleted meanwhile moves another row to a page that
+    was read before. Without a total a full page is never taken for the last.
+    """
+    number, before = (int(part) for part in (cursor or "0:0").split(":"))
+    asked: dict[str, str | int] = {**params, "page": number, "page_size": _NUMBERED_SIZE}
+    page = http.request_json("GET", path, params=asked).json
+    rows = page.get("data")
+    total = fields.count(page.get("total")) if has_total else None
+    if not isinstance(rows, list) or (has_total and total is None):
+        raise ProviderError(f"GET {path} at {http.host} answered without a list, or a total of it")
+    n_left = (total or 0) - number * _NUMBERED_SIZE
+    if total is not None and (total < before or len(rows) != max(0, min(n_left, _NUMBERED_SIZE))):
+        raise ProviderError(f"GET {path} at {http.host} does not go on as its total says, or changed meanwhile")
+    has_more = len(rows) >= _NUMBERED_SIZE if total is None else n_left > _NUMBERED_SIZE
+    return rows, f"{number + 1}:{total or 0}" if has_more else None
