@@ -746,7 +746,7 @@ def test_a_wrong_call_says_what_is_wrong(rig: Rig, arguments: list[str], message
 
 @pytest.mark.parametrize(
     ("batch_id", "whose"),
-    [("batch_6920", ["openai", "groq"]), ("msgbatch_01", ["anthropic"]), ("batches/x7", ["gemini"]),
+    [("batch_6920", ["openai", "groq", "xai"]), ("msgbatch_01", ["anthropic"]), ("batches/x7", ["gemini"]),
      ("projects/1/locations/l/batchPredictionJobs/2", ["vertex"])],
 )  # fmt: skip
 def test_a_batchs_id_says_whose_it_is(

@@ -41,6 +41,7 @@ FEW = {
     "together": ("S6", "S8.after"),
     "groq": ("S8.after",),
     "mistral": ("S8.after", "Y4"),
+    "xai": ("S8.after", "Y4"),
     "vertex": ("S5", "S8.after"),
 }
 SWEPT = tuple(name for name in SIMULATED if name not in FEW or EVERYTHING in os.environ)

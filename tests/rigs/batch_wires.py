@@ -260,6 +260,81 @@ MISTRAL = Wire(
     refused=mistral_detail(401, "Invalid API Key"),
 )  # fmt: skip
 
+# --- xAI ------------------------------------------------------------------------------------------
+
+RETENTION = {"x-zero-data-retention": "false"}
+_ARGUMENT = "Client specified an invalid argument"
+
+
+def xai_no(status: int, message: str = "no", code: str = _ARGUMENT, **headers: str) -> httpx.Response:
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return httpx.Response(status, json={"code": code, "error": message}, headers=RETENTION | named)
+
+
+def xai_batch(**more: Any) -> dict[str, Any]:
+    """Return a batch as REST was recorded to have it: no status, dates without a time."""
+    return {
+        "batch_id": "batch_1",
+        "name": TOKEN,
+        "create_time": "2026-11-21",
+        "expire_time": "2026-12-21",
+        "create_api_key_id": "k1",
+        "cancel_time": None,
+        "cancel_by_xai_message": None,
+        "state": xai_counts(0),
+        "input_file_id": "file-1",
+    } | more
+
+
+def xai_counts(total: int, pending: int = 0, success: int = 0, error: int = 0, cancelled: int = 0) -> dict[str, int]:
+    return {
+        "num_requests": total, "num_pending": pending, "num_success": success, "num_error": error,
+        "num_cancelled": cancelled,
+    }  # fmt: skip
+
+
+_CANCELLING = xai_batch(cancel_time="2026-11-21", state=xai_counts(2, pending=2))
+BAD_XAI_KEY = xai_no(400, "Incorrect API key provided: xa***56. You can obtain an API key from the console.")
+XAI = Wire(
+    name="xai",
+    key_name="XAI_API_KEY",
+    environ={"XAI_API_KEY": KEY},
+    model="grok-4.3",
+    endpoint=CHAT,
+    batch_id="batch_1",
+    batch=xai_batch,
+    own=RETENTION,
+    refusal=xai_no,
+    nos=(
+        (xai_no(400, "name is required"), ErrorClass.PERMANENT, _ARGUMENT, None),
+        (xai_no(400, "Model grok-4.5 is not supported for batch processing."), ErrorClass.MODEL_GONE, _ARGUMENT, None),
+        (BAD_XAI_KEY, ErrorClass.ACCESS, _ARGUMENT, None),
+        (xai_no(402, "out of credits", "x"), ErrorClass.BILLING, "x", None),
+        (xai_no(429, "rate limit", "x", retry_after="30"), ErrorClass.TRANSIENT, "x", 30),
+    ),
+    doubts=({"name": TOKEN}, {"id": "batch_1"}, xai_no(412), httpx.Response(400, json={"error": "a proxy's"})),
+    gone=(xai_no(404, "The batch does not exist"),),
+    others=(xai_batch(batch_id="batch_2"), {"error": "gone"}, {}),
+    odd=st.fixed_dictionaries({"batch_id": st.just("batch_1")}, optional={name: ODD for name in (
+        "name", "create_time", "expire_time", "cancel_time", "cancel_by_xai_message", "state", "input_file_id")}),
+    path=b"/v1/batches/..%2Ffiles%3Fx%3D1%23y",
+    late=tuple(map(xai_no, (400, 404, 409))),
+    cancelling=((_CANCELLING,), BatchState.CANCELLING),
+    lies=(
+        {"batches": {}},
+        {"batches": [{"name": TOKEN}]},
+        {"batches": [None]},
+        {"batches": [xai_batch()], "pagination_token": "same"},
+        {"batches": [xai_batch()], "pagination_token": 3},
+        {"error": "no"},
+        [],
+    ),
+    cursor="same",
+    scope=({}, "xai/api.x.ai"),
+    refused=BAD_XAI_KEY,
+    result_id="batch_1",
+)  # fmt: skip
+
 # --- Together -------------------------------------------------------------------------------------
 
 RAY = {"cf-ray": "8f00-SIM"}
@@ -529,7 +604,7 @@ VERTEX = Wire(
     result_id=_v.INPUT,
 )  # fmt: skip
 
-WIRES = (OPENAI, ANTHROPIC, GEMINI, VERTEX, TOGETHER, GROQ, MISTRAL)
+WIRES = (OPENAI, ANTHROPIC, GEMINI, VERTEX, TOGETHER, GROQ, MISTRAL, XAI)
 
 
 def hurdle(wire: Wire) -> list[Any]:

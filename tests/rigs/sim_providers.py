@@ -58,6 +58,8 @@ SIMULATED: Mapping[str, Simulated] = {
                   ("openai/gpt-oss-20b", "openai/gpt-oss-120b"), "/batches", has_files=True, has_token=True),
         Simulated("mistral", "/mistral/v1", "MISTRAL_BASE_URL", "MISTRAL_API_KEY",
                   ("mistral-small-2603", "ministral-8b-2512"), "/batch/jobs", has_files=True, has_token=True),
+        Simulated("xai", "/xai/v1", "XAI_BASE_URL", "XAI_API_KEY", ("grok-4.3", "grok-4.20"), "/batches",
+                  has_files=True, has_token=True),
     )
 }  # fmt: skip
 
@@ -120,6 +122,7 @@ def provider_of(model: str) -> str:
         "gemini": "gemini",
         "mistral": "mistral",
         "ministral": "mistral",
+        "grok": "xai",
     }
     if model.startswith("publishers/google/"):
         return "vertex"
@@ -140,8 +143,8 @@ def acknowledged_id(answer: httpx.Response) -> str | None:
         return None
     if isinstance(job := body.get("job"), dict):
         return str(job["id"])
-    if body.get("object") == "batch" or body.get("type") == "message_batch":
-        return str(body["id"])
+    if "batch_id" in body or body.get("object") == "batch" or body.get("type") == "message_batch":
+        return str(body.get("batch_id") or body["id"])
     is_google = str(body.get("name", "")).rpartition("/")[0].endswith(("batches", "/batchPredictionJobs"))
     return str(body["name"]) if is_google else None
 

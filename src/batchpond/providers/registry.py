@@ -24,7 +24,7 @@ from batchpond.text import did_you_mean
 if TYPE_CHECKING:  # it brings the HTTP library, which a pass with nothing to ask does not need
     from batchpond.providers.shared.live import LiveApi, LiveClient
 
-NAMES: Final = ("openai", "anthropic", "gemini", "vertex", "together", "groq", "mistral")
+NAMES: Final = ("openai", "anthropic", "gemini", "vertex", "together", "groq", "mistral", "xai")
 LIVE_ONLY: Final = ("ollama",)
 
 

@@ -77,7 +77,8 @@ def _words(model: str) -> tuple[str, ...]:
 
 
 def _usual(model: str) -> str:
-    return "medium" if _words(model) else "none"
+    # The real ones think more by themselves: these leave room for an answer within small limits.
+    return "low" if _words(model) else "none"
 
 
 def _refused(endpoint: str, body: dict[str, Any]) -> RowAnswer | None:

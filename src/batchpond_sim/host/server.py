@@ -60,6 +60,7 @@ from batchpond_sim.together import api as together
 from batchpond_sim.vertex import api as vertex
 from batchpond_sim.world.faults import Op
 from batchpond_sim.world.world import Settings, World
+from batchpond_sim.xai import api as xai
 
 PROVIDERS: dict[str, tuple[str, Callable[[World], Api]]] = {
     "openai": (openai.BASE_PATH, openai.OpenAISimulator),
@@ -69,6 +70,7 @@ PROVIDERS: dict[str, tuple[str, Callable[[World], Api]]] = {
     "together": (together.BASE_PATH, together.TogetherSimulator),
     "groq": (groq.BASE_PATH, groq.GroqSimulator),
     "mistral": (mistral.BASE_PATH, mistral.MistralSimulator),
+    "xai": (xai.BASE_PATH, xai.XaiSimulator),
     "ollama": (ollama.BASE_PATH, ollama.OllamaSimulator),
     "compatible": (compatible.BASE_PATH, compatible.CompatibleSimulator),
 }

@@ -51,6 +51,16 @@ WHOLE = {
             "choices": [{"index": 0, "finish_reason": "stop", "message": {
                 "role": "assistant", "content": "Hello", "tool_calls": None}}]}},
     },
+    "xai": {
+        "batch_request_id": CID, "batch_result": {"response": {"chat_get_completion": {
+            "id": "c", "object": "chat.completion", "created": 1_795_200_000, "model": "grok-4.3",
+            "choices": [{"index": 0, "finish_reason": "stop", "message": {
+                "role": "assistant", "content": "Hello", "reasoning_content": "Hm", "refusal": None}}],
+            "usage": {"prompt_tokens": 198, "completion_tokens": 1, "total_tokens": 317,
+                      "prompt_tokens_details": {"cached_tokens": 192},
+                      "completion_tokens_details": {"reasoning_tokens": 118}, "cost_in_usd_ticks": 2747200},
+            "service_tier": "default"}}},
+    },
     "vllm": {
         "custom_id": CID, "error": None, "response": {"status_code": 200, "request_id": "r", "body": {
             "object": "chat.completion", "model": "m", "choices": [{"finish_reason": "stop", "message": {

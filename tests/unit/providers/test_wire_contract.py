@@ -285,6 +285,7 @@ LIVES: list[tuple[str, str, str, dict[str, Any]]] = [
     ("together", "meta-llama/Llama-3.3-70B-Instruct-Turbo", "/v1/chat/completions", {}),
     ("mistral", "mistral-small-2603", "/v1/chat/completions", {}),
     ("mistral", "mistral-medium-3-5", "/v1/chat/completions", {"thinking": "low"}),
+    ("xai", "grok-4.3", "/v1/chat/completions", {"thinking": "low"}),
     ("groq", "openai/gpt-oss-20b", "/v1/chat/completions", {"thinking": "low"}),
 ]  # fmt: skip
 

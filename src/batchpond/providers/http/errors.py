@@ -459,8 +459,8 @@ class Fault:
 
 
 def error_class_of(answer: Answer) -> ErrorClass:
-    """Return the class of an answer that is not a success, from its envelope if it has one."""
-    return classify(answer.status_code, answer.error or ApiError(""))
+    """Return the class of an answer that is not a success, by its error, if that is an API's own."""
+    return classify(answer.status_code, answer.error or own_error(answer.json) or ApiError(""))
 
 
 def redirect_host(base_url: str, location: str) -> str:

@@ -108,6 +108,7 @@ class BatchClient(ProviderClient, BatchProvider):
     lists_newest_first = True
     size_name = "limit"
     cursor_name = "after"
+    cancel_suffix = "/cancel"
     ack = AckRule()
     members: Mapping[str, str]
     file_members: Mapping[str, str]
@@ -267,7 +268,7 @@ class BatchClient(ProviderClient, BatchProvider):
 
     def cancel(self, batch_id: str) -> RemoteBatch | None:
         """Ask for cancellation; None when the provider says that it is too late or the batch unknown."""
-        answer = self._http.request_json("POST", f"{self.path_of(batch_id)}/cancel", allow=self.too_late)
+        answer = self._http.request_json("POST", f"{self.path_of(batch_id)}{self.cancel_suffix}", allow=self.too_late)
         return self.read_batch(answer.json) if answer.is_success else None
 
     def find_uploads(self, filename: str, since: datetime) -> list[RemoteFile]:
@@ -436,19 +437,24 @@ def page_by_last_id(
 
 
 def page_by_token(
-    http: HttpClient, path: str, params: Mapping[str, str | int], cursor: str | None, member: str
+    http: HttpClient,
+    path: str,
+    params: Mapping[str, str | int],
+    cursor: str | None,
+    member: str,
+    names: tuple[str, str] = ("pageToken", "nextPageToken"),
 ) -> Page:
     """Return a page's rows and the next page's cursor, None on the last.
 
-    For Google's listings of `{<member>, nextPageToken}`, where a page without rows lacks the member. Raises
-    ProviderError when the listing does not go on as it says.
+    For listings of `{<member>, <token>}`, such as Google's and xAI's, where a page without rows lacks the member;
+    `names` are what a token is asked by, and called. Raises ProviderError when the listing does not go on as it says.
     """
-    asked = params if cursor is None else {**params, "pageToken": cursor}
+    asked = params if cursor is None else {**params, names[0]: cursor}
     page = http.request_json("GET", path, params=asked).json
     rows = page.get(member, [])
     if not isinstance(rows, list) or "error" in page:
         raise ProviderError(f"GET {path} at {http.host} answered without a list")
-    next_cursor = page.get("nextPageToken") or None
+    next_cursor = page.get(names[1]) or None
     if next_cursor is not None and (not isinstance(next_cursor, str) or next_cursor == cursor):
         raise ProviderError(f"GET {path} at {http.host} says that there is more, but its list does not go on")
     return rows, next_cursor
