@@ -65,7 +65,35 @@ OF_TOGETHER = frozenset({
     "files.content@1:changed", "lines@1-2:drop=2", "lines@1:duplicate_differs", "lines@1-2:error_rows=3",
     "lines@1:billing_rows=2", "lines@1:status_in_output",
 })  # fmt: skip
-SOME = {"vertex": OF_VERTEX, "together": OF_TOGETHER}
+# Groq's is OpenAI's, word by word, but for its lists, which are told whole: what goes wrong around those is tried.
+OF_GROQ = frozenset({
+    "batches.create@1:reset_after", "batches.create@1-3:html_after=502", "batches.create@1:status=401",
+    "batches.create@1:delay_exec=500", "batches.create@1-3:stale_list=300", "batches.list@1:list_error_page=1",
+    "batches.list@1:html=200", "files.create@1:reset_after", "files.create@1-2:stale_list=400",
+    "files.list@1:status=500", "lines@1-2:error_rows=3",
+})  # fmt: skip
+# Mistral has words, pages, states and rows of its own: what each of these can go wrong by is tried.
+OF_MISTRAL = frozenset({
+    "batches.create@1:reset_after", "batches.create@1:status_after=500", "batches.create@1:status=401",
+    "batches.create@1-2:status=429", "batches.create@1-2:billing", "batches.create@1:delay_exec=500",
+    "batches.create@1-3:stale_list=300", "batches.create@1-2:results_404=2", "batches.create@1:cancel_race=full",
+    "batches.create@1:expire=0.5", "batches.create@1:expire_bare", "batches.create@1:fail=invalid_request",
+    "batches.create@1:empty_output", "batches.list@1:status_word=archiving", "batches.list@1:counts_null",
+    "batches.list@1:empty_page", "batches.list@1:list_error_page=1", "batches.list@1:html=200",
+    "files.create@1:reset_after", "files.create@1-2:stale_list=400", "lines@1-2:drop=2", "lines@1-2:error_rows=3",
+    "lines@1:billing_rows=2", "lines@1:status_in_output",
+})  # fmt: skip
+# xAI's batches have no status and its results no file: what counters, pages, names and a cancel can go wrong by.
+OF_XAI = frozenset({
+    "batches.create@1:reset_after", "batches.create@1:status_after=500", "batches.create@1:status=401",
+    "batches.create@1-2:status=429", "batches.create@1-2:billing", "batches.create@1:delay_exec=500",
+    "batches.create@1-3:stale_list=300", "batches.create@1:cancel_race=full", "batches.create@1:fail=invalid_request",
+    "batches.list@1:counts_null", "batches.list@1-2:cursor_loop", "batches.list@1:empty_page",
+    "batches.list@1:list_error_page=1", "batches.list@1:html=200", "files.create@1:reset_after",
+    "files.create@1-2:stale_list=400", "files.content@1-3:status=404", "lines@1-2:drop=2", "lines@1-2:error_rows=3",
+    "lines@1:duplicate_differs", "lines@1:missing_id", "lines@1:lone_surrogate=2",
+})  # fmt: skip
+SOME = {"vertex": OF_VERTEX, "together": OF_TOGETHER, "groq": OF_GROQ, "mistral": OF_MISTRAL, "xai": OF_XAI}
 OF_FILES = ("files.create", "files.list", "files.upload", "batches.create@1:file_not_ready")
 CASES = [
     pytest.param(name, fault, fault in LOSSY, id=f"{name}-{fault}")

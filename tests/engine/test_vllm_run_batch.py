@@ -9,7 +9,7 @@ import pytest
 
 from batchpond.model import Finish, Response, ResponseStatus
 from batchpond.providers import registry
-from batchpond.providers.compatible.live import CHAT
+from batchpond.providers.compatible.dialect import CHAT
 from batchpond.providers.shared.dialect import ModelSettings
 from tests.engine.engines import CONTEXT_TOKENS, MODEL, VLLM, VLLM_FLAGS, lay_models, run
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from batchpond.model import ErrorClass, Finish, Response, ResponseStatus
 from batchpond.providers import registry
-from batchpond.providers.compatible.live import CHAT
+from batchpond.providers.compatible.dialect import CHAT
 from batchpond.providers.openai.dialect import DIALECT as openai
 from batchpond.providers.shared.dialect import ModelSettings
 from tests.engine.engines import VLLM, environment, interpreter, stop

@@ -27,7 +27,7 @@ from batchpond.errors import AccessError, AttentionError, ExitCode, UsageError
 from batchpond.lake.attempts import Phase
 from batchpond.lake.events import read
 from batchpond.lake.records import Adopted, AdoptedShard, Intent, Resolution
-from batchpond.providers.registry import provider_of_batch
+from batchpond.providers.registry import providers_of_batch
 from batchpond.run.adopt import Adoption, MapOrder, adopt_mapped, adopt_own
 from batchpond.run.batch_map import COLUMNS
 from batchpond.run.resolve import resolve
@@ -746,14 +746,19 @@ def test_a_wrong_call_says_what_is_wrong(rig: Rig, arguments: list[str], message
 
 @pytest.mark.parametrize(
     ("batch_id", "whose"),
-    [("batch_6920", "openai"), ("msgbatch_01", "anthropic"), ("batches/x7", "gemini"),
-     ("projects/1/locations/l/batchPredictionJobs/2", "vertex")],
+    [("batch_6920", ["openai", "groq", "xai"]), ("msgbatch_01", ["anthropic"]), ("batches/x7", ["gemini"]),
+     ("projects/1/locations/l/batchPredictionJobs/2", ["vertex"])],
 )  # fmt: skip
-def test_a_batchs_id_says_whose_it_is(rig: Rig, monkeypatch: pytest.MonkeyPatch, batch_id: str, whose: str) -> None:
-    """Where it does not, and several keys are set, the provider must be named."""
+def test_a_batchs_id_says_whose_it_is(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, batch_id: str, whose: list[str]
+) -> None:
+    """Where it does not, or may be of several, and their keys are set, the provider must be named."""
     for provider in SIMULATED.values():
         monkeypatch.setenv(provider.key_env, "key")
-    assert provider_of_batch(batch_id) == whose
+    assert providers_of_batch(batch_id) == whose
+    if len(whose) > 1:
+        with pytest.raises(UsageError, match=f"whose batch is {batch_id}[?] keys of {', '.join(whose)} are set"):
+            run(rig.lake, "adopt", batch_id)
     with pytest.raises(UsageError, match=r"whose batch is x7\? keys of openai, anthropic"):
         run(rig.lake, "adopt", "x7")
 

@@ -91,8 +91,9 @@ def test_at_every_provider_results_and_costs_are_as_they_were(tmp_path: Path) ->
     rig.submit()
     finish(rig)
     report = assert_made_again(rig)
-    assert fates(report) == {Fate.TAKEN_IN: len(rig.world.ledger.batches)} == {Fate.TAKEN_IN: 15}
-    assert (report.n_requests, report.n_held, report.n_answered) == (60, 60, 60)
+    assert fates(report) == {Fate.TAKEN_IN: len(rig.world.ledger.batches)} == {Fate.TAKEN_IN: 3 * len(SIMULATED)}
+    n_requests = 12 * len(SIMULATED)
+    assert (report.n_requests, report.n_held, report.n_answered) == (n_requests, n_requests, n_requests)
     assert report.exit_code is ExitCode.DONE
     tree = rig.tree()
     assert recovered(rig).batches == ()

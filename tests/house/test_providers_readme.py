@@ -52,7 +52,7 @@ def test_every_folder_satisfies_the_checklist(folder: Path) -> None:
     entry = {"batch.py", "live.py"} & names
     assert len(entry) == 1
     assert "dialect.py" in names or entry == {"live.py"}
-    provider = folder.name if folder.name != "compatible" else "vllm"
+    provider = folder.name if folder.name != "compatible" else "compatible-lab"
     found = registry.module(provider)
     for name in (
         "DESCRIPTOR",

@@ -39,6 +39,9 @@ OF_UPLOADS = ("S5.before", "S5", "S6")
 FEW = {
     "gemini": ("S6", "S8.after", "Y4"),
     "together": ("S6", "S8.after"),
+    "groq": ("S8.after",),
+    "mistral": ("S8.after", "Y4"),
+    "xai": ("S8.after", "Y4"),
     "vertex": ("S5", "S8.after"),
 }
 SWEPT = tuple(name for name in SIMULATED if name not in FEW or EVERYTHING in os.environ)

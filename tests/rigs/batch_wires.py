@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -166,6 +166,174 @@ OPENAI = Wire(
     scope=({"object": "list", "data": [], "has_more": False}, "openai/api.openai.com/-/-"),
     refused=openai_no(401, code="invalid_api_key"),
 )
+
+# --- Groq: the same words, and lists without pages --------------------------------------------------
+
+GROQ = replace(
+    OPENAI,
+    name="groq",
+    key_name="GROQ_API_KEY",
+    environ={"GROQ_API_KEY": KEY},
+    model="openai/gpt-oss-20b",
+    nos=tuple(row for row in OPENAI.nos if row[1] is not ErrorClass.TRANSIENT or row[3] is not None),
+    path=b"/openai/v1/batches/..%2Ffiles%3Fx%3D1%23y",
+    lies=({"object": "list"}, {"data": None}, {"data": [{"object": "batch"}]}, {"data": [None]}, []),
+    cursor=None,
+    scope=({"object": "list", "data": []}, "groq/api.groq.com"),
+)
+
+# --- Mistral --------------------------------------------------------------------------------------
+
+CORRELATION = {"mistral-correlation-id": "c-1"}
+JOB_ID = "5d1f8a52-0000-4000-8000-000000000001"
+
+
+def mistral_no(status: int, message: str = "no", code: str | None = None, **headers: str) -> httpx.Response:
+    body = {"object": "error", "message": message, "type": "invalid_request_error", "param": None, "code": code}
+    return httpx.Response(status, json=body, headers=CORRELATION | {k.replace("_", "-"): v for k, v in headers.items()})
+
+
+def mistral_job(**more: Any) -> dict[str, Any]:
+    return {
+        "id": JOB_ID,
+        "object": "batch",
+        "status": "QUEUED",
+        "created_at": 1795200000,
+        "input_files": ["file-1"],
+        "endpoint": CHAT,
+        "model": "mistral-small-2603",
+        "metadata": {"batchpond": TOKEN, "study": "s"},
+        "errors": [],
+        **dict.fromkeys(("total_requests", "completed_requests", "succeeded_requests", "failed_requests"), 0),
+    } | more
+
+
+def mistral_detail(status: int, detail: Any) -> httpx.Response:
+    return httpx.Response(status, json={"detail": detail}, headers=CORRELATION)
+
+
+def jobs_page(total: int, *rows: Any) -> dict[str, Any]:
+    return {"object": "list", "data": list(rows), "total": total}
+
+
+MISTRAL = Wire(
+    name="mistral",
+    key_name="MISTRAL_API_KEY",
+    environ={"MISTRAL_API_KEY": KEY},
+    model="mistral-small-2603",
+    endpoint=CHAT,
+    batch_id=JOB_ID,
+    batch=mistral_job,
+    own=CORRELATION,
+    refusal=mistral_no,
+    nos=(
+        (mistral_no(400, "Invalid model: x", "1500"), ErrorClass.PERMANENT, "1500", None),
+        (mistral_no(404, "File x not found", "3310"), ErrorClass.PERMANENT, "3310", None),
+        (mistral_detail(401, "Invalid API Key"), ErrorClass.ACCESS, None, None),
+        (mistral_detail(422, [{"type": "x", "loc": ["body"], "msg": "bad UUID"}]), ErrorClass.PERMANENT, None, None),
+        (mistral_no(402, "Insufficient credits"), ErrorClass.BILLING, _INVALID, None),
+        (mistral_no(429, "Rate limit exceeded", retry_after="30"), ErrorClass.TRANSIENT, _INVALID, 30),
+    ),
+    doubts=({"object": "batch"}, httpx.Response(422, json={"detail": "a proxy's"}),
+            httpx.Response(400, json={"message": "a gateway's"}, headers=CORRELATION)),
+    gone=(mistral_detail(404, "Not Found"),),
+    others=(mistral_job(id="other"), {"error": {"message": "gone"}}, {}),
+    odd=has_id(
+        JOB_ID, "status", "created_at", "started_at", "completed_at", "errors", "metadata", "input_files", "output_file"
+    ),
+    path=b"/v1/batch/jobs/..%2Ffiles%3Fx%3D1%23y",
+    late=tuple(map(mistral_no, (400, 404, 409))),
+    cancelling=((mistral_job(status="CANCELLATION_REQUESTED"),), BatchState.CANCELLING),
+    lies=(
+        jobs_page(101),
+        jobs_page(101, mistral_job(), mistral_job(id="other")),
+        jobs_page(100),  # a job was deleted, and another one moved to the page before
+        jobs_page(101, None),
+        jobs_page(101, {"object": "batch"}),
+        {"total": 101},
+        {"data": [mistral_job()]},
+        {"data": {}, "total": 101},
+        [],
+    ),
+    cursor="1:101",
+    scope=(jobs_page(0), "mistral/api.mistral.ai"),
+    refused=mistral_detail(401, "Invalid API Key"),
+)  # fmt: skip
+
+# --- xAI ------------------------------------------------------------------------------------------
+
+RETENTION = {"x-zero-data-retention": "false"}
+_ARGUMENT = "Client specified an invalid argument"
+
+
+def xai_no(status: int, message: str = "no", code: str = _ARGUMENT, **headers: str) -> httpx.Response:
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return httpx.Response(status, json={"code": code, "error": message}, headers=RETENTION | named)
+
+
+def xai_batch(**more: Any) -> dict[str, Any]:
+    """Return a batch as REST was recorded to have it: no status, dates without a time."""
+    return {
+        "batch_id": "batch_1",
+        "name": TOKEN,
+        "create_time": "2026-11-21",
+        "expire_time": "2026-12-21",
+        "create_api_key_id": "k1",
+        "cancel_time": None,
+        "cancel_by_xai_message": None,
+        "state": xai_counts(0),
+        "input_file_id": "file-1",
+    } | more
+
+
+def xai_counts(total: int, pending: int = 0, success: int = 0, error: int = 0, cancelled: int = 0) -> dict[str, int]:
+    return {
+        "num_requests": total, "num_pending": pending, "num_success": success, "num_error": error,
+        "num_cancelled": cancelled,
+    }  # fmt: skip
+
+
+_CANCELLING = xai_batch(cancel_time="2026-11-21", state=xai_counts(2, pending=2))
+BAD_XAI_KEY = xai_no(400, "Incorrect API key provided: xa***56. You can obtain an API key from the console.")
+XAI = Wire(
+    name="xai",
+    key_name="XAI_API_KEY",
+    environ={"XAI_API_KEY": KEY},
+    model="grok-4.3",
+    endpoint=CHAT,
+    batch_id="batch_1",
+    batch=xai_batch,
+    own=RETENTION,
+    refusal=xai_no,
+    nos=(
+        (xai_no(400, "name is required"), ErrorClass.PERMANENT, _ARGUMENT, None),
+        (xai_no(400, "Model grok-4.5 is not supported for batch processing."), ErrorClass.MODEL_GONE, _ARGUMENT, None),
+        (BAD_XAI_KEY, ErrorClass.ACCESS, _ARGUMENT, None),
+        (xai_no(402, "out of credits", "x"), ErrorClass.BILLING, "x", None),
+        (xai_no(429, "rate limit", "x", retry_after="30"), ErrorClass.TRANSIENT, "x", 30),
+    ),
+    doubts=({"name": TOKEN}, {"id": "batch_1"}, xai_no(412), httpx.Response(400, json={"error": "a proxy's"})),
+    gone=(xai_no(404, "The batch does not exist"),),
+    others=(xai_batch(batch_id="batch_2"), {"error": "gone"}, {}),
+    odd=st.fixed_dictionaries({"batch_id": st.just("batch_1")}, optional={name: ODD for name in (
+        "name", "create_time", "expire_time", "cancel_time", "cancel_by_xai_message", "state", "input_file_id")}),
+    path=b"/v1/batches/..%2Ffiles%3Fx%3D1%23y",
+    late=tuple(map(xai_no, (400, 404, 409))),
+    cancelling=((_CANCELLING,), BatchState.CANCELLING),
+    lies=(
+        {"batches": {}},
+        {"batches": [{"name": TOKEN}]},
+        {"batches": [None]},
+        {"batches": [xai_batch()], "pagination_token": "same"},
+        {"batches": [xai_batch()], "pagination_token": 3},
+        {"error": "no"},
+        [],
+    ),
+    cursor="same",
+    scope=({}, "xai/api.x.ai"),
+    refused=BAD_XAI_KEY,
+    result_id="batch_1",
+)  # fmt: skip
 
 # --- Together -------------------------------------------------------------------------------------
 
@@ -436,7 +604,7 @@ VERTEX = Wire(
     result_id=_v.INPUT,
 )  # fmt: skip
 
-WIRES = (OPENAI, ANTHROPIC, GEMINI, VERTEX, TOGETHER)
+WIRES = (OPENAI, ANTHROPIC, GEMINI, VERTEX, TOGETHER, GROQ, MISTRAL, XAI)
 
 
 def hurdle(wire: Wire) -> list[Any]:

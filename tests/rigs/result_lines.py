@@ -172,11 +172,30 @@ _GENERATED = thing(
 )
 _NO_ANSWER: tuple[dict[str, Any], ...] = ({}, {"response": []}, {"response": "x"})
 
+# --- xAI ------------------------------------------------------------------------------------------
+
+
+def result_of(content: str) -> dict[str, Any]:
+    return {"batch_result": {"response": {"chat_get_completion": chat(content)["response"]["body"]}}}
+
+
+_RESULT_ROW = thing(
+    batch_request_id=TEXT,
+    batch_result=thing(response=thing(chat_get_completion=_BODY), error=TEXT | thing(code=st.integers(), message=TEXT)),
+)
+_NO_COMPLETION = (
+    *({"batch_result": result} for result in (None, {}, "x", {"response": {}}, {"response": None})),
+    {"batch_result": {"response": {"chat_get_completion": []}}},
+)
+
 SHAPES = (
     Shape("openai chat", "openai", chat, _CHAT_ROW, _NO_BODY),
     Shape("openai parts", "openai", lambda text: chat([{"type": "text", "text": text}]), _CHAT_ROW),
     Shape("openai responses", "openai", responses, _CHAT_ROW),
     Shape("together", "together", chat, _CHAT_ROW, _NO_BODY, splits=True),
+    Shape("groq", "groq", chat, _CHAT_ROW, _NO_BODY, splits=True),
+    Shape("mistral", "mistral", chat, _CHAT_ROW, _NO_BODY, splits=True),
+    Shape("xai", "xai", result_of, _RESULT_ROW, _NO_COMPLETION, id_name="batch_request_id", splits=True),
     Shape("compatible", "vllm", chat, _CHAT_ROW, _NO_BODY, splits=True),
     Shape("anthropic", "anthropic", messages, thing(custom_id=TEXT, result=_RESULT), _NO_RESULT, has_thoughts=True),
     Shape(

@@ -54,6 +54,12 @@ SIMULATED: Mapping[str, Simulated] = {
         Simulated("together", "/together", "TOGETHER_BASE_URL", "TOGETHER_API_KEY",
                   ("meta-llama/Llama-3.3-70B-Instruct-Turbo", "Qwen/Qwen3.5-9B"), "/batches", has_files=True,
                   has_token=False),
+        Simulated("groq", "/groq/openai/v1", "GROQ_BASE_URL", "GROQ_API_KEY",
+                  ("openai/gpt-oss-20b", "openai/gpt-oss-120b"), "/batches", has_files=True, has_token=True),
+        Simulated("mistral", "/mistral/v1", "MISTRAL_BASE_URL", "MISTRAL_API_KEY",
+                  ("mistral-small-2603", "ministral-8b-2512"), "/batch/jobs", has_files=True, has_token=True),
+        Simulated("xai", "/xai/v1", "XAI_BASE_URL", "XAI_API_KEY", ("grok-4.3", "grok-4.20"), "/batches",
+                  has_files=True, has_token=True),
     )
 }  # fmt: skip
 
@@ -110,9 +116,18 @@ def environ(key: str, urls: Mapping[str, str] | None = None) -> dict[str, str]:
 
 def provider_of(model: str) -> str:
     """Return whose model it is."""
-    beginnings = {"gpt": "openai", "claude": "anthropic", "gemini": "gemini"}
+    beginnings = {
+        "gpt": "openai",
+        "claude": "anthropic",
+        "gemini": "gemini",
+        "mistral": "mistral",
+        "ministral": "mistral",
+        "grok": "xai",
+    }
     if model.startswith("publishers/google/"):
         return "vertex"
+    if model.startswith("openai/"):
+        return "groq"
     return "together" if "/" in model else beginnings[model.split("-", maxsplit=1)[0]]
 
 
@@ -128,8 +143,8 @@ def acknowledged_id(answer: httpx.Response) -> str | None:
         return None
     if isinstance(job := body.get("job"), dict):
         return str(job["id"])
-    if body.get("object") == "batch" or body.get("type") == "message_batch":
-        return str(body["id"])
+    if "batch_id" in body or body.get("object") == "batch" or body.get("type") == "message_batch":
+        return str(body.get("batch_id") or body["id"])
     is_google = str(body.get("name", "")).rpartition("/")[0].endswith(("batches", "/batchPredictionJobs"))
     return str(body["name"]) if is_google else None
 

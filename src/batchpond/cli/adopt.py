@@ -100,13 +100,14 @@ def _check_usage(
 
 
 def _whose(batch_id: str) -> str:
-    """Return the provider that a batch's id names or, where it names none, the only one whose key is set."""
-    from batchpond.providers.registry import provider_of_batch
+    """Return the only provider that a batch's id can be of, or the only one of those whose key is set."""
+    from batchpond.providers.registry import providers_of_batch
     from batchpond.run.unknown import providers_with_keys
 
-    if named := provider_of_batch(batch_id):
-        return named
-    names = providers_with_keys(os.environ)
+    named = providers_of_batch(batch_id)
+    if len(named) == 1:
+        return named[0]
+    names = [name for name in providers_with_keys(os.environ) if name in named or not named]
     if len(names) != 1:
         found = f"keys of {', '.join(names)} are set" if names else "no key is set"
         raise UsageError(f"whose batch is {batch_id}? {found}", hint="say `--provider NAME`")

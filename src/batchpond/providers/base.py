@@ -52,6 +52,7 @@ class Descriptor:
     `[providers.<name>]`, with the variables that it then stands for; `credentials_env` name files that stand in place
     of a key. Without `needs_key` calls are made without a key where none is set. With a `default_port` an address may
     lack scheme, host or port. Without `lists_state` the listing names the batches, but not how they stand.
+    What a cancelled batch says may be taken back for `cancel_settle_s`.
     `takes_schema` says that answers can be held to a JSON schema, by some of its models at least. `key_header` carries
     the key, as a bearer token where it is `Authorization`; `headers` go with every call, and those of `header_env` with
     the value of their variable where it is set. The answers' headers `scope_headers`, in lower case, say which account
@@ -86,6 +87,7 @@ class Descriptor:
     live_concurrency: int = 16
     is_one_model_at_a_time: bool = False
     lists_state: bool = True
+    cancel_settle_s: float = 0.0
     batch_discounts: Mapping[str, float] | None = None
     content_hosts: tuple[str, ...] = ()
     settings: tuple[tuple[str, str], ...] = ()

@@ -24,9 +24,8 @@ from batchpond.text import did_you_mean
 if TYPE_CHECKING:  # it brings the HTTP library, which a pass with nothing to ask does not need
     from batchpond.providers.shared.live import LiveApi, LiveClient
 
-NAMES: Final = ("openai", "anthropic", "gemini", "vertex", "together")
+NAMES: Final = ("openai", "anthropic", "gemini", "vertex", "together", "groq", "mistral", "xai")
 LIVE_ONLY: Final = ("ollama",)
-_COMPATIBLE: Final = "batchpond.providers.compatible.live"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +44,7 @@ def module(name: str) -> Dialect:
         return cast(Dialect, importlib.import_module(f"batchpond.providers.{name}.dialect").DIALECT)
     if name in LIVE_ONLY:
         return cast(Dialect, wire(name).DIALECT)
-    compatible = importlib.import_module(_COMPATIBLE)
+    compatible = _compatible()
     if found := compatible.module_of(name):
         return cast(Dialect, found)
     names = (*NAMES, *LIVE_ONLY, *compatible.NAMES)
@@ -63,15 +62,15 @@ def descriptors() -> list[Descriptor]:
     return [module(name).DESCRIPTOR for name in NAMES]
 
 
-def provider_of_batch(batch_id: str) -> str | None:
-    """Return whose batch an id is of, where the id itself says it."""
+def providers_of_batch(batch_id: str) -> list[str]:
+    """Return whose batch an id may be of, where the id itself says it."""
     said = ((found.name, found.batch_id_prefix) for found in descriptors())
-    return next((name for name, prefix in said if prefix is not None and batch_id.startswith(prefix)), None)
+    return [name for name, prefix in said if prefix is not None and batch_id.startswith(prefix)]
 
 
 def all_descriptors() -> list[Descriptor]:
     """Return also those of providers that take live calls alone, but for servers of one's own by name."""
-    names = (*NAMES, *LIVE_ONLY, *importlib.import_module(_COMPATIBLE).NAMES)
+    names = (*NAMES, *LIVE_ONLY, *_compatible().NAMES)
     return [module(name).DESCRIPTOR for name in names]
 
 
@@ -150,10 +149,14 @@ def check_keys(clock: Clock | None = None, environ: Mapping[str, str] = os.envir
 
 
 def wire(name: str) -> Any:
-    """Return what has the BATCH and the LIVE of a provider: the module of its calls, or its row of hosts.
+    """Return what has the BATCH and the LIVE of a provider: the module of its calls, or those of a host by its row.
 
     They bring the HTTP library, which who only reads and writes lines does not need.
     """
     if name in NAMES or name in LIVE_ONLY:
         return importlib.import_module(f"batchpond.providers.{name}.{'batch' if name in NAMES else 'live'}")
-    return module(name)
+    return importlib.import_module("batchpond.providers.compatible.live").Calls(module(name))
+
+
+def _compatible() -> Any:
+    return importlib.import_module("batchpond.providers.compatible.dialect")

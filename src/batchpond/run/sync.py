@@ -7,6 +7,7 @@ What the providers say about the batches that are open comes from one listing, n
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -26,7 +27,7 @@ from batchpond.lake.attempts import (
 )
 from batchpond.lake.records import MissingRemote, NotFound, Resolution, Resolved, Status
 from batchpond.lake.store import Store
-from batchpond.model import EPOCH, Mode, RemoteBatch
+from batchpond.model import EPOCH, BatchState, Mode, RemoteBatch
 from batchpond.plan import versions
 from batchpond.providers.base import BatchProvider
 from batchpond.run.dispatch import count_unapproved, count_unsent, finish_adoptions, send_due
@@ -266,8 +267,8 @@ def _listed(provider: BatchProvider, waiting: dict[str, Attempt]) -> Iterator[tu
 def _observe(session: Session, pairs: Sequence[tuple[Attempt, RemoteBatch]], seen: dict[str, RemoteBatch]) -> None:
     """Note how attempts' batches are now; what is news of them is recorded together."""
     found, news = list[Resolved](), list[Status]()
-    for attempt, batch in pairs:
-        seen[attempt.attempt_id] = batch
+    for attempt, shown in pairs:
+        batch = seen[attempt.attempt_id] = _settled(session, attempt, shown)
         failpoints.reach("Y2")
         if batch.errors and not batch.state.is_terminal:
             session.note(Severity.WARNING, f"batch {batch.batch_id} cannot go on: {batch.errors[0].message}")
@@ -281,6 +282,17 @@ def _observe(session: Session, pairs: Sequence[tuple[Attempt, RemoteBatch]], see
     session.counts.n_status_changes += session.record(*news)
     if news:
         failpoints.reach("Y3")
+
+
+def _settled(session: Session, attempt: Attempt, batch: RemoteBatch) -> RemoteBatch:
+    """Return a batch as cancelling while its provider may take back what a cancelled one says."""
+    kept_s = session.providers.get(attempt.client_name).descriptor.cancel_settle_s
+    if batch.state is not BatchState.CANCELLED or not kept_s:
+        return batch
+    now, last = session.store.clock.now(), attempt.status
+    since = last.occurred_at if last is not None and last.state is BatchState.CANCELLING else now
+    is_settled = (now - since).total_seconds() >= kept_s
+    return batch if is_settled else dataclasses.replace(batch, state=BatchState.CANCELLING, output_file_id=None)
 
 
 def _is_news(session: Session, attempt: Attempt, batch: RemoteBatch) -> bool:

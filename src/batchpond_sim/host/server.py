@@ -35,6 +35,7 @@ from batchpond_sim import Clock, SimulatorError
 from batchpond_sim.anthropic import api as anthropic
 from batchpond_sim.compatible import api as compatible
 from batchpond_sim.gemini import api as gemini
+from batchpond_sim.groq import api as groq
 from batchpond_sim.host.messages import (
     CHUNK_BYTES,
     MARK,
@@ -51,6 +52,7 @@ from batchpond_sim.host.messages import (
     json_reply,
 )
 from batchpond_sim.judges.judge import judge_of
+from batchpond_sim.mistral import api as mistral
 from batchpond_sim.ollama import api as ollama
 from batchpond_sim.openai import api as openai
 from batchpond_sim.shared.api import Api
@@ -58,6 +60,7 @@ from batchpond_sim.together import api as together
 from batchpond_sim.vertex import api as vertex
 from batchpond_sim.world.faults import Op
 from batchpond_sim.world.world import Settings, World
+from batchpond_sim.xai import api as xai
 
 PROVIDERS: dict[str, tuple[str, Callable[[World], Api]]] = {
     "openai": (openai.BASE_PATH, openai.OpenAISimulator),
@@ -65,6 +68,9 @@ PROVIDERS: dict[str, tuple[str, Callable[[World], Api]]] = {
     "gemini": (gemini.BASE_PATH, gemini.GeminiSimulator),
     "vertex": (vertex.BASE_PATH, vertex.VertexSimulator),
     "together": (together.BASE_PATH, together.TogetherSimulator),
+    "groq": (groq.BASE_PATH, groq.GroqSimulator),
+    "mistral": (mistral.BASE_PATH, mistral.MistralSimulator),
+    "xai": (xai.BASE_PATH, xai.XaiSimulator),
     "ollama": (ollama.BASE_PATH, ollama.OllamaSimulator),
     "compatible": (compatible.BASE_PATH, compatible.CompatibleSimulator),
 }

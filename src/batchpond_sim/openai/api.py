@@ -6,7 +6,7 @@ world it is given, so that both hosts and any clock give the same answers.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from batchpond_sim.host.messages import (
@@ -20,7 +20,6 @@ from batchpond_sim.host.messages import (
     json_reply,
     read_form,
 )
-from batchpond_sim.openai.answers import answer
 from batchpond_sim.openai.batches import ENDED, PROVIDER, RETENTION_S, SHAPE, WINDOW_S, BatchRecord, OpenAIAccount
 from batchpond_sim.shared.api import Api, Page, PageError, Route, forced, is_looping, openai_error, page_at, routes
 from batchpond_sim.shared.batches import FileRecord, view_faults
@@ -35,11 +34,17 @@ MODELS = ("gpt-5.4", "gpt-5.4-mini", "gpt-5.4-nano", "gpt-5.5", "gpt-6-luna", "g
 
 
 class OpenAISimulator(Api):
-    """The API of one world."""
+    """The API of one world; who copies it says below which path, what windows there are, and what its models answer."""
+
+    provider = PROVIDER
+    base_path = BASE_PATH
+    windows: tuple[str, ...] = ("24h",)
+    models: tuple[str, ...] = MODELS
+    make_account: Callable[[World], OpenAIAccount] = OpenAIAccount
 
     def __init__(self, world: World) -> None:
-        self.account = OpenAIAccount(world)
-        super().__init__(world, PROVIDER, BASE_PATH, "proj_simulated", self.account.tick)
+        self.account = type(self).make_account(world)
+        super().__init__(world, self.provider, self.base_path, "proj_simulated", self.account.tick)
 
     def routes(self) -> tuple[Route, ...]:
         """Return what there is below the base path."""
@@ -163,7 +168,7 @@ class OpenAISimulator(Api):
 
     def _create_batch(self, request: Request, call: Call, project: str, _argument: str) -> Answer:
         body = request.read_json()
-        refused = refused_batch(body)
+        refused = refused_batch(body, self.windows)
         if refused is not None:
             return refused
         expires = body.get("output_expires_after")
@@ -181,7 +186,10 @@ class OpenAISimulator(Api):
             batch = self.account.create(draft, call, fingerprint(request.bearer))
             if "delay_exec" in batch.effects:
                 return Break(BreakKind.RESET)
-            return json_reply(200, batch_view(batch, now, view_faults(batch, call)))
+            return json_reply(200, self._view(batch, now, call))
+
+    def _view(self, batch: BatchRecord, now: float, call: Call) -> dict[str, Any]:
+        return batch_view(batch, now, view_faults(batch, call))
 
     def _get_batch(self, _request: Request, call: Call, project: str, argument: str) -> Answer:
         with self._world.lock:
@@ -189,7 +197,7 @@ class OpenAISimulator(Api):
             batch = self.account.fetch(argument, project, now)
             if batch is None:
                 return _no_batch(argument)
-            return json_reply(200, batch_view(batch, now, view_faults(batch, call)))
+            return json_reply(200, self._view(batch, now, call))
 
     def _list_batches(self, request: Request, call: Call, project: str, _argument: str) -> Answer:
         with self._world.lock:
@@ -197,7 +205,7 @@ class OpenAISimulator(Api):
             ids = [batch.id for batch in self.account.listed(project, now, call)]
             page = _page(ids, request.query, call, 20, 100)
             shown = (self.account.batches[name] for name in page.ids)
-            return _listing(page, [batch_view(batch, now, view_faults(batch, call)) for batch in shown])
+            return _listing(page, [self._view(batch, now, call) for batch in shown])
 
     def _cancel_batch(self, _request: Request, call: Call, project: str, argument: str) -> Answer:
         with self._world.lock:
@@ -210,10 +218,10 @@ class OpenAISimulator(Api):
             changed = self.account.cancel(batch, call, now)
             if changed is None:
                 return error_reply(409, "The batch is being completed and cannot be cancelled.")
-            return json_reply(200, batch_view(changed, now, view_faults(changed, call)))
+            return json_reply(200, self._view(changed, now, call))
 
     def _models(self, _request: Request, _call: Call, _project: str, argument: str) -> Answer:
-        data = [{"id": name, "object": "model", "created": 1_770_000_000, "owned_by": "openai"} for name in MODELS]
+        data = [{"id": name, "object": "model", "created": 1_770_000_000, "owned_by": "openai"} for name in self.models]
         if not argument:
             return json_reply(200, {"object": "list", "data": data})
         found = next((model for model in data if model["id"] == argument), None)
@@ -232,7 +240,7 @@ class OpenAISimulator(Api):
             text = f"The model `{model}` does not exist or you do not have access to it."
             return error_reply(404, text, "model", "model_not_found")
         now_s, key = int(self._world.now_s()), self.live_key(body)
-        said = answer(f"/v1/{argument}", body, key, self._world.panel, now_s, forced(call))
+        said = self.account.answer(f"/v1/{argument}", body, key, self._world.panel, now_s, forced(call))
         if said.is_success:
             self.bill_live(call, model, said.input_tokens, said.output_tokens)
         return json_reply(said.status, said.body)
@@ -370,14 +378,14 @@ def refused_form(form: Form) -> Reply | None:
     return None
 
 
-def refused_batch(body: Any) -> Reply | None:
+def refused_batch(body: Any, windows: tuple[str, ...]) -> Reply | None:
     """Return the immediate refusal of a create call, None when it is accepted (to fail later, maybe)."""
     if not isinstance(body, dict):
         return error_reply(400, "We could not parse the JSON body of your request.")
     for name in ("input_file_id", "endpoint", "completion_window"):
         if not isinstance(body.get(name), str):
             return error_reply(400, f"Missing required parameter: '{name}'.", name, "missing_required_parameter")
-    for name, words in (("endpoint", ENDPOINTS), ("completion_window", ("24h",))):
+    for name, words in (("endpoint", ENDPOINTS), ("completion_window", windows)):
         if body[name] not in words:
             listed = ", ".join(f"'{word}'" for word in words)
             text = f"Invalid value: '{body[name]}'. Supported values are: {listed}."

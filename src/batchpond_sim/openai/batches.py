@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from batchpond_sim.judges.judge import Panel
-from batchpond_sim.openai.answers import answer
+from batchpond_sim.judges.speech import RowAnswer
+from batchpond_sim.openai import answers
 from batchpond_sim.shared.batches import End, FiledBatch, FileRecord, FilesAccount, RowsError, counted
 from batchpond_sim.shared.rows import (
     AnsweredRow,
@@ -52,11 +53,12 @@ class OpenAISpeaker:
     endpoint: str
     created_at: int
     panel: Panel
+    answer: Callable[..., RowAnswer]
 
     def answered(self, i: int, custom_id: str, body: dict[str, Any], force: str) -> AnsweredRow:
         """Return the row of the `i`-th request."""
         wanted = "error_500" if force == "output_500" else force
-        said = answer(self.endpoint, body, request_key(custom_id), self.panel, self.created_at, wanted)
+        said = self.answer(self.endpoint, body, request_key(custom_id), self.panel, self.created_at, wanted)
         row_id = self._row_id(i)
         status = 0 if force == "status_0" else said.status
         response = {"status_code": status, "request_id": row_id[10:], "body": said.body}
@@ -193,10 +195,13 @@ class BatchRecord(FiledBatch):
 
 
 class OpenAIAccount(FilesAccount[BatchRecord]):
-    """All files and batches."""
+    """All files and batches, and what models `answer`."""
 
-    def __init__(self, world: World) -> None:
-        super().__init__(world, PROVIDER, BatchRecord, WINDOW_S)
+    def __init__(
+        self, world: World, provider: str = PROVIDER, answer: Callable[..., RowAnswer] = answers.answer
+    ) -> None:
+        self.answer = answer
+        super().__init__(world, provider, BatchRecord, WINDOW_S)
 
     def begin(self, batch: BatchRecord) -> None:
         """Validate the input file, and answer or fail the batch."""
@@ -225,7 +230,7 @@ class OpenAIAccount(FilesAccount[BatchRecord]):
 
     def write(self, batch: BatchRecord, plan: RowPlan) -> RowCount:
         """Write both result files; raises LineError at the first bad line."""
-        speaker = OpenAISpeaker(batch.id, batch.endpoint, int(batch.valid_s), self.world.panel)
+        speaker = OpenAISpeaker(batch.id, batch.endpoint, int(batch.valid_s), self.world.panel, self.answer)
         lines = Lines(self.blob(batch.input_file_id), batch.endpoint)
         outputs = Outputs(self.part(batch, "output"), self.part(batch, "error"), SHAPE)
         count = write_rows(lines, outputs, plan, speaker)

@@ -406,7 +406,7 @@ F = TypeVar("F", bound=FiledBatch)
 class FilesAccount(Account[F]):
     """All files and batches of one account; a provider says what result files are called (`result_file`)."""
 
-    roles = ("output", "error")
+    roles: tuple[str, ...] = ("output", "error")
 
     def __init__(self, world: World, provider: str, make: Callable[..., F], window_s: float) -> None:
         super().__init__(world, provider, make, window_s)

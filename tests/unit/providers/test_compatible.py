@@ -13,7 +13,7 @@ from batchpond.errors import AccessError, UsageError
 from batchpond.model import Mode
 from batchpond.providers import registry
 from batchpond.providers.base import Answered
-from batchpond.providers.compatible.live import CHAT, HOSTS, NAMES, Compatible
+from batchpond.providers.compatible.dialect import CHAT, HOSTS, NAMES, Compatible
 from batchpond.providers.http import keys
 from batchpond.providers.http.keys import checked_base
 from batchpond.providers.shared.dialect import ModelSettings

@@ -33,6 +33,34 @@ WHOLE = {
                 "finish_reason": "length"}],
             "usage": {"prompt_tokens": 12, "completion_tokens": 5, "total_tokens": 17, "cached_tokens": 2}}},
     },
+    "groq": {
+        "id": "batch_req_1", "custom_id": CID, "error": None, "response": {
+            "status_code": 200, "request_id": "req_1", "body": {
+                "id": "chatcmpl-1", "object": "chat.completion", "created": 1_790_000_000, "model": "gpt-oss-20b",
+                "choices": [{"index": 0, "logprobs": None, "finish_reason": "stop", "message": {
+                    "role": "assistant", "content": "A", "reasoning": "So"}}],
+                "usage": {"queue_time": 0.04, "prompt_tokens": 12, "completion_tokens": 5, "total_tokens": 17,
+                          "completion_tokens_details": {"reasoning_tokens": 2}},
+                "system_fingerprint": "fp", "x_groq": {"id": "req_1"}, "service_tier": "on_demand"}},
+    },
+    "mistral": {
+        "id": "batch-1a2b3c4d-0", "custom_id": CID, "error": None, "response": {"status_code": 200, "body": {
+            "id": "c1", "object": "chat.completion", "model": "mistral-small-2603", "created": 1_795_200_000,
+            "usage": {"prompt_tokens": 6, "completion_tokens": 5, "total_tokens": 11, "num_cached_tokens": 1,
+                      "prompt_tokens_details": {"cached_tokens": 0}},
+            "choices": [{"index": 0, "finish_reason": "stop", "message": {
+                "role": "assistant", "content": "Hello", "tool_calls": None}}]}},
+    },
+    "xai": {
+        "batch_request_id": CID, "batch_result": {"response": {"chat_get_completion": {
+            "id": "c", "object": "chat.completion", "created": 1_795_200_000, "model": "grok-4.3",
+            "choices": [{"index": 0, "finish_reason": "stop", "message": {
+                "role": "assistant", "content": "Hello", "reasoning_content": "Hm", "refusal": None}}],
+            "usage": {"prompt_tokens": 198, "completion_tokens": 1, "total_tokens": 317,
+                      "prompt_tokens_details": {"cached_tokens": 192},
+                      "completion_tokens_details": {"reasoning_tokens": 118}, "cost_in_usd_ticks": 2747200},
+            "service_tier": "default"}}},
+    },
     "vllm": {
         "custom_id": CID, "error": None, "response": {"status_code": 200, "request_id": "r", "body": {
             "object": "chat.completion", "model": "m", "choices": [{"finish_reason": "stop", "message": {

@@ -20,7 +20,7 @@ from batchpond.providers import registry
 from batchpond.providers.base import BatchProvider
 from batchpond.providers.shared.dialect import Dialect, ModelSettings
 from tests.rigs import simulator
-from tests.rigs.batch_wires import ANTHROPIC, EVIL, KEY, OPENAI, TOGETHER, TOKEN, WIRES, No, Wire, hurdle
+from tests.rigs.batch_wires import ANTHROPIC, EVIL, KEY, MISTRAL, OPENAI, TOGETHER, TOKEN, WIRES, No, Wire, hurdle
 from tests.rigs.hostile_server import Act, eof, hostile, raw, reset
 from tests.rigs.sim_providers import SIMULATED
 from tests.rigs.wire_script import START, Script
@@ -248,6 +248,7 @@ def test_a_redirect_never_takes_the_key_along(wire: Wire, tmp_path: Path) -> Non
     ("wire", "path", "form"),
     [
         (OPENAI, "/v1/files", {"purpose": "batch"}),
+        (MISTRAL, "/v1/files", {"purpose": "batch"}),
         # Not the announced way, whose bytes go to a storage host: the key and the content stay with one host.
         (TOGETHER, "/v1/files/upload", {"purpose": "batch-api", "file_name": "t.jsonl", "file_type": "jsonl"}),
     ],
@@ -282,6 +283,10 @@ LIVES: list[tuple[str, str, str, dict[str, Any]]] = [
     ("gemini", "gemini-2.5-flash-lite", "generateContent", {"thinking": "none", "temperature": 0.0}),
     ("vertex", "gemini-2.5-flash", "generateContent", {"thinking": "low", "max_output_tokens": 2_000}),
     ("together", "meta-llama/Llama-3.3-70B-Instruct-Turbo", "/v1/chat/completions", {}),
+    ("mistral", "mistral-small-2603", "/v1/chat/completions", {}),
+    ("mistral", "mistral-medium-3-5", "/v1/chat/completions", {"thinking": "low"}),
+    ("xai", "grok-4.3", "/v1/chat/completions", {"thinking": "low"}),
+    ("groq", "openai/gpt-oss-20b", "/v1/chat/completions", {"thinking": "low"}),
 ]  # fmt: skip
 
 
@@ -309,7 +314,7 @@ def test_a_batch_lives_its_whole_life_over_the_simulators_transport(
         environ = {there.url_env: there.base_url, there.key_env: KEY}
         wire = registry.connect(name, api.clock, transport=api.transport, environ=environ)
         assert wire.is_loopback
-        assert wire.check().startswith(f"{name}/127.0.0.1:1/")
+        assert wire.check().startswith(f"{name}/127.0.0.1:1")
         custom_ids = written(path, name, 12, case)
         file_id = None
         if there.has_files:

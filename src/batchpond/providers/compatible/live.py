@@ -1,161 +1,49 @@
-"""Any OpenAI-compatible chat endpoint: the hosts of `hosts.toml`, and servers of one's own as `compatible-NAME`.
-
-The address of `compatible-NAME` is `NAME_BASE_URL`, its key `NAME_API_KEY` if it wants one, both from the
-environment alone: no file of a repository says where prompts or a key go.
-"""
+"""The calls to OpenAI-compatible hosts, and to a server of one's own that has OpenAI's Batch API too."""
 
 from __future__ import annotations
 
-import re
-import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
-from importlib import resources
-from typing import Any, ClassVar, Final
-from urllib.parse import urlsplit
+from dataclasses import dataclass
+from pathlib import Path
 
 import msgspec
 
-from batchpond.errors import UsageError
-from batchpond.model import Mode, Response
-from batchpond.providers.base import Descriptor
-from batchpond.providers.shared import lines
-from batchpond.providers.shared.dialect import CHAT, ChatDialect, ModelSettings, refused_thinking
+from batchpond.model import RemoteFile
+from batchpond.providers.compatible.dialect import Compatible
+from batchpond.providers.http.errors import AckRule, HttpError
+from batchpond.providers.shared.batches import FilesClient
 from batchpond.providers.shared.live import ANY_RATES, LiveApi, RateNames
 
-PREFIX: Final = "compatible-"
-_OWN_NAME: Final = re.compile(r"[a-z][a-z0-9]*(?:[-_][a-z0-9]+)*")
-_OWN_NAME_CHARS: Final = 40
-
-Words = Mapping[str, Mapping[str, Any]]
-"""Thinking words, and what each puts into a body."""
+_NOT_SERVED = frozenset({404, 405, 501})
 
 
-_DATA: Final = tomllib.loads((resources.files(__package__) / "hosts.toml").read_text("utf-8"))
+class CompatibleClient(FilesClient):
+    """The client of a batch API like OpenAI's, with errors of any form, bound to one key and base URL."""
+
+    ack = AckRule(has_text_errors=True)
+
+    def upload(self, path: Path, filename: str) -> RemoteFile:
+        """Upload a payload; safe to repeat. A server without `/files` is one to be asked otherwise."""
+        try:
+            return super().upload(path, filename)
+        except HttpError as error:
+            if error.status_code in _NOT_SERVED:
+                error.hint = f'{self.host} has no batches of OpenAI\'s kind: set mode = "live" for its models'
+            raise
 
 
-@dataclass(frozen=True)
-class Family:
-    """Models that take the same thinking words: those whose name, without its maker, begins with `prefix`.
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """What makes the calls to one host."""
 
-    `words` says all of what a word puts into a body; `efforts` are sent as `reasoning_effort`, `template_efforts` are
-    told the chat template under that name, and `switch` is what it is told of being on or off.
-    """
-
-    prefix: str
-    source: str
-    words: dict[str, dict[str, Any]] = field(default_factory=dict)
-    efforts: tuple[str, ...] = ()
-    template_efforts: tuple[str, ...] = ()
-    switch: str | None = None
-
-    @cached_property
-    def accepted(self) -> Words:
-        """The thinking words that these models take."""
-        switched = ("none", "enabled") if self.switch else ()
-        return (
-            self.words
-            | {word: {"reasoning_effort": word} for word in self.efforts}
-            | {word: {"chat_template_kwargs": {"reasoning_effort": word}} for word in self.template_efforts}
-            | {word: {"chat_template_kwargs": {self.switch: word == "enabled"}} for word in switched}
-        )
-
-
-@dataclass(frozen=True)
-class Compatible(ChatDialect):
-    """One host, or one kind of server.
-
-    `schema_prefixes` begin the names of the models whose answers can be held to a JSON schema; () is none.
-    `reasoning_is_apart` where `completion_tokens` leave the reasoning out.
-    """
-
-    reserved: ClassVar[Mapping[str, str]] = _DATA["reserved"]
-
-    DESCRIPTOR: Descriptor
-    families: tuple[Family, ...]
-    limit_name: str = "max_tokens"
-    rates: RateNames = ANY_RATES
-    reasoning_is_apart: bool = False
-    schema_prefixes: tuple[str, ...] = ("",)
+    host: Compatible
 
     @property
     def LIVE(self) -> LiveApi:  # named as in the modules of the other providers
         """What tells this host's live calls from another's."""
-        return LiveApi(self.DESCRIPTOR, self.rates)
+        rates = self.host.rates
+        return LiveApi(self.host.DESCRIPTOR, ANY_RATES if rates is None else msgspec.convert(rates, RateNames))
 
-    def words(self, model: str) -> Words:
-        """Return the thinking words that a model takes here; none where nothing is known."""
-        name = _bare(model)
-        return next((family.accepted for family in self.families if name.startswith(family.prefix)), {})
-
-    def takes_schema(self, model: str) -> bool:
-        """Return whether a model's answers can be held to a JSON schema here."""
-        return _bare(model).startswith(self.schema_prefixes)
-
-    def refusal(self, settings: ModelSettings) -> UsageError:
-        """Return the refusal of a thinking word that is not known to mean anything to this model at this host."""
-        words = self.words(settings.request_model)
-        accepted = f"it accepts {', '.join(words)}" if words else "no thinking word is known for it"
-        hint = "leave its thinking at the default, and write what the server understands as parameters of the model"
-        return refused_thinking(settings, accepted, f" at {self.DESCRIPTOR.name}", hint)
-
-    def settle(self, response: Response, total_tokens: int | None) -> Response:
-        """Return a success with thoughts inside the text taken out of it."""
-        if self.reasoning_is_apart:
-            response = lines.with_reasoning_counted(response, total_tokens)
-        return lines.without_thoughts(response)
-
-
-def _host(source: str, base_path: str = "", **row: Any) -> Compatible:
-    """Return what a row says; `base_path` is what the host's SDK adds to a base URL without a path."""
-    row["families"] = [_DATA["families"].get(one, one) if isinstance(one, str) else one for one in row["families"]]
-    notes = [source, *(f"thinking of {family['prefix']}*: {family['source']}" for family in row["families"])]
-    about = {
-        "needs_key": not row.get("is_free", False),
-        "takes_schema": row.get("schema_prefixes") != [],
-        "endpoints": [CHAT],
-        "modes": [Mode.LIVE, Mode.FILES],
-        "notes": notes,
-    }
-    described = msgspec.convert(about | row, Descriptor)
-    with_path = replace(described, base_of=lambda url, _: url if urlsplit(url).path else url + base_path)
-    return msgspec.convert(row | {"DESCRIPTOR": with_path}, Compatible)
-
-
-HOSTS: Final = tuple(_host(**row) for row in _DATA["hosts"])
-NAMES: Final = tuple(host.DESCRIPTOR.name for host in HOSTS)
-
-
-@lru_cache(maxsize=256)
-def module_of(name: str) -> Compatible | None:
-    """Return the provider of a name, None for one that is neither in the table nor `compatible-NAME`.
-
-    Raises UsageError for a `compatible-NAME` whose NAME makes no variable.
-    """
-    host = next((host for host in HOSTS if host.DESCRIPTOR.name == name), None)
-    return _own(name) if host is None and name.startswith(PREFIX) else host
-
-
-def _own(name: str) -> Compatible:
-    own = name.removeprefix(PREFIX)
-    if not _OWN_NAME.fullmatch(own) or len(own) > _OWN_NAME_CHARS:
-        raise UsageError(
-            f"{name!r} names no server of one's own", hint=f"write {PREFIX}NAME, with a-z, 0-9 and single hyphens"
-        )
-    variable = own.replace("-", "_").upper()
-    told = f"{name} is whatever {variable}_BASE_URL leads to: its price is unknown unless config.toml says it"
-    return _host(
-        name=name,
-        default_base_url="",
-        base_url_env=f"{variable}_BASE_URL",
-        key_env=[f"{variable}_API_KEY"],
-        families=_DATA["own"]["families"],
-        source="the environment",
-        caveats=[told],
-        needs_key=False,
-    )
-
-
-def _bare(model: str) -> str:
-    return model.lower().rsplit("/", 1)[-1]
+    @property
+    def BATCH(self) -> type[CompatibleClient]:
+        """The client of this host's batches."""
+        return type("HostClient", (CompatibleClient,), {"descriptor": self.host.DESCRIPTOR})

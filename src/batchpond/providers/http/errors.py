@@ -247,6 +247,13 @@ def read_any(body: object) -> ApiError | None:
     return read_error(found) if isinstance(found.get("message"), str) else None
 
 
+def own_error(body: object) -> ApiError | None:
+    """Return the error of an API that has no envelope, None for what a gateway writes: a page, or a bare `message`."""
+    found = fields.mapping(body)
+    is_own = bool(found.get("error") or found.get("detail")) or found.get("object") == "error"
+    return read_any(body) if is_own else None
+
+
 def read_error(error: dict[str, object]) -> ApiError:
     """Return an error object made uniform, whatever its members hold."""
     message = (fields.text(error.get("message")) or "")[:MESSAGE_LIMIT]
@@ -329,11 +336,6 @@ class Answer:
         return read_envelope(self.json)
 
     @property
-    def error_text(self) -> str | None:
-        """Return the error that a provider gives as bare text, None for any other body."""
-        return fields.identifier(fields.mapping(self.json).get("error"))
-
-    @property
     def may_be_gone(self) -> bool:
         """Whether what was asked for may not exist: 404, 410, or a 403 that says so."""
         return self.status_code in _GONE or says_maybe_gone(self.status_code, self.error or ApiError(""))
@@ -357,7 +359,8 @@ class AckRule:
 
     Where the envelope's `code` repeats the HTTP status beside a `status` word, as Google's does (`repeats_status`),
     that takes the place of a request-id header, for every status. `within` names the member that may hold the new
-    object. Where errors may be bare text (`has_text_errors`), a `request_id` beside it does as well as a header.
+    object. Where errors may be bare text or a `detail` (`has_text_errors`), a `request_id` beside it does as well as
+    a header.
     """
 
     id_field: str = "id"
@@ -398,7 +401,7 @@ def _judged(answer: Answer, rule: AckRule) -> Answer | Unclear:
         if fields.identifier(_created(answer, rule).get(rule.id_field)) is not None:
             return answer
         return Unclear(f"HTTP {answer.status_code} without a JSON {rule.id_field}: {answer.excerpt()}")
-    has_envelope = answer.error is not None or (rule.has_text_errors and answer.error_text is not None)
+    has_envelope = (own_error(answer.json) if rule.has_text_errors else answer.error) is not None
     if rule.repeats_status:
         is_own = _repeats_status(answer)
         has_envelope = has_envelope and is_own
@@ -456,8 +459,8 @@ class Fault:
 
 
 def error_class_of(answer: Answer) -> ErrorClass:
-    """Return the class of an answer that is not a success, from its envelope if it has one."""
-    return classify(answer.status_code, answer.error or ApiError(""))
+    """Return the class of an answer that is not a success, by its error, if that is an API's own."""
+    return classify(answer.status_code, answer.error or own_error(answer.json) or ApiError(""))
 
 
 def redirect_host(base_url: str, location: str) -> str:

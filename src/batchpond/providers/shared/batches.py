@@ -35,7 +35,16 @@ from batchpond.model import (
 from batchpond.providers import base
 from batchpond.providers.base import BatchProvider
 from batchpond.providers.http.client import HttpClient, JsonStream, ProviderClient, segment
-from batchpond.providers.http.errors import AckRule, Answer, ApiError, classify, error_class_of, judge_create
+from batchpond.providers.http.errors import (
+    AckRule,
+    Answer,
+    ApiError,
+    Shape,
+    classify,
+    error_class_of,
+    judge_create,
+    own_error,
+)
 from batchpond.text import redact
 
 _READERS: Final[Mapping[str, Callable[[object], Any]]] = {
@@ -46,11 +55,15 @@ _READERS: Final[Mapping[str, Callable[[object], Any]]] = {
     **dict.fromkeys(("n_total", "n_completed", "n_failed", "size_bytes"), fields.count),
     **dict.fromkeys(("file_id", "input_file_id", "output_file_id", "error_file_id"), fields.identifier),
 }
-_TOKEN_KEY: Final = "batchpond"
-_PAIRS_MAX, _KEY_CHARS, _VALUE_CHARS = 16, 64, 512
+TOKEN_KEY: Final = "batchpond"
+_PAIRS_MAX, _VALUE_CHARS = 16, 512
 _ERRORS_MAX: Final = 100
 _FILES_PER_PAGE: Final = 1_000
+_NUMBERED_SIZE: Final = 100
 PAGES_MAX: Final = 1_000
+# What a server that cuts lists off might cut them off at: no document names any such bound.
+_LIKELY_BOUNDS: Final = frozenset({20, 25, 50, 100, 200, 250, 500, 1_000, 2_000, 5_000, 10_000})
+_CUT: Final = "cut"
 _CLOCK_SKEW: Final = timedelta(hours=1)
 
 
@@ -84,6 +97,7 @@ class BatchClient(ProviderClient, BatchProvider):
     `lists_newest_first`. `ack` tells the provider's own answers from a proxy's; `members` says by what path, or paths,
     a batch object has which field of a RemoteBatch, `file_members` the same of a file object, `states` what a batch's
     status means, `texts` what refusals mean whose codes do not tell.
+    `list_shapes` are the listings that are a bare array, where there are no pages.
     `missing` are the statuses of a batch that may not exist, `too_late` those of a cancel that changes nothing.
     """
 
@@ -94,11 +108,13 @@ class BatchClient(ProviderClient, BatchProvider):
     lists_newest_first = True
     size_name = "limit"
     cursor_name = "after"
+    cancel_suffix = "/cancel"
     ack = AckRule()
     members: Mapping[str, str]
     file_members: Mapping[str, str]
     states: Mapping[str, BatchState]
     texts: base.Texts = ()
+    list_shapes: Mapping[str, Shape] = {}
     missing = frozenset({404})
     too_late = frozenset({400, 404, 409})
 
@@ -126,8 +142,7 @@ class BatchClient(ProviderClient, BatchProvider):
 
     def refusal(self, answer: Answer, spec: CreateSpec) -> Rejected:  # noqa: ARG002
         """Return what a definite no to a create comes to: its text decides where its code and status do not."""
-        text = answer.error_text if self.ack.has_text_errors else None
-        error = answer.error or ApiError(text or answer.excerpt())
+        error = (own_error(answer.json) if self.ack.has_text_errors else answer.error) or ApiError(answer.excerpt())
         # What a proxy's page says is no word of a provider that has an envelope for its own.
         error_class = classify(answer.status_code, error) if self.ack.has_text_errors else error_class_of(answer)
         if error_class is ErrorClass.PERMANENT:
@@ -203,8 +218,35 @@ class BatchClient(ProviderClient, BatchProvider):
         Raises ProviderError when the listing does not go on as it says: an incomplete list must
         never look like a complete one.
         """
+        if not self.descriptor.list_page_size:
+            return self._list_of_all(cursor)
         params = {self.size_name: self.descriptor.list_page_size}
         return self.page_of(*page_by_last_id(self._http, self.batches_path, params, cursor, self.cursor_name))
+
+    def _list_of_all(self, cursor: str | None) -> BatchPage:
+        """Return all of the account's batches, newest first, where there are no pages.
+
+        A list as long as servers like to make them may be cut off. Its oldest batch then makes a page of its own, and
+        an empty one that has no end follows, so that only those take the list for complete who look for nothing as old.
+        """
+        if cursor is not None:
+            oldest = None if cursor == _CUT else self.get(cursor)
+            return BatchPage(() if oldest is None else (oldest,), _CUT)
+        found = list(self.page_of(self.all_of(self.batches_path), None).batches)
+        dates = [batch.created_at for batch in found if batch.created_at is not None]
+        if len(dates) == len(found):
+            found.sort(key=lambda batch: batch.created_at or dates[0], reverse=True)
+        if len(found) in _LIKELY_BOUNDS:
+            return BatchPage(tuple(found[:-1]), found[-1].batch_id)
+        return BatchPage(tuple(found), None)
+
+    def all_of(self, path: str) -> list[Any]:
+        """Return the rows of a listing without pages; raises ProviderError for an answer that is none."""
+        rows = self._http.request_json("GET", path, shape=self.list_shapes.get(path, dict)).json
+        rows = rows if isinstance(rows, list) else rows.get("data")
+        if not isinstance(rows, list):
+            raise ProviderError(f"GET {path} at {self.host} answered without a list")
+        return rows
 
     def page_of(self, rows: Sequence[object], next_cursor: str | None) -> BatchPage:
         """Return a page's rows made uniform; raises ProviderError for a row without an id."""
@@ -226,7 +268,7 @@ class BatchClient(ProviderClient, BatchProvider):
 
     def cancel(self, batch_id: str) -> RemoteBatch | None:
         """Ask for cancellation; None when the provider says that it is too late or the batch unknown."""
-        answer = self._http.request_json("POST", f"{self.path_of(batch_id)}/cancel", allow=self.too_late)
+        answer = self._http.request_json("POST", f"{self.path_of(batch_id)}{self.cancel_suffix}", allow=self.too_late)
         return self.read_batch(answer.json) if answer.is_success else None
 
     def find_uploads(self, filename: str, since: datetime) -> list[RemoteFile]:
@@ -257,7 +299,9 @@ class BatchClient(ProviderClient, BatchProvider):
         return self._http.peek(self.content_path(file_id), max_bytes)
 
     def check(self) -> str:
-        """List one batch, which is free, and return the scope that the key belongs to."""
+        """List one batch, or all where there are no pages, which is free, and return the scope that the key is of."""
+        if not self.descriptor.list_page_size:
+            return self.scope_of({}, self.list_page(None).batches)
         answer = self._http.request_json("GET", self.batches_path, params={self.size_name: 1})
         return self.scope_of(answer.headers, ())
 
@@ -266,7 +310,7 @@ class FilesClient(BatchClient):
     """The client of a batch API of the files kind.
 
     `already_there` are the statuses of an upload whose content the provider has; the answer names the file.
-    `ended_at` are the members with the time at which a batch came to its state.
+    `ended_at` are the members with the time at which a batch came to its state, `key_chars` bound a name of metadata.
     """
 
     members: Mapping[str, str] = base.table("shared", "batch")
@@ -274,6 +318,7 @@ class FilesClient(BatchClient):
     states = base.by_word("shared", "states", BatchState)
 
     upload_path = "/files"
+    key_chars = 64
     already_there: frozenset[int] = frozenset()
     ended_at: Mapping[BatchState, str] = {
         BatchState.COMPLETED: "completed_at",
@@ -283,7 +328,9 @@ class FilesClient(BatchClient):
     }
 
     def files_page(self, cursor: str | None) -> Page:
-        """Return one page of the account's files for batches, newest first."""
+        """Return one page of the account's files for batches, newest first, or all where there are no pages."""
+        if not self.descriptor.list_page_size:
+            return self.all_of(self.files_path), None
         params: dict[str, str | int] = {"purpose": "batch", self.size_name: _FILES_PER_PAGE, "order": "desc"}
         return page_by_last_id(self._http, self.files_path, params, cursor, self.cursor_name)
 
@@ -322,8 +369,17 @@ class FilesClient(BatchClient):
     def order(self, spec: CreateSpec) -> Order:
         """Return a batch of an uploaded file, with its token in the metadata where the provider keeps them."""
         payload = {"input_file_id": spec.input_file_id, "endpoint": spec.endpoint, "completion_window": "24h"}
-        metadata = {"metadata": _metadata(spec)} if self.descriptor.has_token else {}
+        metadata = {"metadata": self.metadata_of(spec)} if self.descriptor.has_token else {}
         return Order(self.batches_path, payload | metadata)
+
+    def metadata_of(self, spec: CreateSpec) -> dict[str, str]:
+        """Return the metadata within the provider's bounds, the token first so that it is never cut off."""
+        key = next((key for key, value in spec.metadata if value == spec.token), TOKEN_KEY)
+        pairs = {key[: self.key_chars]: spec.token}
+        for name, value in spec.metadata:
+            if len(pairs) < _PAIRS_MAX:
+                pairs.setdefault(name[: self.key_chars], value[:_VALUE_CHARS])
+        return pairs
 
     @classmethod
     def more_of(cls, found: dict[str, Any], batch: RemoteBatch) -> RemoteBatch:
@@ -331,16 +387,6 @@ class FilesClient(BatchClient):
         ended_at = fields.moment(found.get(cls.ended_at.get(batch.state, "")))
         token = own_token(*fields.mapping(found.get("metadata")).values())
         return replace(batch, ended_at=ended_at, token=token, errors=cls.errors_of(found))
-
-
-def _metadata(spec: CreateSpec) -> dict[str, str]:
-    """Return the metadata within OpenAI's bounds, the token first so that it is never cut off."""
-    key = next((key for key, value in spec.metadata if value == spec.token), _TOKEN_KEY)
-    pairs = {key[:_KEY_CHARS]: spec.token}
-    for name, value in spec.metadata:
-        if len(pairs) < _PAIRS_MAX:
-            pairs.setdefault(name[:_KEY_CHARS], value[:_VALUE_CHARS])
-    return pairs
 
 
 def own_token(*marks: object) -> str | None:
@@ -391,19 +437,47 @@ def page_by_last_id(
 
 
 def page_by_token(
-    http: HttpClient, path: str, params: Mapping[str, str | int], cursor: str | None, member: str
+    http: HttpClient,
+    path: str,
+    params: Mapping[str, str | int],
+    cursor: str | None,
+    member: str,
+    names: tuple[str, str] = ("pageToken", "nextPageToken"),
 ) -> Page:
     """Return a page's rows and the next page's cursor, None on the last.
 
-    For Google's listings of `{<member>, nextPageToken}`, where a page without rows lacks the member. Raises
-    ProviderError when the listing does not go on as it says.
+    For listings of `{<member>, <token>}`, such as Google's and xAI's, where a page without rows lacks the member;
+    `names` are what a token is asked by, and called. Raises ProviderError when the listing does not go on as it says.
     """
-    asked = params if cursor is None else {**params, "pageToken": cursor}
+    asked = params if cursor is None else {**params, names[0]: cursor}
     page = http.request_json("GET", path, params=asked).json
     rows = page.get(member, [])
     if not isinstance(rows, list) or "error" in page:
         raise ProviderError(f"GET {path} at {http.host} answered without a list")
-    next_cursor = page.get("nextPageToken") or None
+    next_cursor = page.get(names[1]) or None
     if next_cursor is not None and (not isinstance(next_cursor, str) or next_cursor == cursor):
         raise ProviderError(f"GET {path} at {http.host} says that there is more, but its list does not go on")
     return rows, next_cursor
+
+
+def page_by_number(
+    http: HttpClient, path: str, params: Mapping[str, str], cursor: str | None, *, has_total: bool = True
+) -> Page:
+    """Return a page's rows and the next page's cursor, None on the last.
+
+    For listings of `{data, total}` whose pages are numbers from 0 on. Raises ProviderError where the rows are not as
+    many as the total says, or the total has become smaller: what was deleted meanwhile moves another row to a page that
+    was read before. Without a total a full page is never taken for the last.
+    """
+    number, before = (int(part) for part in (cursor or "0:0").split(":"))
+    asked: dict[str, str | int] = {**params, "page": number, "page_size": _NUMBERED_SIZE}
+    page = http.request_json("GET", path, params=asked).json
+    rows = page.get("data")
+    total = fields.count(page.get("total")) if has_total else None
+    if not isinstance(rows, list) or (has_total and total is None):
+        raise ProviderError(f"GET {path} at {http.host} answered without a list, or a total of it")
+    n_left = (total or 0) - number * _NUMBERED_SIZE
+    if total is not None and (total < before or len(rows) != max(0, min(n_left, _NUMBERED_SIZE))):
+        raise ProviderError(f"GET {path} at {http.host} does not go on as its total says, or changed meanwhile")
+    has_more = len(rows) >= _NUMBERED_SIZE if total is None else n_left > _NUMBERED_SIZE
+    return rows, f"{number + 1}:{total or 0}" if has_more else None

@@ -115,6 +115,11 @@ def on_one_line(custom_id: str, body: bytes) -> bytes:
     return body
 
 
+def bare_line(custom_id: str, body: bytes) -> bytes:
+    """Return a line of a batch input file that names no path, which the batch does."""
+    return b'{"custom_id":%b,"body":%b}' % (orjson.dumps(custom_id), on_one_line(custom_id, body))
+
+
 class Dialect(ABC):
     """The pure half of a provider: building lines before, reading lines after.
 

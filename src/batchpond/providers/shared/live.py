@@ -49,6 +49,7 @@ from batchpond.providers.http.errors import (
     classify,
     duration_s,
     http_date,
+    own_error,
     read_any,
     redirect_host,
 )
@@ -313,19 +314,13 @@ def _is_not_now(answer: Answer, error: ApiError | None) -> bool:
         return error is None
     if status_code == 503 and "retry-after" in answer.headers:
         return True
-    return status_code in (500, 503) and _is_own(answer.json)
+    return status_code in (500, 503) and own_error(answer.json) is not None
 
 
 def _is_moderated(body: object) -> bool:
     """Whether a 403 is about the text and not the key, as OpenRouter's moderation says it."""
     metadata = fields.mapping(fields.mapping(fields.mapping(body).get("error")).get("metadata"))
     return bool(metadata.keys() & {"flagged_input", "reasons"})
-
-
-def _is_own(body: object) -> bool:
-    """Whether an error is the API's own: gateways write pages, or a bare `message`."""
-    found = fields.mapping(body)
-    return bool(found.get("error") or found.get("detail")) or found.get("object") == "error"
 
 
 def _excerpt(answer: Answer) -> str:

@@ -103,20 +103,45 @@ class _Line(Struct):
     error: None = None
 
 
+def _read(row: Row, body: _Completion, settle: Settle) -> Response | None:
+    choice = body.choices[0]
+    said, reason = choice.message, choice.finish_reason
+    if reason in BROKEN_OFF:
+        return None
+    refusal = said.refusal or None
+    texts = (said.content, said.reasoning_content or said.reasoning or None, refusal)
+    finish, usage = finish_of(reason, said.content, refusal), body.usage
+    tokens, n_in_all = (usage.tokens(), usage.total_tokens) if usage else (NO_TOKENS, None)
+    return settle(answered(row, body.model, reason, finish, texts, tokens), n_in_all)
+
+
 def chat(settle: Settle) -> ReadLine:
     """Return what reads a chat completion in its row; `settle` makes of it, and of its total of tokens, a dialect's."""
 
     def read(line: _Line) -> Response | None:
-        answer, body = line.response, line.response.body
-        choice = body.choices[0]
-        said, reason = choice.message, choice.finish_reason
-        if reason in BROKEN_OFF:
-            return None
-        refusal = said.refusal or None
-        texts = (said.content, said.reasoning_content or said.reasoning or None, refusal)
-        row = Row(line.custom_id, answer.status_code, answer.request_id or None)
-        finish, usage = finish_of(reason, said.content, refusal), body.usage
-        tokens, n_in_all = (usage.tokens(), usage.total_tokens) if usage else (NO_TOKENS, None)
-        return settle(answered(row, body.model, reason, finish, texts, tokens), n_in_all)
+        answer = line.response
+        return _read(Row(line.custom_id, answer.status_code, answer.request_id or None), answer.body, settle)
 
     return reader(_Line, "custom_id", read)
+
+
+class _Response(Struct):
+    chat_get_completion: _Completion
+
+
+class _Result(Struct):
+    response: _Response
+
+
+class _ResultLine(Struct):
+    batch_request_id: Id
+    batch_result: _Result
+
+
+def chat_result(settle: Settle) -> ReadLine:
+    """Return what reads a chat completion in xAI's results."""
+
+    def read(line: _ResultLine) -> Response | None:
+        return _read(Row(line.batch_request_id), line.batch_result.response.chat_get_completion, settle)
+
+    return reader(_ResultLine, "batch_request_id", read)

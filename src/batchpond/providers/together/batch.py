@@ -13,20 +13,16 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from batchpond import fields
-from batchpond.errors import ProviderError
-from batchpond.model import BatchError, BatchPage, BatchState, ErrorClass, RemoteBatch
+from batchpond.model import BatchError, BatchState, ErrorClass, RemoteBatch
 from batchpond.providers import base
 from batchpond.providers.http.errors import AckRule
-from batchpond.providers.shared.batches import FilesClient, Page
+from batchpond.providers.shared.batches import FilesClient
 from batchpond.providers.shared.live import LiveApi, Names, Per, RateNames
 from batchpond.providers.together.dialect import DIALECT, NO_FILE_CODE, TEXTS
 from batchpond.text import redact
 
 _NO_FILE: Final = re.compile(r"(?i)failed to download input file")
 _OWNER: Final = ("organization_id", "project_id")
-# What a server that cuts lists off might cut them off at: no document names any such bound.
-_LIKELY_BOUNDS: Final = frozenset({20, 25, 50, 100, 200, 250, 500, 1_000, 2_000, 5_000, 10_000})
-_CUT: Final = "cut"
 
 
 class TogetherClient(FilesClient):
@@ -36,6 +32,7 @@ class TogetherClient(FilesClient):
     texts = base.texts("together", "refusals") + TEXTS
     upload_path = "/files/upload"
     already_there = frozenset({409})
+    list_shapes = MappingProxyType({FilesClient.batches_path: list})
     members = MappingProxyType({**FilesClient.members, "expires_at": "job_deadline"})
     ended_at = MappingProxyType({state: "completed_at" for state in BatchState if state.is_terminal})
     ack = AckRule(request_id_headers=("cf-ray", "x-request-id"), within="job", has_text_errors=True)
@@ -43,36 +40,6 @@ class TogetherClient(FilesClient):
     def form(self, filename: str) -> dict[str, str]:
         """Return the members of an upload's form beside the file."""
         return {"purpose": "batch-api", "file_name": filename, "file_type": "jsonl"}
-
-    def files_page(self, cursor: str | None) -> Page:  # noqa: ARG002  # there is one
-        """Return all of the account's files: there are no pages."""
-        rows = self._http.request_json("GET", self.files_path).json.get("data")
-        if not isinstance(rows, list):
-            raise ProviderError(f"GET {self.files_path} at {self.host} answered without a list")
-        return rows, None
-
-    def list_page(self, cursor: str | None) -> BatchPage:
-        """Return all of the account's batches, newest first: there are no pages.
-
-        A list as long as servers like to make them may be cut off. Its oldest batch then makes a page of its own, and
-        an empty one that has no end follows, so that only those take the list for complete who look for nothing as old.
-        Raises ProviderError for a row without an id: an incomplete list must never look like a complete one.
-        """
-        if cursor is not None:
-            oldest = None if cursor == _CUT else self.get(cursor)
-            return BatchPage(() if oldest is None else (oldest,), _CUT)
-        page = self.page_of(self._http.request_json("GET", self.batches_path, shape=list).json, None)
-        found = list(page.batches)
-        dates = [batch.created_at for batch in found if batch.created_at is not None]
-        if len(dates) == len(found):
-            found.sort(key=lambda batch: batch.created_at or dates[0], reverse=True)
-        if len(found) in _LIKELY_BOUNDS:
-            return BatchPage(tuple(found[:-1]), found[-1].batch_id)
-        return BatchPage(tuple(found), None)
-
-    def check(self) -> str:
-        """List the batches, which is free, and return the scope that the key belongs to, as far as they show it."""
-        return self.scope_of({}, self.list_page(None).batches)
 
     def scope_of(self, headers: Mapping[str, str], batches: Sequence[RemoteBatch]) -> str:  # noqa: ARG002
         """Return the scope: only batches say which organisation and project a key is of, and they must agree."""

@@ -12,12 +12,10 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-import orjson
-
 from batchpond.errors import UsageError
 from batchpond.model import ErrorClass, Response, ResponseStatus
 from batchpond.providers import base
-from batchpond.providers.shared.dialect import CHAT, ChatDialect, on_one_line
+from batchpond.providers.shared.dialect import CHAT, ChatDialect, bare_line
 from batchpond.providers.shared.lines import without_thoughts
 
 LINE_BYTES_MAX: Final = 10_000_000
@@ -54,7 +52,7 @@ class Together(ChatDialect):
 
         Raises UsageError for a line that Together would not read.
         """
-        line = b'{"custom_id":%b,"body":%b}' % (orjson.dumps(custom_id), on_one_line(custom_id, body))
+        line = bare_line(custom_id, body)
         if len(line) > LINE_BYTES_MAX:
             raise UsageError(
                 f"request {custom_id}: its line has {len(line):,} bytes, and Together reads up to {LINE_BYTES_MAX:,}",

@@ -1,0 +1,1 @@
+"""Groq: batches of the files kind, and live calls."""

@@ -1,0 +1,1 @@
+"""Mistral: batch jobs over uploaded files, and live calls."""

@@ -1,0 +1,1 @@
+"""xAI: batches of an uploaded file whose results are pages, and live calls."""

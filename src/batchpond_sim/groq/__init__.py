@@ -1,0 +1,1 @@
+"""Groq, simulated: OpenAI's batches with lists that have no pages, and chat completions."""

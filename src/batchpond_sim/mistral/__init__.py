@@ -1,0 +1,1 @@
+"""Mistral, simulated: files, batch jobs and chat completions."""

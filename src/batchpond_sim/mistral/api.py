@@ -1,0 +1,319 @@
+"""A local Mistral: files, batch jobs, models and chat completions, below `/mistral/v1`.
+
+Paths, bodies and states are those of the public API (OpenAPI file of 2026-08, mistralai 3.7, recorded traffic of 2026);
+`handle` is pure but for the world it is given.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from batchpond_sim.host.messages import (
+    Answer,
+    Break,
+    BreakKind,
+    Form,
+    MultipartError,
+    Reply,
+    Request,
+    json_reply,
+    read_form,
+)
+from batchpond_sim.mistral.answers import answer, error
+from batchpond_sim.mistral.batches import PROVIDER, SHAPE, BatchRecord, MistralAccount, requests
+from batchpond_sim.shared.api import Api, PageError, Route, forced, page_at, routes
+from batchpond_sim.shared.batches import FileRecord, RowsError, view_faults
+from batchpond_sim.shared.delivery import delivered
+from batchpond_sim.world.faults import Call, Op, Value, number
+from batchpond_sim.world.limits import Quota
+from batchpond_sim.world.world import World, fingerprint
+
+BASE_PATH = "/mistral/v1"
+FILE_MAX_BYTES = 512 << 20
+MODELS = ("mistral-small-2603", "mistral-large-2512", "ministral-8b-2512", "magistral-medium-latest")
+ENDPOINTS = ("/v1/chat/completions", "/v1/embeddings", "/v1/fim/completions", "/v1/moderations", "/v1/ocr")
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_OWN_PARAMETERS = {"page", "page_size", "model", "agent_id", "created_after", "created_by_me", "status", "order_by"}
+_TEXTS: Mapping[int, str] = {
+    400: "Invalid request",
+    402: "Insufficient credits",
+    404: "Not found",
+    409: "The request conflicts with another one",
+    429: "Rate limit exceeded",
+    503: "Service unavailable",
+}
+
+
+class MistralSimulator(Api):
+    """The API of one world."""
+
+    def __init__(self, world: World) -> None:
+        self.account = MistralAccount(world)
+        super().__init__(world, PROVIDER, BASE_PATH, "workspace", self.account.tick)
+
+    def routes(self) -> tuple[Route, ...]:
+        """Return what there is below the base path."""
+        return routes(
+            ("POST", r"/files", Op.FILES_CREATE, self._create_file),
+            ("GET", r"/files", Op.FILES_LIST, self._list_files),
+            ("GET", r"/files/([^/]+)/content", Op.FILES_CONTENT, self._content),
+            ("GET", r"/files/([^/]+)", Op.FILES_GET, self._get_file),
+            ("DELETE", r"/files/([^/]+)", Op.FILES_DELETE, self._delete_file),
+            ("POST", r"/batch/jobs", Op.BATCHES_CREATE, self._create_job),
+            ("GET", r"/batch/jobs", Op.BATCHES_LIST, self._list_jobs),
+            ("POST", r"/batch/jobs/([^/]+)/cancel", Op.BATCHES_CANCEL, self._cancel_job),
+            ("GET", r"/batch/jobs/([^/]+)", Op.BATCHES_GET, self._get_job),
+            ("GET", r"/models", Op.MODELS_LIST, self._models),
+            ("POST", r"/chat/completions", Op.LIVE, self._live),
+        )
+
+    def _refusal(self, _request: Request, key: str, project: str | None) -> Reply | None:
+        return self._fault_reply(401, "status") if not key or project is None else None
+
+    def _fault_reply(self, status: int, kind: str) -> Reply:
+        if kind == "billing":
+            return json_reply(402, error(_TEXTS[402], "payment_required"))
+        if kind == "file_not_ready":
+            return json_reply(400, error("Input file is not ready: no such file"))
+        if status in (401, 403):
+            return json_reply(status, {"detail": "Invalid API Key"})
+        return json_reply(status, error(_TEXTS.get(status, "Internal server error"), "rate_limited" * (status == 429)))
+
+    def _bad_json(self, detail: str) -> Reply:
+        return _invalid("body", detail)
+
+    def _bad_page(self, error: PageError) -> Reply:
+        return _invalid(error.param or "page", str(error))
+
+    def _no_route(self, request: Request) -> Reply:
+        return json_reply(404, {"detail": f"no Route matched {request.path.removeprefix('/mistral')}"})
+
+    def _headers(self, request_id: str, _project: str | None) -> Iterable[tuple[str, str]]:
+        return (("mistral-correlation-id", request_id), ("x-kong-request-id", request_id))
+
+    def _limited_reply(self, _quota: Quota) -> Reply:
+        return json_reply(429, error(_TEXTS[429], "rate_limited", "1300"))
+
+    def _create_file(self, request: Request, call: Call, project: str, _argument: str) -> Answer:
+        part = self.account.blob(f"upload-{call.n}.part")
+        try:
+            form = read_form(request.headers.get("content-type", ""), request.body, part, FILE_MAX_BYTES)
+            if form.filename is None:
+                return _invalid("file", "Field required")
+            if form.fields.get("purpose") == "batch":
+                for _ in requests(part):
+                    pass
+            with self._world.lock:
+                return json_reply(200, file_view(self.account.keep(part, self._draft(form, call, project), call)))
+        except (MultipartError, RowsError) as problem:
+            return _invalid("file", f"Invalid file format. {problem}")
+        finally:
+            part.unlink(missing_ok=True)
+
+    def _draft(self, form: Form, call: Call, project: str) -> FileRecord:
+        name, purpose = _uuid(self._world.name("upload", call.n)), form.fields.get("purpose", "fine-tune")
+        return FileRecord(name, 0, project, form.filename or "", purpose, form.size_bytes, 0.0)
+
+    def _list_files(self, request: Request, call: Call, project: str, _argument: str) -> Answer:
+        with self._world.lock:
+            listed = self.account.listed_files(project, self.account.tick(), call)
+            wanted = request.query.get("purpose")
+            found = [record for record in listed if wanted is None or record.purpose == wanted]
+            found.sort(key=lambda record: (record.created_s, record.n), reverse=True)
+            shown = _shown([record.id for record in found], request.query, call)
+            rows = [file_view(self.account.files[name]) for name in shown]
+            return json_reply(200, {"data": rows, "object": "list", "total": len(found)})
+
+    def _get_file(self, _request: Request, _call: Call, project: str, argument: str) -> Answer:
+        with self._world.lock:
+            self.account.tick()
+            record = self.account.file(argument, project)
+            return _nothing(argument) if record is None else json_reply(200, file_view(record))
+
+    def _delete_file(self, _request: Request, _call: Call, project: str, argument: str) -> Answer:
+        with self._world.lock:
+            self.account.tick()
+            if self.account.file(argument, project) is None:
+                return _nothing(argument)
+            self.account.drop_file(argument)
+            return json_reply(200, {"id": argument, "object": "file", "deleted": True})
+
+    def _content(self, _request: Request, call: Call, project: str, argument: str) -> Answer:
+        with self._world.lock:
+            self.account.tick()
+            path = self.account.content(argument, project)
+            return _nothing(argument) if path is None else delivered(path, call, SHAPE.row_id)
+
+    def _create_job(self, request: Request, call: Call, project: str, _argument: str) -> Answer:
+        body = request.read_json()
+        refused = refused_job(body)
+        if refused is not None:
+            return refused
+        draft = BatchRecord(
+            id=_uuid(self._world.name("batch", call.n)),
+            project=project,
+            endpoint=body["endpoint"],
+            input_file_id=body["input_files"][0],
+            metadata=body.get("metadata"),
+            job_model=body.get("model") or "",
+        )
+        with self._world.lock:
+            now = self.account.tick()
+            if self.account.file(draft.input_file_id, project) is None:
+                return json_reply(404, error(f"File {draft.input_file_id} not found", "invalid_request_file", "3310"))
+            job = self.account.create(draft, call, fingerprint(request.bearer))
+            if "delay_exec" in job.effects:
+                return Break(BreakKind.RESET)
+            return json_reply(200, job_view(job, now, view_faults(job, call)))
+
+    def _get_job(self, _request: Request, call: Call, project: str, argument: str) -> Answer:
+        with self._world.lock:
+            now = self.account.tick()
+            job = self.account.fetch(argument, project, now)
+            return _nothing(argument) if job is None else json_reply(200, job_view(job, now, view_faults(job, call)))
+
+    def _list_jobs(self, request: Request, call: Call, project: str, _argument: str) -> Answer:
+        """Return a page of the jobs; a parameter that is none of its own asks for jobs with that metadata."""
+        with self._world.lock:
+            now = self.account.tick()
+            tags = {name: value for name, value in request.query.items() if name not in _OWN_PARAMETERS}
+            jobs = [
+                job for job in self.account.listed(project, now, call) if tags.items() <= (job.metadata or {}).items()
+            ]
+            shown = _shown([job.id for job in jobs], request.query, call)
+            rows = [
+                job_view(self.account.batches[name], now, view_faults(self.account.batches[name], call))
+                for name in shown
+            ]
+            return json_reply(200, {"data": rows, "object": "list", "total": len(jobs)})
+
+    def _cancel_job(self, _request: Request, call: Call, project: str, argument: str) -> Answer:
+        with self._world.lock:
+            now = self.account.tick()
+            job = self.account.find(argument, project, now)
+            if job is None:
+                return _nothing(argument)
+            changed = None if job.is_ended else self.account.cancel(job, call, now)
+            if changed is None:
+                return json_reply(400, error("The job has ended and cannot be cancelled"))
+            return json_reply(200, job_view(changed, now, view_faults(changed, call)))
+
+    def _models(self, _request: Request, _call: Call, _project: str, _argument: str) -> Answer:
+        rows = [{"id": name, "object": "model", "created": 1_770_000_000, "owned_by": "mistralai"} for name in MODELS]
+        return json_reply(200, {"object": "list", "data": rows})
+
+    def _live(self, request: Request, call: Call, _project: str, _argument: str) -> Answer:
+        body = request.read_json()
+        if not isinstance(body, dict) or body.get("stream"):
+            return _invalid("stream", "this simulator takes JSON objects without streaming")
+        model = str(body.get("model") or "")
+        if not model or model.startswith("unknown-"):
+            return json_reply(400, error(f"Invalid model: {model}", "invalid_model", "1500"))
+        said = answer(body, model, self.live_key(body), self._world.panel, int(self._world.now_s()), forced(call))
+        if said.is_success:
+            self.bill_live(call, model, said.input_tokens, said.output_tokens)
+        return json_reply(said.status, said.body)
+
+
+def _uuid(digits: str) -> str:
+    digits = (digits + digits)[:32]
+    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+
+
+def _invalid(place: str, message: str) -> Reply:
+    return json_reply(422, {"detail": [{"type": "value_error", "loc": ["body", place], "msg": message, "input": None}]})
+
+
+def _nothing(name: str) -> Reply:
+    if not _UUID.fullmatch(name):
+        return _invalid("id", "Input should be a valid UUID")
+    return json_reply(404, {"detail": f"{name} was not found"})
+
+
+def _shown(ids: list[str], query: Mapping[str, str], call: Call) -> tuple[str, ...]:
+    page, size = query.get("page", "0"), query.get("page_size", "100")
+    if not (page.isdigit() and size.isdigit() and int(size) > 0):
+        raise PageError(422, "Input should be a valid integer", "page")
+    return page_at(ids, int(page) * int(size), int(size), call).ids
+
+
+def refused_job(body: Any) -> Reply | None:
+    """Return the immediate refusal of a create call, None when it is accepted."""
+    if not isinstance(body, dict):
+        return _invalid("body", "Input should be an object")
+    if body.get("endpoint") not in ENDPOINTS:
+        return _invalid("endpoint", f"Input should be one of {', '.join(ENDPOINTS)}")
+    files, hours = body.get("input_files"), body.get("timeout_hours", 24)
+    if not isinstance(files, list) or not files or not all(_UUID.fullmatch(str(name)) for name in files):
+        return _invalid("input_files", "Input should be a list of UUIDs")
+    if not isinstance(hours, int) or not 1 <= hours <= 168:
+        return _invalid("timeout_hours", "Input should be from 1 to 168")
+    for name, value in (body.get("metadata") or {}).items():
+        if not 1 <= len(name) <= 32 or not isinstance(value, str) or not 1 <= len(value) <= 512:
+            return _invalid("metadata", "keys have 1 to 32 characters, values are strings of 1 to 512")
+    return None
+
+
+def file_view(record: FileRecord) -> dict[str, Any]:
+    """Return a file as the API shows it."""
+    return {
+        "id": record.id,
+        "object": "file",
+        "bytes": record.size_bytes,
+        "created_at": int(record.created_s),
+        "filename": record.filename,
+        "purpose": record.purpose,
+        "sample_type": "batch_request",
+        "num_lines": None,
+        "mimetype": "application/jsonl",
+        "source": "upload",
+        "signature": record.sha256 or None,
+        "expires_at": None,
+        "visibility": "workspace",
+    }
+
+
+def job_view(job: BatchRecord, now: float, faults: Mapping[str, Value]) -> dict[str, Any]:
+    """Return a job as the API shows it, or as `faults` make it look."""
+    is_regressed = "regress" in faults and job.is_ended
+    has_ended = job.is_ended and not is_regressed
+    status = "RUNNING" if is_regressed else job.status(now)
+    absent = "" if "error_file_empty_string" in faults else None
+    created = int(job.created_s + number(faults.get("clock_skew")))
+    has_run = job.is_validated and job.valid_s <= now
+    return {
+        "id": job.id,
+        "object": "batch",
+        "input_files": [job.input_file_id],
+        "endpoint": job.endpoint,
+        "model": job.job_model or None,
+        "agent_id": None,
+        "metadata": job.metadata,
+        "status": str(faults["status_word"]) if "status_word" in faults else status,
+        "created_at": created,
+        "started_at": int(job.valid_s) if has_run else None,
+        "completed_at": int(job.done_s) if has_ended else None,
+        "output_file": (job.output_file_id or absent) if has_ended else absent,
+        "error_file": (job.error_file_id or absent) if has_ended else absent,
+        "errors": job.errors or [],
+        "outputs": None,
+        **_counts(job, now, faults, has_begun=has_ended or has_run),
+    }
+
+
+def _counts(job: BatchRecord, now: float, faults: Mapping[str, Value], *, has_begun: bool) -> dict[str, Any]:
+    share = 1.0 if job.is_ended else 0.0 if "counts_late" in faults else job.share_done(now)
+    good, bad = (int(n * share) if has_begun else 0 for n in (job.n_completed, job.n_failed))
+    if "counts_wrong" in faults:
+        good, bad = (0 if good == 1 else 1), 0
+    counts: dict[str, Any] = {
+        "total_requests": job.n_total if has_begun else 0,
+        "completed_requests": good + bad,
+        "succeeded_requests": good,
+        "failed_requests": bad,
+    }
+    if "counts_null" in faults:
+        return dict.fromkeys(counts)
+    return {name: str(n) for name, n in counts.items()} if "counts_text" in faults else counts

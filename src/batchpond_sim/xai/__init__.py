@@ -1,0 +1,1 @@
+"""xAI, simulated: batches without a status, results in pages, and chat completions."""

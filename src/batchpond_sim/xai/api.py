@@ -1,0 +1,290 @@
+"""A local xAI: files, batches, results in pages, models and chat completions, below `/xai/v1`.
+
+Names: xai-proto of 2026-05. How REST has them, from recorded traffic of 2026: no status, counters that a cancel makes
+wrong for a while, dates without a time, errors of two texts, a bad key as HTTP 400. `handle` is pure but for the world
+that it is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+
+from batchpond_sim.host.messages import (
+    Answer,
+    Break,
+    BreakKind,
+    Form,
+    MultipartError,
+    Reply,
+    Request,
+    json_reply,
+    read_form,
+)
+from batchpond_sim.shared.api import Api, Page, PageError, Route, forced, is_looping, page_at, routes
+from batchpond_sim.shared.batches import End, FileRecord, view_faults
+from batchpond_sim.world.faults import Call, Op, Value, number
+from batchpond_sim.world.limits import Quota
+from batchpond_sim.world.world import World, fingerprint
+from batchpond_sim.xai.answers import answer, error
+from batchpond_sim.xai.batches import PROVIDER, WINDOW_S, BatchRecord, XaiAccount
+
+BASE_PATH = "/xai/v1"
+FILE_MAX_BYTES = 200 << 20
+MODELS = ("grok-4.3", "grok-4.20", "grok-4.7", "grok-3-mini")
+PAGE_MAX = 1_000
+_TEXTS: Mapping[int, str] = {
+    400: "The request is not valid",
+    402: "The team is out of credits",
+    404: "The requested resource was not found",
+    409: "The request conflicts with another one",
+    412: "Cannot add inline requests to a file-based batch",
+    429: "Too many requests: rate limit reached",
+    503: "The service is currently unavailable",
+}
+
+
+class XaiSimulator(Api):
+    """The API of one world."""
+
+    def __init__(self, world: World) -> None:
+        self.account = XaiAccount(world)
+        super().__init__(world, PROVIDER, BASE_PATH, "team", self.account.tick)
+
+    def routes(self) -> tuple[Route, ...]:
+        """Return what there is below the base path."""
+        return routes(
+            ("POST", r"/files", Op.FILES_CREATE, self._create_file),
+            ("GET", r"/files", Op.FILES_LIST, self._list_files),
+            ("DELETE", r"/files/([^/]+)", Op.FILES_DELETE, self._delete_file),
+            ("POST", r"/batches", Op.BATCHES_CREATE, self._create_batch),
+            ("GET", r"/batches", Op.BATCHES_LIST, self._list_batches),
+            ("GET", r"/batches/([^/:]+)/results", Op.FILES_CONTENT, self._results),
+            ("POST", r"/batches/([^/:]+):cancel", Op.BATCHES_CANCEL, self._cancel_batch),
+            ("GET", r"/batches/([^/:]+)", Op.BATCHES_GET, self._get_batch),
+            ("GET", r"/models", Op.MODELS_LIST, self._models),
+            ("POST", r"/chat/completions", Op.LIVE, self._live),
+        )
+
+    def _refusal(self, _request: Request, key: str, project: str | None) -> Reply | None:
+        return self._fault_reply(401, "status") if not key or project is None else None
+
+    def _fault_reply(self, status: int, kind: str) -> Reply:
+        if kind == "billing":
+            return json_reply(402, error(_TEXTS[402], "Some resource has been exhausted"))
+        if kind == "file_not_ready":
+            return json_reply(400, error("Input file is unavailable"))
+        if status in (401, 403):
+            text = "Incorrect API key provided: te***st. You can obtain an API key from https://console.x.ai."
+            return json_reply(400, error(text))
+        return json_reply(status, error(_TEXTS.get(status, "Internal server error"), "The service is unavailable"))
+
+    def _bad_json(self, detail: str) -> Reply:
+        return json_reply(400, error(f"The body could not be parsed: {detail}"))
+
+    def _bad_page(self, error: PageError) -> Reply:
+        return _bad(str(error))
+
+    def _no_route(self, request: Request) -> Reply:
+        return json_reply(
+            404, error(f"no route for {request.method} {request.path}", "Some requested entity was not found")
+        )
+
+    def _headers(self, _request_id: str, _project: str | None) -> Iterable[tuple[str, str]]:
+        return (("x-zero-data-retention", "false"), ("x-data-retention", "30d"))
+
+    def _limited_reply(self, _quota: Quota) -> Reply:
+        return json_reply(429, error(_TEXTS[429], "Some resource has been exhausted"))
+
+    def _create_file(self, request: Request, call: Call, project: str, _argument: str) -> Answer:
+        part = self.account.blob(f"upload-{call.n}.part")
+        try:
+            form = read_form(request.headers.get("content-type", ""), request.body, part, FILE_MAX_BYTES)
+            if form.filename is None:
+                return _bad("file is required")
+            with self._world.lock:
+                return json_reply(200, file_view(self.account.keep(part, self._draft(form, call, project), call)))
+        except MultipartError as problem:
+            return _bad(f"the form could not be read: {problem}")
+        finally:
+            part.unlink(missing_ok=True)
+
+    def _draft(self, form: Form, call: Call, project: str) -> FileRecord:
+        name = f"file_{self._world.name('upload', call.n)}"
+        return FileRecord(name, 0, project, form.filename or "", form.fields.get("purpose", ""), form.size_bytes, 0.0)
+
+    def _list_files(self, request: Request, call: Call, project: str, _argument: str) -> Answer:
+        with self._world.lock:
+            ids = [record.id for record in self.account.listed_files(project, self.account.tick(), call)]
+            page = _page(ids, request.query, call)
+            rows = [file_view(self.account.files[name]) for name in page.ids]
+            return json_reply(200, {"data": rows, **_after(page)})
+
+    def _delete_file(self, _request: Request, _call: Call, project: str, argument: str) -> Answer:
+        with self._world.lock:
+            self.account.tick()
+            if self.account.file(argument, project) is None:
+                return _nothing("file", argument)
+            self.account.drop_file(argument)
+            return json_reply(200, {"id": argument, "deleted": True})
+
+    def _create_batch(self, request: Request, call: Call, project: str, _argument: str) -> Answer:
+        body = request.read_json()
+        if not isinstance(body, dict) or not isinstance(body.get("name"), str) or not body["name"]:
+            return _bad("name is required")
+        file_id = body.get("input_file_id")
+        if not isinstance(file_id, str):
+            return _bad("this simulator makes batches of a file alone: input_file_id is required")
+        draft = BatchRecord(
+            id=f"batch_{self._world.name('batch', call.n)}",
+            project=project,
+            input_file_id=file_id,
+            metadata={"name": body["name"]},
+        )
+        with self._world.lock:
+            now = self.account.tick()
+            batch = self.account.create(draft, call, fingerprint(request.bearer))
+            if "delay_exec" in batch.effects:
+                return Break(BreakKind.RESET)
+            return json_reply(200, batch_view(batch, now, view_faults(batch, call)))
+
+    def _get_batch(self, _request: Request, call: Call, project: str, argument: str) -> Answer:
+        with self._world.lock:
+            now = self.account.tick()
+            batch = self.account.fetch(argument, project, now)
+            if batch is None:
+                return _nothing("batch", argument)
+            return json_reply(200, batch_view(batch, now, view_faults(batch, call)))
+
+    def _list_batches(self, request: Request, call: Call, project: str, _argument: str) -> Answer:
+        """Return a page in the order of the ids, which tells nothing."""
+        with self._world.lock:
+            now = self.account.tick()
+            found = {batch.id: batch for batch in self.account.listed(project, now, call)}
+            page = _page(sorted(found), request.query, call)
+            rows = [batch_view(found[name], now, view_faults(found[name], call)) for name in page.ids]
+            return json_reply(200, {"batches": rows, **_after(page)})
+
+    def _results(self, request: Request, call: Call, project: str, argument: str) -> Answer:
+        with self._world.lock:
+            now = self.account.tick()
+            batch = self.account.find(argument, project, now)
+            if batch is None:
+                return _nothing("batch", argument)
+            rows = sorted(self.account.results(batch, now))
+            page = _page([str(i) for i in range(len(rows))], request.query, call)
+            shown = b",".join(rows[int(i)] for i in page.ids)
+            token = orjson.dumps(_after(page)["pagination_token"])
+            body = b'{"results":[%b],"pagination_token":%b}' % (shown, token)
+            return Reply(200, (("content-type", "application/json"),), body)
+
+    def _cancel_batch(self, _request: Request, call: Call, project: str, argument: str) -> Answer:
+        with self._world.lock:
+            now = self.account.tick()
+            batch = self.account.find(argument, project, now)
+            if batch is None:
+                return _nothing("batch", argument)
+            changed = None if batch.is_ended else self.account.cancel(batch, call, now)
+            if changed is None:
+                return _bad("The batch has been processed and cannot be cancelled")
+            return json_reply(200, batch_view(changed, now, view_faults(changed, call)))
+
+    def _models(self, _request: Request, _call: Call, _project: str, _argument: str) -> Answer:
+        rows = [{"id": name, "object": "model", "created": 1_770_000_000, "owned_by": "xai"} for name in MODELS]
+        return json_reply(200, {"object": "list", "data": rows})
+
+    def _live(self, request: Request, call: Call, _project: str, _argument: str) -> Answer:
+        body = request.read_json()
+        if not isinstance(body, dict) or body.get("stream"):
+            return _bad("this simulator takes JSON objects without streaming")
+        model = str(body.get("model") or "")
+        if not model or model.startswith("unknown-"):
+            return _nothing("model", model)
+        said = answer(body, self.live_key(body), self._world.panel, int(self._world.now_s()), forced(call))
+        if said.is_success:
+            self.bill_live(call, model, said.input_tokens, said.output_tokens)
+        return json_reply(said.status, said.body)
+
+
+def _bad(message: str) -> Reply:
+    return json_reply(400, error(message))
+
+
+def _nothing(kind: str, name: str) -> Reply:
+    return json_reply(404, error(f"The {kind} {name} does not exist", "Some requested entity was not found"))
+
+
+def _page(ids: list[str], query: Mapping[str, str], call: Call) -> Page:
+    limit, token = query.get("limit", "100"), query.get("pagination_token", "")
+    if not limit.isdigit() or not 1 <= int(limit) <= PAGE_MAX:
+        raise PageError(400, f"limit must be from 1 to {PAGE_MAX}", "limit")
+    if token and token not in ids:
+        raise PageError(400, "the pagination_token is not valid", "pagination_token")
+    start = 0 if not token or is_looping(call) else ids.index(token) + 1
+    return page_at(ids, start, int(limit), call)
+
+
+def _after(page: Page) -> dict[str, Any]:
+    return {"pagination_token": (page.ids[-1] if page.ids else "more") if page.has_more else None}
+
+
+def file_view(record: FileRecord) -> dict[str, Any]:
+    """Return a file as the API shows it."""
+    return {
+        "id": record.id,
+        "object": "file",
+        "bytes": record.size_bytes,
+        "created_at": int(record.created_s),
+        "expires_at": None,
+        "filename": record.filename,
+        "purpose": record.purpose,
+    }
+
+
+def _day(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).date().isoformat()
+
+
+def batch_view(batch: BatchRecord, now: float, faults: Mapping[str, Value]) -> dict[str, Any]:
+    """Return a batch as the API shows it, or as `faults` make it look."""
+    created = batch.created_s + number(faults.get("clock_skew"))
+    return {
+        "batch_id": batch.id,
+        "name": (batch.metadata or {}).get("name"),
+        "create_time": _day(created),
+        "expire_time": _day(created + WINDOW_S),
+        "create_api_key_id": "key-simulated",
+        "cancel_time": None if batch.cancel_s is None else _day(batch.cancel_s),
+        "cancel_by_xai_message": batch.message if batch.is_ended else None,
+        "state": None if "counts_null" in faults else _counts(batch, now, faults),
+        "cost_breakdown": None,
+        "input_file_id": batch.input_file_id,
+    }
+
+
+def _counts(batch: BatchRecord, now: float, faults: Mapping[str, Value]) -> dict[str, Any]:
+    is_over = batch.is_ended and "regress" not in faults
+    has_begun = (batch.is_ended and batch.end != End.FAILED) or (batch.is_validated and batch.valid_s <= now)
+    total = batch.n_total if has_begun else 0
+    at = now if batch.cancel_s is None else batch.cancel_s
+    share = replace(batch, cancel_s=None, done_share=1.0).share_done(at)
+    share = 1.0 if batch.is_ended else 0.0 if "counts_late" in faults else share
+    good, bad = (int(n * share) if has_begun else 0 for n in (batch.n_completed, batch.n_failed))
+    # While a cancel is carried out, all that is not answered counts as cancelled, also what is answered in the end.
+    is_cancelled = batch.cancel_s is not None or (batch.is_ended and batch.end == End.CANCELLED)
+    cancelled = total - good - bad if is_cancelled else 0
+    pending = 0 if is_over and batch.end != End.EXPIRED else total - good - bad - cancelled
+    if "regress" in faults and batch.is_ended:
+        pending, good = total, 0
+    counts = {
+        "num_requests": total,
+        "num_pending": pending,
+        "num_success": good,
+        "num_error": bad,
+        "num_cancelled": cancelled,
+    }
+    return {name: str(n) for name, n in counts.items()} if "counts_text" in faults else counts

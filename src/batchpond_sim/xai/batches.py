@@ -1,0 +1,134 @@
+"""The lines of an xAI input file, and the results that answer them, which are shown in pages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from batchpond_sim.judges.judge import Panel
+from batchpond_sim.shared.batches import End, FiledBatch, FileRecord, FilesAccount, RowsError, counted
+from batchpond_sim.shared.rows import (
+    AnsweredRow,
+    NotRun,
+    Outputs,
+    RowCount,
+    RowPlan,
+    Shape,
+    dump_row,
+    loaded,
+    numbered_lines,
+    request_key,
+    write_rows,
+)
+from batchpond_sim.world.world import World
+from batchpond_sim.xai.answers import answer, is_for_batches
+
+PROVIDER = "xai"
+WINDOW_S = 30 * 86_400
+SHAPE = Shape(
+    "batch_request_id", b'"id":"', ("batch_result", "response", "chat_get_completion", "usage"), (b'"content":"',)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class XaiSpeaker:
+    """Answers requests as results: an error is a bare text."""
+
+    created_at: int
+    panel: Panel
+
+    def answered(self, _i: int, custom_id: str, body: dict[str, Any], force: str) -> AnsweredRow:
+        """Return the result of a request."""
+        said = answer(body, request_key(custom_id), self.panel, self.created_at, force)
+        result = {"response": {"chat_get_completion": said.body}} if said.is_success else {"error": said.body["error"]}
+        return AnsweredRow.of(dump_row({"batch_request_id": custom_id, "batch_result": result}), said)
+
+    def not_run(self, _i: int, custom_id: str, why: NotRun) -> bytes | None:
+        """Return the result of a request that was cancelled; one that waited until the end has none."""
+        if why is NotRun.EXPIRED:
+            return None
+        return dump_row({"batch_request_id": custom_id, "batch_result": {"error": "Batch cancelled"}})
+
+
+class Lines:
+    """The requests of an input file; iterating raises RowsError, in xAI's words, at the first bad line."""
+
+    def __init__(self, source: Path) -> None:
+        self.model = ""
+        self._source = source
+
+    def __iter__(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        seen: set[str] = set()
+        for number, line in numbered_lines(self._source):
+            data = loaded(line)
+            body = data.get("body") if isinstance(data, dict) else None
+            custom_id = data.get("custom_id") if isinstance(data, dict) else None
+            where = f"JSONL file validation failed: line {number}"
+            if not isinstance(body, dict) or not isinstance(custom_id, str):
+                raise RowsError(f"{where}: invalid JSON: a custom_id and a body are required")
+            if custom_id in seen:
+                raise RowsError(f"{where}: duplicate custom_id '{custom_id}'")
+            seen.add(custom_id)
+            self.model = self.model or str(body.get("model") or "")
+            if not is_for_batches(str(body.get("model") or "")):
+                raise RowsError(f"{where}: Model {body.get('model')} is not supported for batch processing.")
+            yield custom_id, body
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchRecord(FiledBatch):
+    """A batch over an uploaded file; its name stands where others have metadata."""
+
+    message: str | None = None
+
+
+class XaiAccount(FilesAccount[BatchRecord]):
+    """All files and batches; the results of a batch are a blob that has its name."""
+
+    roles = ("results",)
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world, PROVIDER, BatchRecord, WINDOW_S)
+
+    def begin(self, batch: BatchRecord) -> None:
+        """Read the input file, and answer its requests or give the batch up."""
+        if "fail" in batch.effects:
+            self.fail(batch, message=f"JSONL file validation failed: line 1: {batch.effects['fail']}")
+        elif self.file(batch.input_file_id, batch.project) is None:
+            self.fail(batch, message=f"Input file {batch.input_file_id} was not found")
+        else:
+            try:
+                count = self.write(batch, self.plan(batch))
+            except RowsError as error:
+                self.fail(batch, message=str(error))
+            else:
+                self.put(replace(counted(batch, count), is_validated=True))
+
+    def write(self, batch: BatchRecord, plan: RowPlan) -> RowCount:
+        """Write the results; raises RowsError where the whole batch is given up."""
+        lines = Lines(self.blob(batch.input_file_id))
+        outputs = Outputs(self.part(batch, "results"), None, SHAPE)
+        count = write_rows(lines, outputs, plan, XaiSpeaker(int(batch.valid_s), self.world.panel))
+        count.model = lines.model
+        return count
+
+    def publish(self, batch: BatchRecord) -> BatchRecord:
+        """Put the results where their pages are read from."""
+        part = self.part(batch, "results")
+        if part.exists():
+            part.replace(self.blob(f"{batch.id}.results"))
+        return batch
+
+    def result_file(self, batch: BatchRecord, role: str) -> FileRecord:
+        """Raise: results are no files here."""
+        raise NotImplementedError(f"{batch.id} has no {role} file")
+
+    def results(self, batch: BatchRecord, now_s: float) -> list[bytes]:
+        """Return the results that can be read by now: while a batch runs those of the requests that were answered."""
+        if batch.end == End.FAILED:
+            return []
+        path = self.blob(f"{batch.id}.results") if batch.is_ended else self.part(batch, "results")
+        rows = path.read_bytes().splitlines() if path.exists() else []
+        return rows if batch.is_ended else rows[: int(len(rows) * batch.share_done(now_s))]
