@@ -12,14 +12,18 @@ A field stands at a JSON pointer (`/name` where nothing is said), in a tag or wh
 - `score`: a number within `range`; `label`: one of `labels`, or any word
 - `text`: kept as `explanation`; `list`: its entries as a JSON array in `explanation`, their number in `score`
 
+Two items are compared by `verdict` and `graded` alone. `explanation` is a pointer to the judge's reason, which fields
+may share: it is asked for first, and kept with each of them.
+
 What stands in two places and differs is ambiguous. Of a text that was cut, what is complete is read.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Final
@@ -33,12 +37,15 @@ from batchpond.tasks.prompts import OUTCOMES, Pattern
 from batchpond.tasks.templates import Placeholders
 
 VALUE: Final = "value"
+_WHY: Final = "why"
 _ITEM: Final = {"true": "true", "false": "false"}
 _PAIR: Final = {"SAMPLE_1": "first", "SAMPLE_2": "second", "tie": "tie"}
 _GRADED: Final = {"A>>B": "first 2", "A>B": "first 1", "A=B": "tie 0", "B>A": "second 1", "B>>A": "second 2"}
 _VERDICTS: Final = ("verdict", "graded")
-KINDS: Final = (*_VERDICTS, "score", "label", "text", "list")
-_OF_KIND: Final = {"words": _VERDICTS, "range": ("score",), "is_whole": ("score",), "labels": ("label",)}
+_TEXTS: Final = ("text", "list")
+KINDS: Final = (*_VERDICTS, "score", "label", *_TEXTS)
+_OF_KIND: Final = {"words": _VERDICTS, "range": ("score",), "is_whole": ("score",), "labels": ("label",),
+          "explanation": (*_VERDICTS, "score", "label")}  # fmt: skip
 """The settings that only some kinds have."""
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _TAG: Final = re.compile(r"[A-Za-z][\w-]{0,63}")
@@ -61,6 +68,7 @@ class Field(Rule):
     pointer: Text = ""
     tag: Text = ""
     regex: Text = ""
+    explanation: Text = ""
     range: tuple[Number, ...] = ()
     is_whole: bool = True
     words: Mapping[str, Text] = field(default_factory=dict)
@@ -70,6 +78,14 @@ class Field(Rule):
     def place(self) -> str:
         """The JSON pointer to it; empty where it stands in no JSON."""
         return "" if self.tag or self.regex else self.pointer or f"/{self.name}"
+
+    @property
+    def reason(self) -> Field | None:
+        """The text in which the judge says why, if there is one."""
+        said = "your reason in one to three sentences"
+        return (
+            Field(name="reason", kind="text", description=said, pointer=self.explanation) if self.explanation else None
+        )
 
     @cached_property
     def pattern(self) -> Pattern:
@@ -146,35 +162,39 @@ class Field(Rule):
                 raise StudyError(
                     f"{where}.regex has no group {VALUE!r}", hint=f"for example Clarity: (?P<{VALUE}>[1-5])"
                 )
-        if self.place:
-            prompts.check_pointer(self.place, f"{where}.pointer")
-            structured.check_keys(f"{where}.pointer", *set(structured.steps(self.place)))
-            if any(step.isdigit() for step in structured.steps(self.place)[1:]):
-                raise StudyError(f"{where}.pointer leads into a list", hint="give each field a key of its own")
+        if self.explanation and not self.place:
+            raise StudyError(f"{where}.explanation is a JSON pointer, and the field stands outside JSON")
+        for name, pointer in (("pointer", self.place), ("explanation", self.explanation)):
+            if pointer:
+                prompts.check_pointer(pointer, f"{where}.{name}")
+                structured.check_keys(f"{where}.{name}", *set(structured.steps(pointer)))
+            if any(step.isdigit() for step in structured.steps(pointer)):
+                raise StudyError(f"{where}.{name} leads into a list", hint="give each field a key of its own")
 
     def read_with_care(self, response: Response) -> Judgment:
         """Return what a response says outside the thoughts that a model wrote into it."""
         return self.read(response._replace(text=base.said(response.text or "")))
 
     def _found(self, text: str) -> Judgment | None:
-        readings = [self._reading(value) for value in self._values(text)]
-        said = {one.explanation for one in readings if one.outcome is Outcome.DECIDED}
+        readings = [self._reading(found[VALUE], found.get(_WHY)) for found in self._places(text)]
+        said = {one.explanation for one in readings if self.kind in _TEXTS and one.outcome is Outcome.DECIDED}
         return _AMBIGUOUS if len(said) > 1 else base.agreed(readings)
 
     def _left_of_cut(self, text: str) -> str:
         return base.whole_lines(text) if self.regex else text
 
-    def _values(self, text: str) -> list[object]:
+    def _places(self, text: str) -> Sequence[Mapping[str, object]]:
         if not self.place:
-            return [found[VALUE] for found in self.pattern.matches(text) if VALUE in found]
+            return [found for found in self.pattern.matches(text) if VALUE in found]
 
         def wanted(one: structured.Object) -> list[structured.Object]:
             value = structured.pointed(one, self.place)
-            return [] if value is None else [{VALUE: value}]
+            reason = structured.pointed(one, self.explanation) if self.explanation else None
+            return [] if value is None else [{VALUE: value, _WHY: reason}]
 
-        return [found[VALUE] for found in structured.objects(text, wanted)]
+        return structured.objects(text, wanted)
 
-    def _reading(self, value: object) -> Judgment:
+    def _reading(self, value: object, why: object) -> Judgment:
         if value is structured.CONFLICT:
             return _AMBIGUOUS
         match self.kind:
@@ -188,7 +208,8 @@ class Field(Rule):
                 found = _listed(value)
             case _:
                 found = self._verdict(value)
-        return found
+        has_reason = self.explanation and found.outcome is not Outcome.UNPARSED
+        return found._replace(explanation=base.explanation(why)) if has_reason else found
 
     def _verdict(self, value: object) -> Judgment:
         meaning, _, strength = self._meanings.get(_bare(prompts.word_of(value)), "").partition(" ")
@@ -222,6 +243,7 @@ class FieldsRule(Rule):
     """Many fields in one answer; `parts` reads each, and this rule itself reads none."""
 
     READER: ClassVar[str] = "fields"
+    KINDS: ClassVar[Sequence[str]]
     WORDS: ClassVar[Mapping[str, Mapping[str, str]]]
     """By kind of verdict: the words that are read where a field names none."""
 
@@ -256,18 +278,21 @@ class FieldsRule(Rule):
         for number, one in enumerate(self._whole, 1):
             at = f"{where}.fields[{number}]"
             one.check(at)
-            self._check_words(one, at)
-            place = structured.steps(one.place) if one.place else (one.tag.casefold(), one.regex)
-            if any(place[: len(known)] == known[: len(place)] for known in places):
-                raise StudyError(f"{at} stands at the place of another field", hint="each has a place of its own")
-            places.append(place)
+            self._check_kind(one, at)
+            places.append(structured.steps(one.place) if one.place else ("", one.tag.casefold(), one.regex))
+        places += {structured.steps(one.explanation) for one in self.fields if one.explanation}
+        for before, place in itertools.combinations(places, 2):
+            if place[: len(before)] == before[: len(place)]:
+                shown = "/".join(place).strip("/")
+                raise StudyError(f"{where}.fields has two at the place of {shown}", hint="each has a place of its own")
         names = [one.name.casefold() for one in self.fields]
         if len(set(names)) < len(names):
             raise StudyError(f"{where}.fields has one name twice (case does not count)", hint="a name is a rubric")
 
-    def _check_words(self, one: Field, where: str) -> None:
-        if one.kind in _VERDICTS and one.kind not in self.WORDS:
-            raise StudyError(f"{where}.kind is {one.kind!r}, which compares two items", hint="a kind of task pairwise")
+    def _check_kind(self, one: Field, where: str) -> None:
+        if one.kind not in self.KINDS:
+            other = 'one item alone is told by `task = "prompts"`, two are compared by `task = "pairwise"`'
+            raise StudyError(f"{where}.kind is {one.kind!r}, not one of {', '.join(self.KINDS)}", hint=other)
         known = {*self.WORDS["verdict"].values(), "not_applicable", "unsure"}
         for word, meaning in one.words.items():
             what, _, strength = meaning.partition(" ")
@@ -287,6 +312,7 @@ class PairFields(FieldsRule):
 
     TASK: ClassVar[str] = pairwise.TASK
     PLACEHOLDERS: ClassVar[Placeholders] = Placeholders(("SAMPLE_1", "SAMPLE_2"), ("ANSWER_FORMAT",))
+    KINDS: ClassVar[Sequence[str]] = _VERDICTS
     WORDS: ClassVar[Mapping[str, Mapping[str, str]]] = {"verdict": _PAIR, "graded": _GRADED}
 
 
@@ -296,6 +322,7 @@ class ItemFields(FieldsRule):
 
     TASK: ClassVar[str] = prompts.TASK
     PLACEHOLDERS: ClassVar[Placeholders] = Placeholders(("INPUT",), ("OUTPUT", "ANSWER_FORMAT"))
+    KINDS: ClassVar[Sequence[str]] = tuple(kind for kind in KINDS if kind != "graded")
     WORDS: ClassVar[Mapping[str, Mapping[str, str]]] = {"verdict": _ITEM}
 
 
@@ -305,13 +332,12 @@ _Tree = dict[str, Any]
 def _tree(found: tuple[Field, ...]) -> _Tree:
     """Return the JSON of an answer with the fields at their places."""
     whole: _Tree = {}
-    for one in found:
-        *above, last = structured.steps(one.place, is_written=True) if one.place else ("",)
+    for leaf in (leaf for one in found for leaf in (one.reason, one) if leaf is not None and leaf.place):
+        *above, last = structured.steps(leaf.place, is_written=True)
         inside = whole
         for step in above:
             inside = inside.setdefault(step, {})
-        if one.place:
-            inside[last] = one
+        inside.setdefault(last, leaf)
     return whole
 
 
