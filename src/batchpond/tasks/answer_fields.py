@@ -134,11 +134,9 @@ class Field(Rule):
         return {**found, **({"enum": choices} if choices else {}), "description": self.asked}
 
     def check(self, where: str) -> None:
-        """Raise StudyError for a kind that does not exist, a setting of another one, or a place that cannot be read."""
+        """Raise StudyError for a setting of another kind, or a place that cannot be read."""
         if not _NAME.fullmatch(self.name):
             raise StudyError(f"{where}.name is {self.name!r}, which does not have the form {_NAME.pattern}")
-        if self.kind not in KINDS:
-            raise StudyError(f"{where}.kind is {self.kind!r}, not one of {', '.join(KINDS)}")
         usual = Field(name=self.name, kind=self.kind)
         for name, kinds in _OF_KIND.items():
             if self.kind not in kinds and getattr(self, name) != getattr(usual, name):
@@ -277,8 +275,8 @@ class FieldsRule(Rule):
         places: list[tuple[str, ...]] = []
         for number, one in enumerate(self._whole, 1):
             at = f"{where}.fields[{number}]"
-            one.check(at)
             self._check_kind(one, at)
+            one.check(at)
             places.append(structured.steps(one.place) if one.place else ("", one.tag.casefold(), one.regex))
         places += {structured.steps(one.explanation) for one in self.fields if one.explanation}
         for before, place in itertools.combinations(places, 2):
