@@ -85,7 +85,8 @@ def draw(lake_path: Path, study: str, n: int, *, by: By = By.STRATA, seed: int =
 
     def ask(lens: duckdb.DuckDBPyConnection) -> Sheet:
         read.check_study(lens, study)
-        of_study = {"study": study, "free": _free(lens, study)}
+        choices = _choices(lens, study)
+        of_study = {"study": study, "free": _free(choices)}
         ((n_units, n_labelled),) = lens.execute(
             f"SELECT count(*), count(*) FILTER (WHERE is_labelled) FROM ({_UNITS})", of_study
         ).fetchall()
@@ -95,7 +96,7 @@ def draw(lake_path: Path, study: str, n: int, *, by: By = By.STRATA, seed: int =
         start = int(hashlib.sha256(f"start {seed}".encode()).hexdigest()[:13], 16) / 16**13  # from 0 to 1
         lot = {**of_study, "seed": f"{seed}", "n": n, "start": start}
         drawn = _dicts(lens, _DRAWN[by], lot)
-        questions = list(_questions(lens, study, drawn))
+        questions = list(_questions(lens, study, choices, drawn))
         standings = dict(sorted(Counter(unit["standing"] for unit in drawn).items()))
         return Sheet(study, questions, n_units - n_labelled, n_labelled, standings)
 
@@ -109,8 +110,9 @@ def _dicts(lens: duckdb.DuckDBPyConnection, sql: str, values: Mapping[str, objec
     return [dict(zip(names, row, strict=True)) for row in ran.fetchall()]
 
 
-def _questions(lens: duckdb.DuckDBPyConnection, study: str, drawn: Sequence[dict[str, Any]]) -> Iterator[Question]:
-    choices = _choices(lens, study)
+def _questions(
+    lens: duckdb.DuckDBPyConnection, study: str, choices: Mapping[str, tuple[str, ...]], drawn: Sequence[dict[str, Any]]
+) -> Iterator[Question]:
     ids = sorted({unit[name] for unit in drawn for name in ("item_lo", "item_hi") if unit[name] is not None})
     items = {row["item_id"]: row for row in _dicts(lens, _query("shown_items"), {"study": study, "ids": ids})}
     criteria = {row["rubric_id"]: row["words"] for row in _dicts(lens, _query("criteria"), {"study": study})}
@@ -176,10 +178,10 @@ def _of_field(rule: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     return {f"{kind} {rule['name']}": tuple(words)}
 
 
-def _free(lens: duckdb.DuckDBPyConnection, study: str) -> list[str]:
+def _free(choices: Mapping[str, tuple[str, ...]]) -> list[str]:
     """Return the fields of answers that have no few words to choose from."""
-    found = [name for rule in _rules(lens, study) if rule.get("reader") == _FIELD for name in _of_field(rule).items()]
-    return [name.partition(" ")[2] for name, words in found if not 1 < len(words) <= CHOICES_MAX]
+    fields = ((name.partition(" ")[2], len(words)) for name, words in choices.items() if " " in name)
+    return [name for name, n in fields if not 1 < n <= CHOICES_MAX]
 
 
 def _rules(lens: duckdb.DuckDBPyConnection, study: str) -> list[dict[str, Any]]:

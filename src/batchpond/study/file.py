@@ -43,7 +43,7 @@ from batchpond.study.spec import (
 )
 from batchpond.study.typed import Table, json_schema, parse, read
 from batchpond.tasks import pressure, registry
-from batchpond.tasks.answer_fields import FieldsRule
+from batchpond.tasks.answer_fields import Field, FieldsRule
 from batchpond.tasks.base import Rule
 from batchpond.tasks.pressure import Tactic
 from batchpond.tasks.templates import (
@@ -248,7 +248,7 @@ def _check_keys(table: Table, stage: StageSpec) -> None:
         table.fail("pairs", f"has no meaning for the task {stage.task}")
     if stage.is_structured and stage.output_schema is None:
         table.fail("structured", f"has no meaning for answers of the task {stage.task} as they are read here",
-                   "compliance, likert and pressure answers in JSON can be held to a schema")  # fmt: skip
+                   "compliance, likert and pressure answers in JSON, and fields there, can be held to one")  # fmt: skip
 
 
 def _check(table: Table, stage: StageSpec) -> None:
@@ -573,22 +573,17 @@ def _name_of_file(table: Table, file: str) -> str:
 
 def rule_of(table: Table, task: str) -> Rule:
     """Return the checked rule that answers of a task are read by; `reader` chooses one where there are several."""
-    if isinstance(table.data.get("fields"), list):
-        return _rule_of_fields(table, task)
     readers = registry.TASKS[task]
-    name, *others = readers
+    name, *others = (name for name in readers if name not in {Field.READER, FieldsRule.READER})
+    written = table.data.get("fields")
+    if isinstance(written, list) and all(isinstance(one, dict) for one in written):
+        name, others = FieldsRule.READER, []
+    if name not in readers:
+        hint = 'tasks pairwise and prompts have them: there, `kind = "score"` rates an item by each field'
+        table.fail("fields", f"cannot be [[answer.fields]]: an answer of the task {task} is one judgment", hint)
     if others:
         name = table.choose("reader", str(table.data.get("reader", name)), tuple(readers))
         table = table.without("reader")
     rule = read(table, readers[name])
-    rule.check(table.where())
-    return rule
-
-
-def _rule_of_fields(table: Table, task: str) -> Rule:
-    if task not in registry.MANY:
-        hint = f'answers of the tasks {" and ".join(registry.MANY)} can: `kind = "score"` rates an item by each field'
-        table.fail("fields", f"cannot be [[answer.fields]]: an answer of the task {task} is one judgment", hint)
-    rule = read(table, registry.MANY[task])
     rule.check(table.where())
     return rule

@@ -47,6 +47,8 @@ KINDS: Final = (*_VERDICTS, "score", "label", *_TEXTS)
 _OF_KIND: Final = {"words": _VERDICTS, "range": ("score",), "is_whole": ("score",), "labels": ("label",),
           "explanation": (*_VERDICTS, "score", "label")}  # fmt: skip
 """The settings that only some kinds have."""
+_ASKED: Final = dict(label="one word", score="a number", text="a text", list="a list of texts, [] if there is none")
+_REASON: Final = "your reason in one to three sentences"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _TAG: Final = re.compile(r"[A-Za-z][\w-]{0,63}")
 _MARKUP: Final = "*_`#\"'()[]{}.!"
@@ -82,10 +84,8 @@ class Field(Rule):
     @property
     def reason(self) -> Field | None:
         """The text in which the judge says why, if there is one."""
-        said = "your reason in one to three sentences"
-        return (
-            Field(name="reason", kind="text", description=said, pointer=self.explanation) if self.explanation else None
-        )
+        found = Field(name=self.name, kind="text", description=_REASON, pointer=self.explanation)
+        return found if self.explanation else None
 
     @cached_property
     def pattern(self) -> Pattern:
@@ -111,14 +111,7 @@ class Field(Rule):
         """What a judge is told to write there."""
         words = self.words or self.labels
         one_of = f"one of {', '.join(json.dumps(word, ensure_ascii=False) for word in words)}" if words else ""
-        number = self.scale.number if self.range else "a number"
-        others = {
-            "label": "one word",
-            "score": number,
-            "text": "a text",
-            "list": "a list of texts, [] if there is none",
-        }
-        said = one_of or others.get(self.kind, "")
+        said = one_of or (self.scale.number if self.range else _ASKED.get(self.kind, ""))
         said = f"A is shown first, B second, >> is much better: {said}" if self.words == _GRADED else said
         return f"{self.description.strip().rstrip('.:')}: {said}" if self.description.strip() else said
 

@@ -11,20 +11,18 @@ from batchpond.tasks.base import Rule
 
 _NEWER: Final = "install a newer batchpond; nothing is lost, the answers stay in `raw`"
 _READERS: Final[Mapping[str, tuple[type[Rule], ...]]] = {
-    pairwise.TASK: (pairwise.PairwiseRule,),
+    pairwise.TASK: (pairwise.PairwiseRule, answer_fields.PairFields),
     generation.TASK: (generation.GenerationRule,),
     ranking.TASK: (ranking.RankingRule,),
     compliance.TASK: (compliance.ComplianceRule,),
     likert.TASK: (likert.LikertRule,),
     pressure.TASK: (pressure.PressureRule, pressure.KeywordRule),
-    prompts.TASK: (prompts.PromptsRule,),
+    prompts.TASK: (prompts.PromptsRule, answer_fields.ItemFields, answer_fields.Field),
     inputs.TASK: (inputs.InputsRule,),
 }
 TASKS: Final = {name: {reader.READER: reader for reader in readers} for name, readers in _READERS.items()}
 """The readers of each task by name; the first is the one that a study has unless it says otherwise."""
 NAMES: Final = tuple(TASKS)
-MANY: Final = {rule.TASK: rule for rule in (answer_fields.PairFields, answer_fields.ItemFields)}
-"""What reads an answer of many fields, by the tasks that can have one."""
 
 
 def rule_of(spec: Mapping[str, Any]) -> Rule:
@@ -32,8 +30,6 @@ def rule_of(spec: Mapping[str, Any]) -> Rule:
     name, reader = spec.get("task"), spec.get("reader", "")
     if not isinstance(name, str) or name not in TASKS:
         raise LakeError(f"the lake holds a study of the task {name!r}, which this batchpond cannot read", hint=_NEWER)
-    many: tuple[type[Rule], ...] = (answer_fields.Field, *([MANY[name]] if name in MANY else []))
-    readers = TASKS[name] | {rule.READER: rule for rule in many}
-    if not isinstance(reader, str) or reader not in readers:
+    if not isinstance(reader, str) or reader not in TASKS[name]:
         raise LakeError(f"the lake holds a study of the task {name!r} with the reader {reader!r}", hint=_NEWER)
-    return readers[reader].from_spec(spec)
+    return TASKS[name][reader].from_spec(spec)

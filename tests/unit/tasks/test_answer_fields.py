@@ -204,7 +204,7 @@ CLARITY = {"name": "clarity", "kind": "score", "range": [1, 5]}
 @pytest.mark.parametrize(
     ("task", "settings", "message"),
     [
-        ("likert", [CLARITY], 'answers of the tasks pairwise and prompts can: `kind = "score"`'),
+        ("likert", [CLARITY], 'tasks pairwise and prompts have them: there, `kind = "score"`'),
         ("prompts", [], "fields is empty"),
         ("prompts", [CLARITY, CLARITY], "at the place of clarity"),
         ("prompts", [CLARITY, {**CLARITY, "pointer": "/b"}], "one name twice"),
