@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 
+import jsonschema
 import orjson
 import pytest
 
@@ -11,7 +13,7 @@ from batchpond.errors import StudyError
 from batchpond.interop import labels
 from batchpond.model import Mode
 from batchpond.run.submit import submit
-from batchpond.study.file import load
+from batchpond.study.file import load, schema
 from batchpond_sim.judges.judge import parse_judge
 from tests.rigs.stage_study import StageRig, models
 
@@ -163,6 +165,15 @@ def test_a_failure_is_that_of_all_fields(tmp_path: Path) -> None:
     refused = rig.ask("SELECT rubric_id, n_refused AS n FROM metric_completion")
     assert len({row["n"] for row in refused}) == 1
     assert 0 < refused[0]["n"] < 12
+
+
+def test_editors_know_the_fields() -> None:
+    """The schema of study files accepts what the reader does, and refuses a kind or key that nobody knows."""
+    known = jsonschema.Draft202012Validator(schema())
+    for toml in (pairs_toml(), items_toml()):
+        known.validate(tomllib.loads(toml))
+        assert not known.is_valid(tomllib.loads(toml.replace('"verdict"', '"verdikt"')))
+        assert not known.is_valid(tomllib.loads(toml.replace("description =", "descripton =")))
 
 
 @pytest.mark.parametrize(

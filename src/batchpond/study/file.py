@@ -138,7 +138,11 @@ _IS_PLAIN: Final = {
 
 def schema() -> dict[str, Any]:
     """Return the JSON Schema of study files, which editors complete and check them by."""
-    (stages, plain, one_stage), found = json_schema(tables.StagesFile, tables.PairwiseFile, tables.OneStageFile)
+    kinds = tables.StagesFile, tables.PairwiseFile, tables.OneStageFile, Field
+    (stages, plain, one_stage, field), found = json_schema(*kinds)
+    for stage in (found["Stage"], found["OneStageFile"]):
+        fields = {"anyOf": [{"type": "object"}, {"type": "array", "items": field}]}
+        stage["properties"]["answer"]["properties"] = {"fields": fields}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "study.toml",

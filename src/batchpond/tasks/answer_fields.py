@@ -1,10 +1,7 @@
 """Many fields in one answer: each is read at a place of its own, and is a judgment of its own with its own outcome.
 
-A request is asked once, whatever number of fields its answer has. Each field is a cell of its own that shares the
-request; its name is the rubric. So every figure has a row for each, and a field that cannot be read loses only itself.
-
-A field stands at a JSON pointer (`/name` where nothing is said), in a tag or where a regular expression with the group
-`value` finds it, and has a kind:
+Each is a cell of its own that shares the request, its name the rubric: so every figure has a row for each. It stands at
+a JSON pointer (`/name` if nothing is said), in a tag or where a pattern with the group `value` finds it:
 
 - `verdict`: one of `words`, each of which means first, second or tie of two items, true or false of one, or
   not_applicable or unsure. A number after the meaning is its strength, kept as `score`: `"A>>B" = "first 2"`.
@@ -12,10 +9,8 @@ A field stands at a JSON pointer (`/name` where nothing is said), in a tag or wh
 - `score`: a number within `range`; `label`: one of `labels`, or any word
 - `text`: kept as `explanation`; `list`: its entries as a JSON array in `explanation`, their number in `score`
 
-Two items are compared by `verdict` and `graded` alone. `explanation` is a pointer to the judge's reason, which fields
-may share: it is asked for first, and kept with each of them.
-
-What stands in two places and differs is ambiguous. Of a text that was cut, what is complete is read.
+Two items are compared by `verdict` and `graded` alone. `explanation` points to the judge's reason, which fields may
+share. What stands in two places and differs is ambiguous. Of a text that was cut, what is complete is read.
 """
 
 from __future__ import annotations
@@ -23,10 +18,12 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, ClassVar, Final
+from typing import Annotated, Any, ClassVar, Final
+
+from msgspec import Meta
 
 from batchpond.errors import StudyError
 from batchpond.model import Outcome, Response
@@ -50,6 +47,7 @@ _OF_KIND: Final = {"words": _VERDICTS, "range": ("score",), "is_whole": ("score"
 _ASKED: Final = dict(label="one word", score="a number", text="a text", list="a list of texts, [] if there is none")
 _REASON: Final = "your reason in one to three sentences"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+_STRENGTH: Final = re.compile(r" \d+(?:\.\d+)?$", re.ASCII)
 _TAG: Final = re.compile(r"[A-Za-z][\w-]{0,63}")
 _MARKUP: Final = "*_`#\"'()[]{}.!"
 _AMBIGUOUS: Final = Judgment(None, Outcome.AMBIGUOUS)
@@ -65,7 +63,7 @@ class Field(Rule):
     PLACEHOLDERS: ClassVar[Placeholders] = Placeholders(())
 
     name: Text
-    kind: Text
+    kind: Annotated[str, Meta(extra_json_schema={"enum": [*KINDS]})]
     description: Text = ""
     pointer: Text = ""
     tag: Text = ""
@@ -84,8 +82,8 @@ class Field(Rule):
     @property
     def reason(self) -> Field | None:
         """The text in which the judge says why, if there is one."""
-        found = Field(name=self.name, kind="text", description=_REASON, pointer=self.explanation)
-        return found if self.explanation else None
+        text = Field(name=self.name, kind="text", description=_REASON, pointer=self.explanation)
+        return text if self.explanation else None
 
     @cached_property
     def pattern(self) -> Pattern:
@@ -243,30 +241,29 @@ class FieldsRule(Rule):
     @cached_property
     def parts(self) -> Mapping[str, Field]:
         """What reads each field, by its name."""
-        return {one.name: one for one in self._whole}
-
-    @cached_property
-    def _whole(self) -> tuple[Field, ...]:
-        """The fields with the words of their verdicts."""
-        return tuple(replace(one, words=one.words or self.WORDS.get(one.kind, {})) for one in self.fields)
+        words = (one.words or self.WORDS.get(one.kind, {}) for one in self.fields)
+        return {one.name: replace(one, words=said) for one, said in zip(self.fields, words, strict=True)}
 
     def values(self) -> dict[str, str]:
         """Return how all fields are asked for that stand in JSON or tags; a regex is told by the template itself."""
-        tree = _tree(self._whole)
+        tree = _tree(self.parts.values())
         lines = [_form(tree)] if tree else []
-        lines += [f"<{one.tag}>{one.asked}</{one.tag}>" for one in self._whole if one.tag]
+        lines += [f"<{one.tag}>{one.asked}</{one.tag}>" for one in self.parts.values() if one.tag]
         return {"ANSWER_FORMAT": "\n".join(lines)}
 
     def output_schema(self) -> dict[str, Any] | None:
         """Return the JSON schema of an answer, in the order of the fields; none where one stands outside its JSON."""
-        return _schema(_tree(self._whole)) if all(one.place for one in self.fields) else None
+        return _schema(_tree(self.parts.values())) if all(one.place for one in self.fields) else None
 
     def check(self, where: str) -> None:
         """Raise StudyError where fields could not be told apart, or words mean what the task's verdicts never do."""
         if not self.fields:
             raise StudyError(f"{where}.fields is empty", hint="each is a table [[answer.fields]]")
+        names = [one.name.casefold() for one in self.fields]
+        if len(set(names)) < len(names):
+            raise StudyError(f"{where}.fields has one name twice (case does not count)", hint="a name is a rubric")
         places: list[tuple[str, ...]] = []
-        for number, one in enumerate(self._whole, 1):
+        for number, one in enumerate(self.parts.values(), 1):
             at = f"{where}.fields[{number}]"
             self._check_kind(one, at)
             one.check(at)
@@ -276,22 +273,13 @@ class FieldsRule(Rule):
             if place[: len(before)] == before[: len(place)]:
                 shown = "/".join(place).strip("/")
                 raise StudyError(f"{where}.fields has two at the place of {shown}", hint="each has a place of its own")
-        names = [one.name.casefold() for one in self.fields]
-        if len(set(names)) < len(names):
-            raise StudyError(f"{where}.fields has one name twice (case does not count)", hint="a name is a rubric")
 
     def _check_kind(self, one: Field, where: str) -> None:
         if one.kind not in self.KINDS:
             other = 'one item alone is told by `task = "prompts"`, two are compared by `task = "pairwise"`'
             raise StudyError(f"{where}.kind is {one.kind!r}, not one of {', '.join(self.KINDS)}", hint=other)
-        known = {*self.WORDS["verdict"].values(), "not_applicable", "unsure"}
-        for word, meaning in one.words.items():
-            what, _, strength = meaning.partition(" ")
-            if not _bare(word) or what not in known or (strength and base.number(strength) is None):
-                hint = f"a word means {', '.join(sorted(known))}; a number after it is its strength"
-                raise StudyError(f"{where}.words: {word!r} = {meaning!r}", hint=hint)
-        if len({_bare(word) for word in one.words}) < len(one.words):
-            raise StudyError(f"{where}.words has one word twice (case and white space do not count)")
+        known = (*dict.fromkeys(self.WORDS["verdict"].values()), "not_applicable", "unsure")
+        prompts.check_words(where, {word: _STRENGTH.sub("", said) for word, said in one.words.items()}, known, _bare)
 
     def _fields(self) -> dict[str, Any]:
         return {"fields": [one._fields() for one in self.fields]}
@@ -320,7 +308,7 @@ class ItemFields(FieldsRule):
 _Tree = dict[str, Any]
 
 
-def _tree(found: tuple[Field, ...]) -> _Tree:
+def _tree(found: Iterable[Field]) -> _Tree:
     """Return the JSON of an answer with the fields at their places."""
     whole: _Tree = {}
     for leaf in (leaf for one in found for leaf in (one.reason, one) if leaf is not None and leaf.place):

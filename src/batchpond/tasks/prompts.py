@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar, Final
@@ -184,11 +184,7 @@ class PromptsRule(Rule):
         self._check_values(where)
 
     def _check_values(self, where: str) -> None:
-        for word, meaning in self.words.items():
-            if not word.strip() or meaning not in OUTCOMES:
-                raise StudyError(f"{where}.words: {word!r} = {meaning!r}", hint=f"a word means {', '.join(OUTCOMES)}")
-        if len(self.meanings) < len(self.words):
-            raise StudyError(f"{where}.words has one word twice (case does not count)")
+        check_words(where, self.words, OUTCOMES, lambda word: word.strip().casefold())
         if not self.score_min < self.score_max:
             raise StudyError(f"{where}: score_min must be below score_max")
         if any(not name.strip() or name != name.strip() or len(name) > LABEL_MAX_CHARS for name in self.labels):
@@ -209,6 +205,15 @@ class PromptsRule(Rule):
         A blank text says nothing, whatever an expression makes of it.
         """
         return base.read(response, lambda text: _reading(values, self) if values and text.strip() else None)
+
+
+def check_words(where: str, words: Mapping[str, str], known: Iterable[str], bare: Callable[[str], str]) -> None:
+    """Raise StudyError for words that mean nothing known, or that are the same once they are bare."""
+    for word, meaning in words.items():
+        if not bare(word) or meaning not in known:
+            raise StudyError(f"{where}.words: {word!r} = {meaning!r}", hint=f"a word means {', '.join(known)}")
+    if len(set(map(bare, words))) < len(words):
+        raise StudyError(f"{where}.words has one word twice (case does not count)")
 
 
 def check_pointer(text: str, where: str) -> None:
