@@ -14,6 +14,8 @@ from batchpond.interop import labels
 from batchpond.model import Mode
 from batchpond.run.submit import submit
 from batchpond.study.file import load, schema
+from batchpond_browse.asking import Lake
+from batchpond_browse.cases import case
 from batchpond_sim.judges.judge import parse_judge
 from tests.rigs.stage_study import StageRig, models
 
@@ -205,3 +207,13 @@ def test_a_study_without_fields_has_no_part_of_them(tmp_path: Path) -> None:
     assert rig.ask("SELECT request_id FROM requests ORDER BY ALL") == before
     assert (report.is_new_version, report.n_new) == (True, 0)
     assert {model.mode for model in report.models} == {Mode.BATCH}
+
+
+def test_a_page_shows_each_field_by_itself(pairs: StageRig) -> None:
+    """In the words of its own criterion, though one answer says them all."""
+    lake = Lake(pairs.lake)
+    shown = {name: case(lake, "demo", {"rubric": name, "lo": "t0", "hi": "t1"}) for name in PAIR}
+    assert [one.criterion for one in shown.values()] == ["which is clearer", "", ""]
+    for name, one in shown.items():
+        assert [row["rubric_id"] for row in one.rows] == [name, name]
+    assert len({one.unit_key for one in shown.values()}) == 3
