@@ -118,7 +118,7 @@ def case(lake: Lake, study: str, given: Mapping[str, str], *, is_whole: bool = F
     sides = [given["lo"], given["hi"]] if "hi" in given else [given["item"]]
     texts, question = _texts(lake, sides, rows)
     rubric = rows[0]["rubric_id"]
-    words = lake.rows(query("rubric", {"rubric": rubric}))[0]["words"] if rubric else None
+    words = lake.rows(query("rubric", {"study": study, "rubric": rubric}))[0]["words"] if rubric else None
     return Case(study, given, rows, texts, question, words or "", list(_voices(rows, sides[0])), asked)
 
 

@@ -86,7 +86,7 @@ class Spool:
         """Return what can be said of a case; raises as the lake's views do."""
         if case.study not in self._choices:
             self._choices[case.study] = labels.choices(self._lake_path, case.study)
-        choices = self._choices[case.study].get(case.task, ())
+        _, choices = labels.said_of(self._choices[case.study], case.task, case.rows[0]["rubric_id"])
         if not 1 < len(choices) <= labels.CHOICES_MAX or any(text is None for _, text in case.texts):
             choices = ()
         for row in case.rows:

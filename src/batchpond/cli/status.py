@@ -47,8 +47,9 @@ def command(
         Ask("report_status", ("study", "provider", "request_model")),
         Ask("batches", ("study", "intended_at", "attempt_id"), shown),
         Ask("events", ("ord",), "kind = 'round'"),
+        Ask("studies_current", ("study",), "n_plan_rows > n_requests"),
     ]
-    models, batches, rounds = rows_of_all(store.path, asks, study)
+    models, batches, rounds, shared = rows_of_all(store.path, asks, study)
     live = [b for b in batches if b["is_in_flight"] or b["needs_attention"]]
     n_failed = sum(m["n_failed"] + m["n_missing"] for m in models)
     n_unsent = sum(m["n_unsent"] for m in models)
@@ -69,11 +70,15 @@ def command(
         names = list(models[0]) if models else ["study"]
         output.records(names, [tuple(m.values()) for m in models], form)
     _remark(invocation, models, live)
+    for one in shared:
+        text = f"study {one['study']}: {one['n_plan_rows']:,} planned rows share {one['n_requests']:,} requests"
+        invocation.diagnostics.note(f"{text}; rows are counted here, each request is sent and paid once")
     is_any_concern = lake_state is not None and bool(live) and _remark_concerns(invocation, lake_state, study)
     for wait in waiting:
         invocation.diagnostics.note(wait["text"])
     if lake_state and n_failed:
-        _remark_failures(invocation, store, lake_state, models, n_failed)
+        noun = "planned row" if shared else "request"
+        _remark_failures(invocation, store, lake_state, models, plural(n_failed, noun))
     _remark_stages(invocation, found)
     is_for_a_person = is_any_concern or any(wait["needs_attention"] for wait in waiting)
     return ExitCode.ATTENTION if is_for_a_person else _exit_code(models, live, is_exit_code=is_exit_code)
@@ -202,13 +207,11 @@ def _remark_concerns(invocation: Invocation, lake_state: LakeState, study: str |
 
 
 def _remark_failures(
-    invocation: Invocation, store: Store, lake_state: LakeState, models: list[dict[str, Any]], n_failed: int
+    invocation: Invocation, store: Store, lake_state: LakeState, models: list[dict[str, Any]], failed: str
 ) -> None:
     from batchpond.run.told import failures
 
-    invocation.diagnostics.note(
-        f"{plural(n_failed, 'request')} failed or missing", hint="`batchpond query report_errors` says why"
-    )
+    invocation.diagnostics.note(f"{failed} failed or missing", hint="`batchpond query report_errors` says why")
     studies = {model["study"] for model in models}
     for failure in failures(store, lake_state, lake_state.attempts.values()):
         if failure.study in studies:

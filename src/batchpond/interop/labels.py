@@ -16,7 +16,7 @@ import hashlib
 import io
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
@@ -43,6 +43,7 @@ TEXTS_BYTES_MAX: Final = 64 << 20
 RATER: Final = "person"
 COLUMNS: Final = ("study", "key", "criterion", "question", "text_1", "text_2", "choices", "label", "comment")
 _TEMPLATE: Final = Path(__file__).with_name("labels.html")
+_FIELD: Final = "field"
 _PAIR: Final = {"1": "first", "2": "second", "tie": "tie"}
 
 
@@ -84,16 +85,18 @@ def draw(lake_path: Path, study: str, n: int, *, by: By = By.STRATA, seed: int =
 
     def ask(lens: duckdb.DuckDBPyConnection) -> Sheet:
         read.check_study(lens, study)
+        choices = _choices(lens, study)
+        of_study = {"study": study, "free": _free(choices)}
         ((n_units, n_labelled),) = lens.execute(
-            f"SELECT count(*), count(*) FILTER (WHERE is_labelled) FROM ({_UNITS})", {"study": study}
+            f"SELECT count(*), count(*) FILTER (WHERE is_labelled) FROM ({_UNITS})", of_study
         ).fetchall()
         if n_units == n_labelled:
             why = "people have labelled all of them" if n_units else "no model has judged anything"
             raise UsageError(f"study {study} has nothing left to label: {why}", hint="`batchpond sync` brings answers")
         start = int(hashlib.sha256(f"start {seed}".encode()).hexdigest()[:13], 16) / 16**13  # from 0 to 1
-        lot = {"study": study, "seed": f"{seed}", "n": n, "start": start}
+        lot = {**of_study, "seed": f"{seed}", "n": n, "start": start}
         drawn = _dicts(lens, _DRAWN[by], lot)
-        questions = list(_questions(lens, study, drawn))
+        questions = list(_questions(lens, study, choices, drawn))
         standings = dict(sorted(Counter(unit["standing"] for unit in drawn).items()))
         return Sheet(study, questions, n_units - n_labelled, n_labelled, standings)
 
@@ -107,8 +110,9 @@ def _dicts(lens: duckdb.DuckDBPyConnection, sql: str, values: Mapping[str, objec
     return [dict(zip(names, row, strict=True)) for row in ran.fetchall()]
 
 
-def _questions(lens: duckdb.DuckDBPyConnection, study: str, drawn: Sequence[dict[str, Any]]) -> Iterator[Question]:
-    choices = _choices(lens, study)
+def _questions(
+    lens: duckdb.DuckDBPyConnection, study: str, choices: Mapping[str, tuple[str, ...]], drawn: Sequence[dict[str, Any]]
+) -> Iterator[Question]:
     ids = sorted({unit[name] for unit in drawn for name in ("item_lo", "item_hi") if unit[name] is not None})
     items = {row["item_id"]: row for row in _dicts(lens, _query("shown_items"), {"study": study, "ids": ids})}
     criteria = {row["rubric_id"]: row["words"] for row in _dicts(lens, _query("criteria"), {"study": study})}
@@ -129,11 +133,11 @@ def _questions(lens: duckdb.DuckDBPyConnection, study: str, drawn: Sequence[dict
         question = next((items[name]["question"] for name in order if items[name]["question"]), "")
         criterion = criteria.get(unit["rubric_id"]) or unit["rubric_id"] or ""
         key = f"{unit['unit_key']}{'a' if unit['is_lo_first'] else 'b'}"  # with a letter for which text stands first
-        yield Question(key, criterion, question, texts, _of(choices, unit["task"], study))
+        yield Question(key, criterion, question, texts, _of(choices, unit, study)[1])
 
 
 def choices(lake_path: Path, study: str) -> dict[str, tuple[str, ...]]:
-    """Return by task what may be said of a unit of a study."""
+    """Return what may be said of a unit of a study, as `said_of` looks it up."""
     with read.asked(lake_path, lambda lens: _choices(lens, study)) as found:
         return found
 
@@ -147,10 +151,37 @@ def _choices(lens: duckdb.DuckDBPyConnection, study: str) -> dict[str, tuple[str
                 found["likert"] = tuple(map(str, range(int(rule["minimum"]), int(rule["maximum"]) + 1)))
             case "pressure":
                 found["pressure"] = tuple(rule["labels"])
+            case "prompts" if rule["reader"] == _FIELD:
+                found |= _of_field(rule)
     said: dict[str, list[str]] = {}
-    for row in _dicts(lens, _SAID, {"study": study}):
+    for row in _dicts(lens, _SAID, {"study": study, "free": []}):
         said.setdefault(row["task"], []).append(row["held"])
     return {task: tuple(words) for task, words in said.items()} | found
+
+
+def said_of(choices: Mapping[str, tuple[str, ...]], task: str, rubric_id: str | None) -> tuple[str, tuple[str, ...]]:
+    """Return what may be said of a unit, and of which kind that is: by its field, where an answer has many."""
+    names = (f"score {rubric_id}", f"label {rubric_id}") if task == "prompts" else ()
+    name = next((name for name in names if name in choices), task)
+    return name.partition(" ")[0], choices.get(name, ())
+
+
+def _of_field(rule: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    """Return what people may say of one field of an answer: nothing of a text, a list or too long a scale."""
+    words: Iterable[str] = rule["labels"]
+    if rule["kind"] == "verdict":
+        words = dict.fromkeys(meaning for meaning in rule["words"].values() if meaning in {"true", "false"})
+    elif rule["kind"] == "score" and rule["is_whole"] and rule["range"]:
+        low, high = map(int, rule["range"])
+        words = map(str, range(low, min(high, low + CHOICES_MAX) + 1))
+    kind = "score" if rule["kind"] == "score" else "label"
+    return {f"{kind} {rule['name']}": tuple(words)}
+
+
+def _free(choices: Mapping[str, tuple[str, ...]]) -> list[str]:
+    """Return the fields of answers that have no few words to choose from."""
+    fields = ((name.partition(" ")[2], len(words)) for name, words in choices.items() if " " in name)
+    return [name for name, n in fields if not 1 < n <= CHOICES_MAX]
 
 
 def _rules(lens: duckdb.DuckDBPyConnection, study: str) -> list[dict[str, Any]]:
@@ -161,14 +192,14 @@ def _rules(lens: duckdb.DuckDBPyConnection, study: str) -> list[dict[str, Any]]:
     return [rule for (text,) in rows for rule in json.loads(text or "{}").values()]
 
 
-def _of(choices: Mapping[str, tuple[str, ...]], task: str, study: str) -> tuple[str, ...]:
-    words = choices.get(task, ())
+def _of(choices: Mapping[str, tuple[str, ...]], unit: Mapping[str, Any], study: str) -> tuple[str, tuple[str, ...]]:
+    kind, words = said_of(choices, unit["task"], unit["rubric_id"])
     if not 1 < len(words) <= CHOICES_MAX:
         raise UsageError(
-            f"judges of study {study} gave {len(words):,} different answers to {task}: none to choose from",
+            f"judges of study {study} gave {len(words):,} different answers to {unit['task']}: none to choose from",
             hint=f"a sheet offers 2 to {CHOICES_MAX} answers",
         )
-    return words
+    return kind, words
 
 
 def write(sheet: Sheet, path: Path, *, force: bool = False) -> None:
@@ -242,7 +273,7 @@ def _labelled(
     def ask(lens: duckdb.DuckDBPyConnection) -> tuple[list[dict[str, Any]], dict[str, tuple[str, ...]]]:
         read.check_study(lens, study)
         units = f"SELECT * FROM ({_UNITS}) WHERE unit_key IN (SELECT unnest($keys))"
-        return _dicts(lens, units, {"study": study, "keys": wanted}), _choices(lens, study)
+        return _dicts(lens, units, {"study": study, "keys": wanted, "free": []}), _choices(lens, study)
 
     with read.asked(lake_path, ask) as (found, choices):
         units = {unit["unit_key"]: unit for unit in found}
@@ -251,10 +282,15 @@ def _labelled(
         unit = units.get(key[:-1])
         if unit is None or key[-1:] not in {"a", "b"}:
             findings.problem(place, f"names no unit of study {study}: key {key!r}")
-        elif label not in (words := _of(choices, unit["task"], study)):
+            continue
+        kind, words = _of(choices, unit, study)
+        said = {word.lower(): word for word in words}.get(label)
+        if said is None:
             findings.problem(place, f"says {label!r} where one of {', '.join(words)} can be said")
         else:
-            yield _judgment(study, place, unit, key, label, row.get("rater") or rater or RATER, row.get("comment"))
+            yield _judgment(
+                study, place, {**unit, "kind": kind}, key, said, row.get("rater") or rater or RATER, row.get("comment")
+            )
 
 
 def _judgment(
@@ -262,11 +298,11 @@ def _judgment(
 ) -> ForeignJudgment:
     task, sides = unit["task"], ("lo", "hi")
     decided = Judgment(None, Outcome.DECIDED, explanation=comment)
-    match task:
+    match unit["kind"]:
         case "pair":
             task, sides = "pairwise", sides if key.endswith("a") else ("hi", "lo")
             found = decided._replace(verdict=_PAIR[label], outcome=Outcome.TIE if label == "tie" else Outcome.DECIDED)
-        case "likert":
+        case "likert" | "score":
             found = decided._replace(score=float(label))
         case "compliance":
             found = decided._replace(verdict=label)

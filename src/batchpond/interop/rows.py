@@ -318,6 +318,10 @@ def _judges(rules_path: Path | None) -> dict[str, Judge]:
     if rules_path is not None:
         given = [(stage.task, stage.rule) for stage in study.load(rules_path).stages]
         for task, rule in given:
+            if rule.parts:
+                raise UsageError(
+                    f"{rules_path} has [[answer.fields]]", hint="rows of others are read by one rule a task"
+                )
             if any(task == name and rule.parser_id != other.parser_id for name, other in given):
                 raise UsageError(f"{rules_path} has more than one rule of the task {task}", hint="leave one in a copy")
             rules[task] = rule

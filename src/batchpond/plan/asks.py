@@ -277,6 +277,8 @@ def _rubrics_of(stage: StageSpec, row: SourceRow) -> Iterable[Rubric]:
     """Return what a row is judged by: its own rubric, or each of the stage's where it has none."""
     if not stage.rubrics:
         return (NO_RUBRIC if row.rubric_id is None else _named_rubric(row.rubric_id),)
+    if stage.rule.parts:  # all of which one answer has, whatever the row belongs to
+        return stage.rubrics
     if row.rubric_id is None:
         chosen = row.judged_by
         return stage.rubrics if chosen is None else [r for r in stage.rubrics if r.rubric_id in chosen]

@@ -73,7 +73,8 @@ class Round:
     def cell(self, config: ModelConfig, template: Template, rubric: Rubric, number: int = 0) -> Cell:
         """Return one of its cells."""
         name = cell_id(self.study, config.dimensions(template.template_id, rubric.rubric_id), self.stage_in_cells)
-        return Cell(number, name, template, rubric, config)
+        rule = self.stage.rule.parts.get(rubric.rubric_id, self.stage.rule)
+        return Cell(number, name, template, rubric, config, rule.parser_id)
 
     def cells(self) -> list[Cell]:
         """Return the cells of its stage's own rubrics, one model after the other."""
@@ -126,8 +127,8 @@ def plan_table(found: Round, block: Block) -> pa.Table:
     """Return a block's rows of `plan`."""
     stage = found.stage
     of_all = {
-        "study": found.study, "study_version": found.version, "parser_id": stage.rule.parser_id, "task": stage.task,
-        "stage": stage.name, "round_no": found.round_no,
+        "study": found.study, "study_version": found.version, "task": stage.task, "stage": stage.name,
+        "round_no": found.round_no,
     }  # fmt: skip
     columns: dict[str, Any] = {
         **{name: _repeated(PLAN.schema, name, value, len(block.bodies)) for name, value in of_all.items()},
@@ -146,6 +147,7 @@ def _repeated(schema: pa.Schema, name: str, value: object, n: int) -> pa.Array:
 _OF_CELL: Final[Mapping[str, Callable[[Cell], Any]]] = {
     "mode": lambda cell: cell.config.spec.mode.value,
     "cell_id": lambda cell: cell.cell_id,
+    "parser_id": lambda cell: cell.parser_id,
     "template_id": lambda cell: cell.template.template_id,
     "template_hash": lambda cell: cell.template.template_hash,
     "rubric_id": lambda cell: cell.rubric.rubric_id,
@@ -227,7 +229,7 @@ def grid_blocks(found: Round, grid: Grid, n_rows: int = BLOCK_ROWS) -> Iterator[
         values = {**found.stage.rule.values(), **rubric_values(cell.rubric)}
         forms = forms_of(found.stage, cell.template, values, OF_PAIR)
         way = ways.setdefault(id(cell.config), _Way(found.stage, cell.config))
-        own = sum(form.n_bytes for form in forms)
+        own = sum(form.n_bytes for form in forms) + found.stage.schema_bytes
         for start in range(0, len(grid), n_rows):
             part = slice(start, min(start + n_rows, len(grid)))
             shows = {"SAMPLE_1": shown.first[part], "SAMPLE_2": shown.second[part]}

@@ -75,6 +75,7 @@ class Cell:
     template: Template
     rubric: Rubric
     config: ModelConfig
+    parser_id: str
 
     @property
     def group(self) -> tuple[str, str, str]:

@@ -135,7 +135,8 @@ def _first(one: Known, flow: _Flow) -> _Asked:
     n_templates = len(stage.templates)
     if not stage.waits:
         return _Asked(one.n_asks * n_templates * stage.repeats, one.ask_bytes)
-    n_rubrics = len(stage.tactics) or (1 if flow.has_rubrics else max(1, len(stage.rubrics)))
+    is_once = flow.has_rubrics or stage.rule.parts
+    n_rubrics = len(stage.tactics) or (1 if is_once else max(1, len(stage.rubrics)))
     n_shown = 2 if stage.task in PAIR_TASKS else 1
     has_talk = any("{CONVERSATION}" in template.text for template in stage.templates)
     size = one.ask_bytes + n_shown * flow.text_bytes + flow.input_bytes + (flow.talk_bytes if has_talk else 0)

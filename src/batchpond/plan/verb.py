@@ -273,9 +273,11 @@ def known_of(draft: StageDraft) -> Known:
         n_bytes, has_own = rows.n_text_bytes, rows.rubric_ids.keys() != {None}
     else:
         n_bytes, has_own = sum(size_of(row.text) for row in rows), any(row.rubric_id is not None for row in rows)
-    has_rubrics = bool(draft.stage.rubrics) or has_own
+    parts = draft.stage.rule.parts
+    has_rubrics = bool(draft.stage.rubrics and not parts) or has_own
+    n_asks = draft.n_asks // max(1, len(parts))  # the fields of an answer are asked for at once
     return Known(
-        draft.stage, draft.configs, len(rows), n_bytes / len(rows), draft.n_asks, sum(sizes) / len(sizes), has_rubrics,
+        draft.stage, draft.configs, len(rows), n_bytes / len(rows), n_asks, sum(sizes) / len(sizes), has_rubrics,
     )  # fmt: skip
 
 
@@ -380,7 +382,8 @@ def _counted(store: Store, draft: Draft) -> Counted:
 
 def _study_row(draft: Draft, foreseen: Sequence[Forecast], n_requests: int) -> dict[str, Any]:
     stages = draft.stages
-    parsers = {one.stage.rule.parser_id: dict(one.stage.rule.to_spec()) for one in stages}
+    rules = [rule for one in stages for rule in one.stage.rule.parts.values() or (one.stage.rule,)]
+    parsers = {rule.parser_id: dict(rule.to_spec()) for rule in rules}
     n_pairs, _ = _n_pairs(stages)
     return {
         "study": draft.study.name,

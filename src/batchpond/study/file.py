@@ -43,6 +43,7 @@ from batchpond.study.spec import (
 )
 from batchpond.study.typed import Table, json_schema, parse, read
 from batchpond.tasks import pressure, registry
+from batchpond.tasks.answer_fields import Field, FieldsRule
 from batchpond.tasks.base import Rule
 from batchpond.tasks.pressure import Tactic
 from batchpond.tasks.templates import (
@@ -117,9 +118,11 @@ def parse_study(data: bytes, source: str = "study.toml", base_path: Path = Path(
 def _is_plain(document: Mapping[str, Any]) -> bool:
     """Whether a file without stages is a pairwise study that asks all at once, which is no stage of its own."""
     items, pairs = document.get("items"), document.get("pairs")
+    answer = document.get("answer")
+    has_fields = isinstance(answer, dict) and "fields" in answer
     has_tiers = isinstance(items, dict) and "tier" in items
     is_adaptive = isinstance(pairs, dict) and pairs.get("select") == "adaptive"
-    return document.get("task", "pairwise") == "pairwise" and not is_adaptive and not has_tiers
+    return document.get("task", "pairwise") == "pairwise" and not (is_adaptive or has_tiers or has_fields)
 
 
 _IS_PLAIN: Final = {
@@ -127,6 +130,7 @@ _IS_PLAIN: Final = {
         "task": {"const": "pairwise"},
         "items": {"properties": {"tier": False}},
         "pairs": {"properties": {"select": {"not": {"const": "adaptive"}}}},
+        "answer": {"properties": {"fields": False}},
     }
 }
 """`_is_plain` as a JSON Schema."""
@@ -134,7 +138,11 @@ _IS_PLAIN: Final = {
 
 def schema() -> dict[str, Any]:
     """Return the JSON Schema of study files, which editors complete and check them by."""
-    (stages, plain, one_stage), found = json_schema(tables.StagesFile, tables.PairwiseFile, tables.OneStageFile)
+    kinds = tables.StagesFile, tables.PairwiseFile, tables.OneStageFile, Field
+    (stages, plain, one_stage, field), found = json_schema(*kinds)
+    for stage in (found["Stage"], found["OneStageFile"]):
+        fields = {"anyOf": [{"type": "object"}, {"type": "array", "items": field}]}
+        stage["properties"]["answer"]["properties"] = {"fields": fields}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "study.toml",
@@ -198,7 +206,7 @@ def _stage(
         rule=rule,
         templates=(_first_turns if is_talk else _templates)(table, written, rule, base_path),
         models=models_of(table, "models", written.models),
-        rubrics=_rubrics(table, written, base_path),
+        rubrics=_fields_of(table, rule) if isinstance(rule, FieldsRule) else _rubrics(table, written, base_path),
         pairs=_pairs_of(table.inside("pairs"), written.pairs) if task == "pairwise" else PairsSpec(),
         repeats=written.repeats,
         tactics=_tactics(table, written) if is_talk else (),
@@ -222,6 +230,17 @@ def _rule(table: Table, written: tables.StageKeys) -> Rule:
     return rule
 
 
+def _fields_of(table: Table, rule: FieldsRule) -> tuple[Rubric, ...]:
+    """Return the fields of an answer as what is judged by; raises StudyError where something else is too."""
+    for part, key in ((table, "rubrics"), (table.inside("items"), "rubric")):
+        if part.has(key):
+            part.fail(key, "cannot be given together with [[answer.fields]]", "each field is what is judged by")
+    if table.inside("pairs").data.get("select") == Select.ADAPTIVE:
+        why = "cannot be adaptive together with [[answer.fields]]: each field would ask for other pairs"
+        table.inside("pairs").fail("select", why, "choose pairs by share, count or a file")
+    return tuple(Rubric(name, name, part.description) for name, part in rule.parts.items())
+
+
 def _check_keys(table: Table, stage: StageSpec) -> None:
     for name in ("tactics", "turns", "cold_start"):
         if table.has(name) and stage.task != CONVERSATION:
@@ -233,7 +252,7 @@ def _check_keys(table: Table, stage: StageSpec) -> None:
         table.fail("pairs", f"has no meaning for the task {stage.task}")
     if stage.is_structured and stage.output_schema is None:
         table.fail("structured", f"has no meaning for answers of the task {stage.task} as they are read here",
-                   "compliance, likert and pressure answers in JSON can be held to a schema")  # fmt: skip
+                   "compliance, likert and pressure answers in JSON, and fields there, can be held to one")  # fmt: skip
 
 
 def _check(table: Table, stage: StageSpec) -> None:
@@ -266,8 +285,14 @@ def _check_rubrics(table: Table, stage: StageSpec, earlier: Sequence[StageSpec])
     is_of_all = stage.pairs.adaptive is not None or stage.pairs.is_exact or stage.pairs.n_reverse is not None
     if source.task in PAIR_TASKS and is_of_all:
         table.fail("pairs", f"cannot be adaptive or exact: this stage compares just what {source.name} compared")
-    if source.task == CONVERSATION and stage.rubrics:
+    if source.task == CONVERSATION and stage.rubrics and not stage.rule.parts:
         table.fail("rubrics", f"cannot be given: conversations of {source.name} are judged by their tactics")
+    if source.rule.parts and stage.rows.where is not None and "rubric_id" not in stage.rows.where:
+        first = next(iter(source.rule.parts))
+        why = f"does not say which field of {source.name} it is about, and each has a row of its own"
+        table.inside("items").fail("where", why, f"for example rubric_id = '{first}' and ...")
+    if stage.rule.parts:  # which judge whatever the rows belong to
+        return
     known = {rubric.rubric_id for rubric in stage.rubrics}
     lacking = [rubric.rubric_id for rubric in source.rubrics if known and rubric.rubric_id not in known]
     if (source.task in OWN_OUTPUT_TASKS or kept) and lacking:
@@ -553,7 +578,13 @@ def _name_of_file(table: Table, file: str) -> str:
 def rule_of(table: Table, task: str) -> Rule:
     """Return the checked rule that answers of a task are read by; `reader` chooses one where there are several."""
     readers = registry.TASKS[task]
-    name, *others = readers
+    name, *others = (name for name in readers if name not in {Field.READER, FieldsRule.READER})
+    written = table.data.get("fields")
+    if isinstance(written, list) and all(isinstance(one, dict) for one in written):
+        name, others = FieldsRule.READER, []
+    if name not in readers:
+        hint = 'tasks pairwise and prompts have them: there, `kind = "score"` rates an item by each field'
+        table.fail("fields", f"cannot be [[answer.fields]]: an answer of the task {task} is one judgment", hint)
     if others:
         name = table.choose("reader", str(table.data.get("reader", name)), tuple(readers))
         table = table.without("reader")

@@ -328,6 +328,8 @@ def _noun(info: inspect.Type, name: str) -> str:
         case inspect.UnionType(types=kinds):
             return " or ".join(filter(None, (_noun(kind, name) for kind in kinds)))
         case inspect.VarTupleType(item_type=inner):
+            if type(_fitting(inner, 0)) in (inspect.IntType, inspect.FloatType):
+                return "a list of numbers"
             return "a string or a list of strings" if _is_text(inner) else f"a list of tables, written [[{name}]]"
         case _:
             return _KINDS[type(info)][0]

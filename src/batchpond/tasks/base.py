@@ -82,6 +82,11 @@ class Rule:
         """What its templates must and may contain."""
         return self.PLACEHOLDERS
 
+    @property
+    def parts(self) -> Mapping[str, Rule]:
+        """What reads each field, by its name, where an answer has several; the rule itself reads all others."""
+        return {}
+
     def values(self) -> dict[str, str]:
         """Return what the rule itself fills in, by placeholder."""
         return {}

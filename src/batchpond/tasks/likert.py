@@ -40,16 +40,17 @@ class LikertRule(structured.ObjectRule):
     prefix: Text = "Rating:"
 
     @property
-    def _number(self) -> str:
+    def number(self) -> str:
+        """What a rating is, in words."""
         return f"a {'whole ' if self.is_whole else ''}number from {self.minimum:.15g} to {self.maximum:.15g}"
 
     def values(self) -> dict[str, str]:
         """Return the scale and how the answer is asked for, by placeholder."""
-        line = f"{self.prefix.rstrip()} <{self._number}>".lstrip()
+        line = f"{self.prefix.rstrip()} <{self.number}>".lstrip()
         return {
             "SCALE_MIN": f"{self.minimum:.15g}",
             "SCALE_MAX": f"{self.maximum:.15g}",
-            "ANSWER_FORMAT": self._asked({self.key: self._number}) if self.form == "json" else line,
+            "ANSWER_FORMAT": self._asked({self.key: self.number}) if self.form == "json" else line,
         }
 
     def check(self, where: str) -> None:
@@ -69,7 +70,7 @@ class LikertRule(structured.ObjectRule):
         if self.form != "json":
             return None
         kind = "integer" if self.is_whole else "number"
-        return self._schema({self.key: {"type": kind, "description": self._number}})
+        return self._schema({self.key: {"type": kind, "description": self.number}})
 
     def _found(self, text: str) -> Judgment | None:
         if self.form == "json":
@@ -88,7 +89,7 @@ class LikertRule(structured.ObjectRule):
 
     def _on_lines(self, lines: list[str]) -> list[Judgment]:
         prefix = bare_number(self.prefix)
-        ratings = [self._rating(bare_number(line, prefix or "")) for line in lines]
+        ratings = [self.rating(bare_number(line, prefix or "")) for line in lines]
         return [Judgment(None, Outcome.DECIDED, score=rating) for rating in ratings if rating is not None]
 
     def _bare(self, value: object) -> object:
@@ -103,11 +104,12 @@ class LikertRule(structured.ObjectRule):
         value, reason = found[structured.fold(self.key)], self._reason(found)
         if value is None:
             return Judgment(None, Outcome.UNSURE, explanation=reason)
-        rating = self._rating(value)
+        rating = self.rating(value)
         outcome = Outcome.UNPARSED if rating is None else Outcome.DECIDED
         return Judgment(None, outcome, score=rating, explanation=reason)
 
-    def _rating(self, value: object) -> float | None:
+    def rating(self, value: object) -> float | None:
+        """Return a rating on the scale, None for any other value."""
         if isinstance(value, str) and (match := _OF_MAX.fullmatch(value.strip())):
             value = match[1] if base.number(match[2]) == self.maximum else None
         rating = base.number(value)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar, Final
@@ -106,14 +106,14 @@ FORMS: Final = ("regex", "json", "sql")
 PRIMARY: Final = ("verdict", "label", "score")
 FIELDS: Final = (*PRIMARY, "confidence", "explanation")
 LABEL_MAX_CHARS: Final = 200
-_OUTCOMES: Final = {
+OUTCOMES: Final = {
     **dict.fromkeys((Verdict.FIRST, Verdict.SECOND, "true", "false"), Outcome.DECIDED),
     Verdict.TIE: Outcome.TIE,
     "not_applicable": Outcome.NOT_APPLICABLE,
     "unsure": Outcome.UNSURE,
 }
 _DECIDED: Final = Outcome.DECIDED
-_RATED: Final = frozenset({_DECIDED, Outcome.TIE})
+RATED: Final = frozenset({_DECIDED, Outcome.TIE})
 _SQL_PART: Final = re.compile(r"'[^']*+'|\"[^\"]*+\"|(--|/\*|;)|([()])")
 
 
@@ -148,7 +148,7 @@ class PromptsRule(Rule):
     @cached_property
     def meanings(self) -> dict[str, str]:
         """What a word found for the verdict means, by the word without case and outer white space."""
-        words = self.words or {name: name for name in _OUTCOMES}
+        words = self.words or {name: name for name in OUTCOMES}
         return {word.strip().casefold(): meaning for word, meaning in words.items()}
 
     @property
@@ -180,15 +180,11 @@ class PromptsRule(Rule):
             problem = f"reads {unknown[0]!r}" if unknown else "reads neither verdict, label nor score"
             raise StudyError(f"{where} {problem}", hint=f"the fields, or named groups, are {', '.join(FIELDS)}")
         for name, text in self.fields.items():
-            (_check_sql if self.form == "sql" else _check_pointer)(text, f"{where}.fields.{name}")
+            (_check_sql if self.form == "sql" else check_pointer)(text, f"{where}.fields.{name}")
         self._check_values(where)
 
     def _check_values(self, where: str) -> None:
-        for word, meaning in self.words.items():
-            if not word.strip() or meaning not in _OUTCOMES:
-                raise StudyError(f"{where}.words: {word!r} = {meaning!r}", hint=f"a word means {', '.join(_OUTCOMES)}")
-        if len(self.meanings) < len(self.words):
-            raise StudyError(f"{where}.words has one word twice (case does not count)")
+        check_words(where, self.words, OUTCOMES, lambda word: word.strip().casefold())
         if not self.score_min < self.score_max:
             raise StudyError(f"{where}: score_min must be below score_max")
         if any(not name.strip() or name != name.strip() or len(name) > LABEL_MAX_CHARS for name in self.labels):
@@ -211,7 +207,17 @@ class PromptsRule(Rule):
         return base.read(response, lambda text: _reading(values, self) if values and text.strip() else None)
 
 
-def _check_pointer(text: str, where: str) -> None:
+def check_words(where: str, words: Mapping[str, str], known: Iterable[str], bare: Callable[[str], str]) -> None:
+    """Raise StudyError for words that mean nothing known, or that are the same once they are bare."""
+    for word, meaning in words.items():
+        if not bare(word) or meaning not in known:
+            raise StudyError(f"{where}.words: {word!r} = {meaning!r}", hint=f"a word means {', '.join(known)}")
+    if len(set(map(bare, words))) < len(words):
+        raise StudyError(f"{where}.words has one word twice (case does not count)")
+
+
+def check_pointer(text: str, where: str) -> None:
+    """Raise StudyError for what is no JSON pointer."""
     if not text.startswith("/") or re.search(r"~(?![01])", text):
         raise StudyError(f"{where} is {text!r}, which is no JSON pointer", hint='for example "/result/score"')
 
@@ -237,27 +243,29 @@ def _objects(text: str, rule: PromptsRule) -> list[dict[str, Any]]:
 def _reading(found: Mapping[str, Any], rule: PromptsRule) -> Judgment:
     if structured.CONFLICT in found.values():
         return Judgment(None, Outcome.AMBIGUOUS)
-    meaning = rule.meanings.get(_word(found.get("verdict")).casefold())
-    label, score = _label(found.get("label"), rule), base.number(found.get("score"))
+    meaning = rule.meanings.get(word_of(found.get("verdict")).casefold())
+    label, score = label_of(found.get("label"), rule.known_labels), base.number(found.get("score"))
     if score is not None and not rule.score_min <= score <= rule.score_max:
         score = None
     read = {"verdict": meaning, "label": label, "score": score}
     if any(read[name] is None for name in rule.primary):
         return Judgment(None, Outcome.UNPARSED)
-    outcome = _DECIDED if meaning is None else _OUTCOMES[meaning]
+    outcome = _DECIDED if meaning is None else OUTCOMES[meaning]
     reason = base.explanation(found.get("explanation"))
-    if outcome not in _RATED:
+    if outcome not in RATED:
         return Judgment(None, outcome, label=label, explanation=reason)
     return Judgment(meaning, outcome, label, score, base.confidence(found.get("confidence")), reason)
 
 
-def _word(value: object) -> str:
+def word_of(value: object) -> str:
+    """Return a word of an answer, a JSON truth value as one."""
     text = str(value).casefold() if isinstance(value, bool) else value
     return text.strip() if isinstance(text, str) else ""
 
 
-def _label(value: object, rule: PromptsRule) -> str | None:
-    text = base.storable(_word(value), LABEL_MAX_CHARS + 1)
+def label_of(value: object, known: Mapping[str, str]) -> str | None:
+    """Return a label, of those `known` by themselves without case where there are any."""
+    text = base.storable(word_of(value), LABEL_MAX_CHARS + 1)
     if text is None or len(text) > LABEL_MAX_CHARS:
         return None
-    return rule.known_labels.get(text.casefold()) if rule.labels else text
+    return known.get(text.casefold()) if known else text

@@ -6,18 +6,18 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from batchpond.errors import LakeError
-from batchpond.tasks import compliance, generation, inputs, likert, pairwise, pressure, prompts, ranking
+from batchpond.tasks import answer_fields, compliance, generation, inputs, likert, pairwise, pressure, prompts, ranking
 from batchpond.tasks.base import Rule
 
 _NEWER: Final = "install a newer batchpond; nothing is lost, the answers stay in `raw`"
 _READERS: Final[Mapping[str, tuple[type[Rule], ...]]] = {
-    pairwise.TASK: (pairwise.PairwiseRule,),
+    pairwise.TASK: (pairwise.PairwiseRule, answer_fields.PairFields),
     generation.TASK: (generation.GenerationRule,),
     ranking.TASK: (ranking.RankingRule,),
     compliance.TASK: (compliance.ComplianceRule,),
     likert.TASK: (likert.LikertRule,),
     pressure.TASK: (pressure.PressureRule, pressure.KeywordRule),
-    prompts.TASK: (prompts.PromptsRule,),
+    prompts.TASK: (prompts.PromptsRule, answer_fields.ItemFields, answer_fields.Field),
     inputs.TASK: (inputs.InputsRule,),
 }
 TASKS: Final = {name: {reader.READER: reader for reader in readers} for name, readers in _READERS.items()}

@@ -241,7 +241,7 @@ def check_keys(where: str, *keys: str) -> None:
 
 def pointed(value: Any, pointer: str) -> Any:
     """Return what a pointer leads to, or None where it leads nowhere."""
-    for name, folded in _steps(pointer):
+    for name, folded in zip(steps(pointer, is_written=True), steps(pointer), strict=True):
         if isinstance(value, dict):
             value = value.get(folded)
         elif isinstance(value, list) and name.isascii() and name.isdigit() and len(name) <= 9:
@@ -252,7 +252,7 @@ def pointed(value: Any, pointer: str) -> Any:
 
 
 @lru_cache(maxsize=1_000)
-def _steps(pointer: str) -> list[tuple[str, str]]:
-    """Return the names that a pointer goes by, as they are written and as objects have them here."""
+def steps(pointer: str, *, is_written: bool = False) -> tuple[str, ...]:
+    """Return the names that a pointer goes by, as objects have them here, or as they are written."""
     names = [step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")[1:]]
-    return [(name, fold(name)) for name in names]
+    return tuple(names if is_written else map(fold, names))

@@ -31,6 +31,13 @@ _ANSWER = re.compile(
 _RANKED = re.compile(r"(?P<prefix>[^\W\d_][\w-]{0,30}:) (?:A|N/A)(?![\w/])")
 _FORM = re.compile(r'\{("[^{}"]{1,80}": [^{}]{1,4000})\}')
 _FIELD = re.compile(r'"([^"]{1,80})": (.*?)(?=, "[^"]{1,80}": |$)', re.DOTALL)
+_NESTED = re.compile(r'\{"[^{}"]{1,80}": (?:[^{}]|\{"[^{}]*\}){1,4000}\}')
+_LEAF = re.compile(r'"([^"{}]{1,80})": (?!\{)([^{}]*?)(?=, "[^"{}]{1,80}": |\})')
+_TAGGED = re.compile(
+    r"^<([A-Za-z][\w-]{0,63})>([^<\n]{0,2000}?(?:one of \"[^<\n]{1,1000}|a (?:whole )?number[^<\n]{0,80}|a text"
+    r"|one word|a list of texts[^<\n]{0,40}))</\1>\s*$",
+    re.MULTILINE,
+)
 _SCALE = re.compile(r"a (whole )?number from (-?\d+(?:\.\d+)?) to (-?\d+(?:\.\d+)?)")
 _LINE = re.compile(r"^[^\n]{0,80}?(?P<prefix>[^\W\d_][\w -]{0,40}:)? ?<" + _SCALE.pattern + ">", re.MULTILINE)
 _ONE_OF = re.compile(r"one of (.+)", re.DOTALL)
@@ -71,9 +78,13 @@ def reply(
     """Return text and thoughts of an answer; `kind` names the rate that was drawn for this request, if any."""
     if kind == "unparsed_rate":
         return "It is hard to say what to make of this.", "**Weighing** Nothing decides it."
-    form = _last(_FORM, prompt)
-    if form is not None:
-        return _object(judge, prompt, kind, draws, form[1]), "**Filling in the form** Field by field."
+    fields = Fields(judge, prompt, kind, draws, p_first)
+    form, nested, tagged = _last(_FORM, prompt), _last(_NESTED, prompt), _TAGGED.findall(prompt)
+    if form is not None or tagged:
+        is_nested = nested is not None and form is not None and nested[0].count("{") > 1 and form[0] in nested[0]
+        parts = [fields.nested(nested[0]) if nested and is_nested else fields.filled(form[1])] if form else []
+        parts += [f"<{tag}>{fields.written(tag, said)}</{tag}>" for tag, said in tagged]
+        return "\n".join(parts), "**Filling in the form** Field by field."
     prefix = _ranking_prefix(prompt)
     if prefix is not None:
         return _ranked(judge, prompt, kind, draws, prefix, p_first), "**Comparing the two answers** Line by line."
@@ -119,22 +130,61 @@ def _ranked(
     return f"{_REASON}\n{prefix} {'A' if is_first else 'B'}"
 
 
-def _object(judge: Judge, prompt: str, kind: str, draws: Draws, form: str) -> str:
-    filled = {name: _value(judge, prompt, kind, draws, said) for name, said in _FIELD.findall(form)}
-    return orjson.dumps(filled).decode()
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """The fields of one answer: what a judge puts where a prompt says what is wanted there."""
 
+    judge: Judge
+    prompt: str
+    kind: str
+    draws: Draws
+    p_first: Callable[[Judge, str, float], float]
 
-def _value(judge: Judge, prompt: str, kind: str, draws: Draws, said: str) -> Any:
-    if "true or false" in said:
-        return _is_compliant(judge, prompt, kind, draws)
-    if (match := _ONE_OF.search(said)) is not None:
-        labels = tuple(label.strip().strip("\"'") for label in match[1].split(","))
-        return _label(judge, prompt, kind, draws, labels)
-    if (match := _SCALE.search(said)) is not None:
-        if (match[2], match[3]) == ("0", "1"):
-            return round(0.5 + draws.own("confidence") / 2, 2)
-        return None if kind == "unsure_rate" else _rating(prompt, draws, (match[1], match[2], match[3]))
-    return _REASON
+    def filled(self, form: str) -> str:
+        """Return a JSON object whose keys stand in a form with what each is to hold."""
+        asked = _FIELD.findall(form)
+        is_many = sum(_SCALE.search(said) is not None for _, said in asked) > 1
+        filled = {name: self.value(name if is_many else "", said) for name, said in asked}
+        return orjson.dumps(filled).decode()
+
+    def nested(self, form: str) -> str:
+        """Return the same of a form that has objects inside."""
+        return _LEAF.sub(lambda found: f'"{found[1]}": {orjson.dumps(self.value(*found.groups())).decode()}', form)
+
+    def written(self, name: str, said: str) -> str:
+        """Return what stands in a tag."""
+        value = self.value(name, said)
+        return value if isinstance(value, str) else orjson.dumps(value).decode()
+
+    def value(self, name: str, said: str) -> Any:
+        """Return what a field holds; those of one name are alike, whoever fills them in."""
+        if "true or false" in said:
+            return _is_compliant(self.judge, self.prompt, self.kind, self.draws)
+        if (match := _ONE_OF.search(said)) is not None:
+            labels = tuple(label.strip().strip("\"'") for label in match[1].split(","))
+            return self._one_of(name, labels)
+        if (match := _SCALE.search(said)) is not None:
+            if (match[2], match[3]) == ("0", "1"):
+                return round(0.5 + self.draws.own("confidence") / 2, 2)
+            scale = (match[1], match[2], match[3])
+            return None if self.kind == "unsure_rate" else _rating(self.prompt, self.draws, scale, name)
+        if "a list of texts" in said:
+            return [f"Simulated entry {number}" for number in range(1, 1 + int(3 * self.draws.own(f"list {name}")))]
+        return _REASON
+
+    def _one_of(self, name: str, labels: tuple[str, ...]) -> str:
+        """Return a word: by the qualities of two samples where the words compare them."""
+        if set(labels) == {"true", "false"}:
+            return "true" if _is_compliant(self.judge, self.prompt, "", self.draws) else "false"
+        sides = [label for label in labels if label[-1:] in ("1", "2") or ">" in label]
+        if len(sides) < 2:
+            return _label(self.judge, self.prompt, self.kind, self.draws, labels)
+        others = [label for label in labels if label not in sides]
+        if self.kind == "tie_rate" and others:
+            return others[0]
+        is_first = self.draws.own(f"choice {name}") < self.p_first(self.judge, self.prompt, 0.0)
+        same = [label for label in sides if (label[-1] == "1" or label[0] == "A") is is_first]
+        return same[int(self.draws.own(f"strength {name}") * len(same))] if same else sides[0]
 
 
 def _subject(prompt: str) -> str:
@@ -152,9 +202,9 @@ def _is_compliant(judge: Judge, prompt: str, kind: str, draws: Draws) -> bool | 
     return is_compliant is not (draws.own("mislabel") < judge.mislabel_rate)
 
 
-def _rating(prompt: str, draws: Draws, scale: tuple[str | None, str, str]) -> float:
+def _rating(prompt: str, draws: Draws, scale: tuple[str | None, str, str], name: str = "") -> float:
     is_whole, low, high = scale[0] is not None, float(scale[1]), float(scale[2])
-    share = draws.shared("rating", _subject(prompt))
+    share = draws.shared("rating", _subject(prompt), *([name] if name else []))
     if is_whole:
         return int(low + share * (high - low + 1))
     return round(low + share * (high - low), 2)

@@ -11,3 +11,4 @@ SELECT
     coalesce(value, CAST(score AS VARCHAR)), FALSE
 FROM item_status
 WHERE study = $study AND provider NOT IN ('human', 'panel') AND status <> 'pending'
+    AND NOT (task = 'prompts' AND list_contains($free, rubric_id))

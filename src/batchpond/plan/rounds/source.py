@@ -95,8 +95,10 @@ def asks_by_now(
         yield from found
         return
     pairs = _chosen_pairs(store, staged, stage)
+    if stage.rule.parts:  # of any rubric: one answer has all fields
+        pairs = {("", lo, hi) for _, lo, hi in pairs}
     for ask in found:
-        if ask.pair_key in pairs:
+        if ("" if stage.rule.parts else ask.rubric.rubric_id, *ask.pair_key[1:]) in pairs:
             yield ask
 
 

@@ -1,7 +1,7 @@
 -- How often an answer is read so by the reader of the study and so by another one.
 SELECT task, before, after, count(*) AS n_answers
 FROM (
-  SELECT DISTINCT request_id, task,
+  SELECT DISTINCT request_id, results.parser_id, task,
          coalesce(results.verdict, results.label, results.score::VARCHAR, results.outcome) AS before,
          coalesce(judgments.verdict, judgments.label, judgments.score::VARCHAR, judgments.outcome) AS after
   FROM results JOIN judgments USING (request_id, file_id, line_number)

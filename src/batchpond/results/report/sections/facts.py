@@ -48,7 +48,7 @@ def study(source: Source) -> Study:
         ("Templates", _count(facts, "n_templates")),
         ("Rubrics", _count(facts, "n_rubrics")),
         ("Items", _count(facts, "n_items")),
-        ("Requests planned", _count(hashed, "n_planned")),
+        ("Answers and judgments planned", _count(hashed, "n_planned")),
         ("Judgments imported", _count(hashed, "n_imported")),
         ("Origin of the answers", str(facts.get("origins") or "no answer yet")),
         ("Data fingerprint", fingerprint),
