@@ -18,7 +18,8 @@
 --   - weighted_accuracy_se: the same, but for labelled items or prompts left out in 20 parts (all in turn where there are
 --     fewer), drawn by md5, with the weights made anew from the others: a vote that is nearly even turns with each label,
 --     which an error for weights that stand does not see (it covers .86 of .95 on planted juries, this .94 to .98)
---   - cost_usd: of all judges' calls for the n_units, a lower bound where n_cost_unknown > 0
+--   - cost_usd: of all judges' calls for the n_units, a lower bound where n_cost_unknown > 0; a call that answers for
+--     several fields counts whole for each
 --   - cost_per_verdict_usd: per majority, of all judges together: cost_usd / n_majority
 --   - best_judge_cost_per_verdict_usd, cheapest_judge_cost_per_verdict_usd: a single judge's cost on these units, per
 --     unit on which it spoke; the cheapest judge (cheapest_template_id and so on) has the least
@@ -160,7 +161,9 @@ clusters AS (
   FROM asked
   CROSS JOIN (VALUES (1), (2)) AS sides (side)
   WHERE asked.is_hit IS NOT NULL AND (side = 1 OR (task = 'pair' AND NOT is_of_unit))
-  GROUP BY study, task, rubric_id, asked.rate, unit_id, CASE WHEN is_of_unit THEN '' WHEN side = 1 THEN item_lo ELSE item_hi END
+  GROUP BY
+    study, task, rubric_id, asked.rate, unit_id,
+    CASE WHEN is_of_unit THEN '' WHEN side = 1 THEN item_lo ELSE item_hi END
 ),
 moved AS (
   SELECT
@@ -289,9 +292,9 @@ tallied AS (
     sum(n) AS n_spoke,
     sum(n_weighted) > 0 AS is_weighted,
     arg_max(word, n) AS most_said,
-    max(n, 2) AS counts,
+    list_reverse_sort(list(n)) AS counts,
     arg_max(word, weight) AS heaviest,
-    max(weight, 2) AS weights
+    list_reverse_sort(list(weight)) AS weights
   FROM voted
   GROUP BY study, task, rubric_id, unit_no, part, truth
 ),

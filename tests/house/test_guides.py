@@ -26,7 +26,7 @@ from tests.rigs.pages import GUIDES as FOLDER
 from tests.rigs.pages import PAGES, ROOT, Block, blocks, code_spans, prose
 
 LANGUAGES = {"md", "sh", "bash", "python", "sql", "toml", "csv", "jsonl", "json", "text", "mermaid", "yaml", "ini"}
-EXCUSED_MAX = 14
+EXCUSED_MAX = 15
 README_LINES_MAX = 110
 PICTURE_BYTES_MAX = 200_000
 SENTENCE_CHARS_MAX = 80 - len("from-pairwisellm  ")  # the list is whole in a narrow terminal

@@ -14,10 +14,12 @@ _HEAD: Final = """\
 # The views on engines of Spark SQL
 
 This page is made from `tests/spark/errors.toml` and the product's list of refused views by
-`python -m tests.rigs.spark_page`; do not edit it. `pytest tests/spark` holds it against an engine: what is `equal` gives
-what DuckDB gives, value by value to 1e-9, over the cases, the golden sets and three lakes; anything else gives this error.
+`python -m tests.rigs.spark_page`; do not edit it. `pytest tests/spark` holds it against an engine: what is `equal`
+gives what DuckDB gives, value by value to 1e-9, over the cases, the golden sets and three lakes; anything else gives
+this error.
 
-{n_printed} of {n} views are printed, {n_refused} are refused with a reason. Sail runs {n_sail} of those printed, Spark {n_spark}.
+{n_printed} of {n} views are printed, {n_refused} are refused with a reason. Sail runs {n_sail} of those printed, and
+Spark {n_spark}.
 
 | view | Spark | Sail |
 | --- | --- | --- |

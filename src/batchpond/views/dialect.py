@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 
 import sqlglot
 from sqlglot import exp
@@ -40,7 +40,7 @@ _HEAD: Final = """\
 
 
 def script(lake_path: Path, files: Files) -> str:
-    """Return the views over a lake as one script of Spark SQL; a view that Spark cannot run is a comment that says why."""
+    """Return the views over a lake as one script of Spark SQL; one that Spark cannot run is a comment that says why."""
     good, _ = sorted_out(lake_path, named(lake_path, files), {})
     return "\n".join([_HEAD.format(lake=os.path.abspath(lake_path)), *_tables(lake_path, good), *_views()])
 
@@ -58,7 +58,7 @@ def refused() -> dict[str, str]:
 def select(script: Script) -> str:
     """Return the SELECT of a view in Spark SQL, its macros written out."""
     match = _VIEW.match(_COMMENT.sub("", script.text))
-    assert match is not None, script.name
+    assert match is not None, script.name  # noqa: S101 - sql/ has this form
     return _parsed(match[1], _Lens).sql(SPARK)
 
 
@@ -84,7 +84,7 @@ def _tables(lake_path: Path, good: Good) -> Iterator[str]:
 
 
 def _file(table: Table, path: str, is_older: bool) -> str:
-    import pyarrow.parquet as pq
+    import pyarrow.parquet as pq  # noqa: PLC0415 - most lakes have no older file
 
     there = set(pq.read_schema(path).names) if is_older else {name for name, _ in table.columns}
     columns = (f"`{name}`" if name in there else f"NULL AS `{name}`" for name, _ in table.columns)
@@ -112,8 +112,8 @@ class _Lens(DuckDB):
     """DuckDB's SQL, in which what `spark.sql` defines is a call like any other."""
 
     class Parser(DuckDB.Parser):  # type: ignore[misc, valid-type]
-        FUNCTIONS = {name: make for name, make in DuckDB.Parser.FUNCTIONS.items() if name not in _NAMES}
-        FUNCTION_PARSERS = {name: make for name, make in DuckDB.Parser.FUNCTION_PARSERS.items() if name not in _NAMES}
+        FUNCTIONS: ClassVar = {name: make for name, make in DuckDB.Parser.FUNCTIONS.items() if name not in _NAMES}
+        FUNCTION_PARSERS: ClassVar = {k: v for k, v in DuckDB.Parser.FUNCTION_PARSERS.items() if k not in _NAMES}
 
 
 @cache
@@ -182,7 +182,7 @@ def _called(macro: _Macro, arguments: list[exp.Expr]) -> exp.Expr:
         name, *rest = column.parts
         if name.name in values:
             value = values[name.name]
-            assert value is not None, (macro.name, name.name)
+            assert value is not None, (macro.name, name.name)  # noqa: S101 - DuckDB binds them all
             new = exp.column(name.name, row) if name.name in bound else exp.paren(value.copy())
             column.replace(exp.Dot.build([new, *(part.copy() for part in rest)]) if rest else new)
     if not bound:
@@ -195,7 +195,7 @@ def _called(macro: _Macro, arguments: list[exp.Expr]) -> exp.Expr:
 
 
 def _is_bound(value: exp.Expr) -> bool:
-    """Whether an argument is to be worked out once: not a name, and no sum of constants, whose type Sail then mistakes."""
+    """Whether an argument is to be worked out once: no name, and no sum of constants, whose type Sail then mistakes."""
     if isinstance(value, exp.Column | exp.Dot):
         return False
     return value.find(exp.Column, exp.Dot) is not None or isinstance(value.unnest(), exp.Literal)
