@@ -160,6 +160,6 @@ def test_a_pass_that_finds_open_batches_unchanged_loads_no_engine(tmp_path: Path
             line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time")
         }
         assert "httpx" in loaded
-        assert loaded.isdisjoint({"pyarrow", "numpy", "duckdb", "polars", "rich", "genai_prices", "msgspec"})
+        assert loaded.isdisjoint({"pyarrow", "numpy", "duckdb", "polars", "rich", "genai_prices"})
         assert loaded.isdisjoint({"batchpond.study.typed", "batchpond.study.config_file", "batchpond.study.spec"})
         assert "nothing new; 1 batch pending" in done.stderr
