@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import struct
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, BinaryIO, Final
 
@@ -37,6 +38,9 @@ _HEADER: Final = "header.json"
 _SAMPLE_MAX_BYTES: Final = 1_000_000_000
 _ZSTD: Final = 93  # APPNOTE 6.3.7 of the ZIP format, 4.4.5
 _LOCAL_HEADER: Final = struct.Struct("<4s5H3I2H")
+_DAMAGED: Final = (
+    OSError, ValueError, EOFError, RuntimeError, zipfile.BadZipFile, struct.error, zlib.error,
+)  # fmt: skip
 _MOCK: Final = "mockllm"
 # What its `value_to_float` counts as 1, 0, .5 and 0: partly right and not answered are neither right nor wrong here.
 _LETTERS: Final = {
@@ -83,7 +87,7 @@ def _archive(file: SourceFile, defaults: Defaults, findings: Findings) -> Iterat
                 sample = _member(stream, archive, names[name])
                 place = f"{file.shown}#{name}"
                 yield from _sample(place, fields.mapping(header), fields.mapping(sample), defaults, findings)
-    except (OSError, ValueError, zipfile.BadZipFile, NotImplementedError) as error:
+    except _DAMAGED as error:
         findings.problem(file.shown, f"cannot be read: {error}")
 
 
@@ -98,6 +102,8 @@ def _member(stream: BinaryIO, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -
     stream.seek(n_name + n_extra, 1)
     packed = stream.read(info.compress_size)
     text = pa.decompress(packed, info.file_size, "zstd", asbytes=True)
+    if zlib.crc32(text) != info.CRC:
+        raise ValueError(f"{info.filename} does not have the checksum that the archive states")
     return parsed(text.decode("utf-8"))
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from batchpond import Lake
+from batchpond.interop.foreign import Defaults, Findings, Record, SourceFile
 from batchpond.lake.store import Store
 from batchpond_importers.inspect import read as read_inspect
 from batchpond_importers.promptfoo import read as read_promptfoo
@@ -140,6 +141,28 @@ def test_a_damaged_archive_is_one_error_and_imports_nothing(store: Store, tmp_pa
     at = len(whole) // 3
     turned = whole[:at] + bytes(byte ^ 0xFF for byte in whole[at : at + 400]) + whole[at + 400 :]
     assert "cannot be read" in refusal(store, read_inspect, put(tmp_path, "turned.eval", turned))
+
+
+def test_a_turned_byte_is_never_read_as_something_else(tmp_path: Path) -> None:
+    """One byte of an archive's files turned: it cannot be read, or says what it said (a date, a flag)."""
+    whole = ARCHIVE.read_bytes()
+    said, _ = read_archive(tmp_path, whole)
+    assert len(said) > 30
+    found: set[str] = set()
+    for at in range(0, whole.index(b"PK\x01\x02"), 97):
+        turned = bytearray(whole)
+        turned[at] ^= 0x10
+        records, problems = read_archive(tmp_path, bytes(turned))
+        assert problems or records == said, f"the byte at {at}"
+        found |= {problem.split(" ")[-1] for problem in problems}
+    assert "states" in found, "no byte showed what only a checksum shows"
+
+
+def read_archive(folder: Path, data: bytes) -> tuple[list[Record], list[str]]:
+    """Return what an archive of these bytes holds, and the problems with it."""
+    path, findings = put(folder, "one.eval", data), Findings()
+    records = list(read_inspect([SourceFile(path, path.name)], Defaults(study="s"), findings))
+    return records, findings.problems.shown
 
 
 def test_promptfoo_passes_and_fails_are_those_that_it_counts(store: Store) -> None:
