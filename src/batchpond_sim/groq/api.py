@@ -10,7 +10,7 @@ from typing import Any
 
 from batchpond_sim.groq.batches import PROVIDER, GroqAccount
 from batchpond_sim.host.messages import Answer, Reply, Request, json_reply
-from batchpond_sim.openai.api import OpenAISimulator, error_reply, file_view
+from batchpond_sim.openai.api import OpenAISimulator, error_reply
 from batchpond_sim.openai.batches import BatchRecord
 from batchpond_sim.shared.api import page_at
 from batchpond_sim.world.faults import Call
@@ -35,7 +35,9 @@ class GroqSimulator(OpenAISimulator):
 
     def _list_files(self, _request: Request, call: Call, project: str, _argument: str) -> Answer:
         with self._world.lock:
-            shown = [file_view(record) for record in self.account.listed_files(project, self.account.tick(), call)]
+            shown = [
+                self._file_view(record) for record in self.account.listed_files(project, self.account.tick(), call)
+            ]
             return _listed(shown, call)
 
     def _list_batches(self, _request: Request, call: Call, project: str, _argument: str) -> Answer:

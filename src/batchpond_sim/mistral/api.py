@@ -8,30 +8,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar
 
-from batchpond_sim.host.messages import (
-    Answer,
-    Break,
-    BreakKind,
-    Form,
-    MultipartError,
-    Reply,
-    Request,
-    json_reply,
-    read_form,
-)
+from batchpond_sim.host.messages import Answer, Break, BreakKind, Form, Reply, Request, json_reply
 from batchpond_sim.mistral.answers import answer, error
 from batchpond_sim.mistral.batches import PROVIDER, SHAPE, BatchRecord, MistralAccount, requests
-from batchpond_sim.shared.api import Api, PageError, Route, forced, page_at, routes
+from batchpond_sim.shared.api import PageError, Route, forced, page_at, routes
 from batchpond_sim.shared.batches import FileRecord, RowsError, view_faults
-from batchpond_sim.shared.delivery import delivered
+from batchpond_sim.shared.files import FilesApi
 from batchpond_sim.world.faults import Call, Op, Value, number
 from batchpond_sim.world.limits import Quota
 from batchpond_sim.world.world import World, fingerprint
 
 BASE_PATH = "/mistral/v1"
-FILE_MAX_BYTES = 512 << 20
 MODELS = ("mistral-small-2603", "mistral-large-2512", "ministral-8b-2512", "magistral-medium-latest")
 ENDPOINTS = ("/v1/chat/completions", "/v1/embeddings", "/v1/fim/completions", "/v1/moderations", "/v1/ocr")
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -46,8 +36,12 @@ _TEXTS: Mapping[int, str] = {
 }
 
 
-class MistralSimulator(Api):
+class MistralSimulator(FilesApi[BatchRecord]):
     """The API of one world."""
+
+    account: MistralAccount
+    row_id = SHAPE.row_id
+    deleted: ClassVar = {"object": "file"}
 
     def __init__(self, world: World) -> None:
         self.account = MistralAccount(world)
@@ -64,7 +58,7 @@ class MistralSimulator(Api):
             ("POST", r"/batch/jobs", Op.BATCHES_CREATE, self._create_job),
             ("GET", r"/batch/jobs", Op.BATCHES_LIST, self._list_jobs),
             ("POST", r"/batch/jobs/([^/]+)/cancel", Op.BATCHES_CANCEL, self._cancel_job),
-            ("GET", r"/batch/jobs/([^/]+)", Op.BATCHES_GET, self._get_job),
+            ("GET", r"/batch/jobs/([^/]+)", Op.BATCHES_GET, self._get_batch),
             ("GET", r"/models", Op.MODELS_LIST, self._models),
             ("POST", r"/chat/completions", Op.LIVE, self._live),
         )
@@ -96,23 +90,46 @@ class MistralSimulator(Api):
     def _limited_reply(self, _quota: Quota) -> Reply:
         return json_reply(429, error(_TEXTS[429], "rate_limited", "1300"))
 
-    def _create_file(self, request: Request, call: Call, project: str, _argument: str) -> Answer:
-        part = self.account.blob(f"upload-{call.n}.part")
-        try:
-            form = read_form(request.headers.get("content-type", ""), request.body, part, FILE_MAX_BYTES)
-            if form.filename is None:
-                return _invalid("file", "Field required")
-            if form.fields.get("purpose") == "batch":
-                for _ in requests(part):
-                    pass
-            with self._world.lock:
-                return json_reply(200, file_view(self.account.keep(part, self._draft(form, call, project), call)))
-        except (MultipartError, RowsError) as problem:
-            return _invalid("file", f"Invalid file format. {problem}")
-        finally:
-            part.unlink(missing_ok=True)
+    def _file_view(self, record: FileRecord) -> dict[str, Any]:
+        return {
+            "id": record.id,
+            "object": "file",
+            "bytes": record.size_bytes,
+            "created_at": int(record.created_s),
+            "filename": record.filename,
+            "purpose": record.purpose,
+            "sample_type": "batch_request",
+            "num_lines": None,
+            "mimetype": "application/jsonl",
+            "source": "upload",
+            "signature": record.sha256 or None,
+            "expires_at": None,
+            "visibility": "workspace",
+        }
 
-    def _draft(self, form: Form, call: Call, project: str) -> FileRecord:
+    def _view(self, batch: BatchRecord, now: float, call: Call) -> dict[str, Any]:
+        return job_view(batch, now, view_faults(batch, call))
+
+    def _no_file(self, file_id: str) -> Reply:
+        return _nothing(file_id)
+
+    def _no_batch(self, batch_id: str) -> Reply:
+        return _nothing(batch_id)
+
+    def _bad_form(self, detail: str) -> Reply:
+        return _invalid("file", f"Invalid file format. {detail}")
+
+    def _refused_form(self, form: Form, part: Path) -> Reply | None:
+        if form.filename is None:
+            return _invalid("file", "Field required")
+        try:
+            for _ in requests(part) if form.fields.get("purpose") == "batch" else ():
+                pass
+        except RowsError as problem:
+            return self._bad_form(str(problem))
+        return None
+
+    def _file_draft(self, form: Form, call: Call, project: str) -> FileRecord:
         name, purpose = _uuid(self._world.name("upload", call.n)), form.fields.get("purpose", "fine-tune")
         return FileRecord(name, 0, project, form.filename or "", purpose, form.size_bytes, 0.0)
 
@@ -123,28 +140,8 @@ class MistralSimulator(Api):
             found = [record for record in listed if wanted is None or record.purpose == wanted]
             found.sort(key=lambda record: (record.created_s, record.n), reverse=True)
             shown = _shown([record.id for record in found], request.query, call)
-            rows = [file_view(self.account.files[name]) for name in shown]
+            rows = [self._file_view(self.account.files[name]) for name in shown]
             return json_reply(200, {"data": rows, "object": "list", "total": len(found)})
-
-    def _get_file(self, _request: Request, _call: Call, project: str, argument: str) -> Answer:
-        with self._world.lock:
-            self.account.tick()
-            record = self.account.file(argument, project)
-            return _nothing(argument) if record is None else json_reply(200, file_view(record))
-
-    def _delete_file(self, _request: Request, _call: Call, project: str, argument: str) -> Answer:
-        with self._world.lock:
-            self.account.tick()
-            if self.account.file(argument, project) is None:
-                return _nothing(argument)
-            self.account.drop_file(argument)
-            return json_reply(200, {"id": argument, "object": "file", "deleted": True})
-
-    def _content(self, _request: Request, call: Call, project: str, argument: str) -> Answer:
-        with self._world.lock:
-            self.account.tick()
-            path = self.account.content(argument, project)
-            return _nothing(argument) if path is None else delivered(path, call, SHAPE.row_id)
 
     def _create_job(self, request: Request, call: Call, project: str, _argument: str) -> Answer:
         body = request.read_json()
@@ -166,13 +163,7 @@ class MistralSimulator(Api):
             job = self.account.create(draft, call, fingerprint(request.bearer))
             if "delay_exec" in job.effects:
                 return Break(BreakKind.RESET)
-            return json_reply(200, job_view(job, now, view_faults(job, call)))
-
-    def _get_job(self, _request: Request, call: Call, project: str, argument: str) -> Answer:
-        with self._world.lock:
-            now = self.account.tick()
-            job = self.account.fetch(argument, project, now)
-            return _nothing(argument) if job is None else json_reply(200, job_view(job, now, view_faults(job, call)))
+            return json_reply(200, self._view(job, now, call))
 
     def _list_jobs(self, request: Request, call: Call, project: str, _argument: str) -> Answer:
         """Return a page of the jobs; a parameter that is none of its own asks for jobs with that metadata."""
@@ -183,10 +174,7 @@ class MistralSimulator(Api):
                 job for job in self.account.listed(project, now, call) if tags.items() <= (job.metadata or {}).items()
             ]
             shown = _shown([job.id for job in jobs], request.query, call)
-            rows = [
-                job_view(self.account.batches[name], now, view_faults(self.account.batches[name], call))
-                for name in shown
-            ]
+            rows = [self._view(self.account.batches[name], now, call) for name in shown]
             return json_reply(200, {"data": rows, "object": "list", "total": len(jobs)})
 
     def _cancel_job(self, _request: Request, call: Call, project: str, argument: str) -> Answer:
@@ -198,7 +186,7 @@ class MistralSimulator(Api):
             changed = None if job.is_ended else self.account.cancel(job, call, now)
             if changed is None:
                 return json_reply(400, error("The job has ended and cannot be cancelled"))
-            return json_reply(200, job_view(changed, now, view_faults(changed, call)))
+            return json_reply(200, self._view(changed, now, call))
 
     def _models(self, _request: Request, _call: Call, _project: str, _argument: str) -> Answer:
         rows = [{"id": name, "object": "model", "created": 1_770_000_000, "owned_by": "mistralai"} for name in MODELS]
@@ -254,25 +242,6 @@ def refused_job(body: Any) -> Reply | None:
         if not 1 <= len(name) <= 32 or not isinstance(value, str) or not 1 <= len(value) <= 512:
             return _invalid("metadata", "keys have 1 to 32 characters, values are strings of 1 to 512")
     return None
-
-
-def file_view(record: FileRecord) -> dict[str, Any]:
-    """Return a file as the API shows it."""
-    return {
-        "id": record.id,
-        "object": "file",
-        "bytes": record.size_bytes,
-        "created_at": int(record.created_s),
-        "filename": record.filename,
-        "purpose": record.purpose,
-        "sample_type": "batch_request",
-        "num_lines": None,
-        "mimetype": "application/jsonl",
-        "source": "upload",
-        "signature": record.sha256 or None,
-        "expires_at": None,
-        "visibility": "workspace",
-    }
 
 
 def job_view(job: BatchRecord, now: float, faults: Mapping[str, Value]) -> dict[str, Any]:

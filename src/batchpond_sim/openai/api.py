@@ -7,35 +7,28 @@ world it is given, so that both hosts and any clock give the same answers.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar
 
-from batchpond_sim.host.messages import (
-    Answer,
-    Break,
-    BreakKind,
-    Form,
-    MultipartError,
-    Reply,
-    Request,
-    json_reply,
-    read_form,
-)
+from batchpond_sim.host.messages import Answer, Break, BreakKind, Form, Reply, Request, json_reply
 from batchpond_sim.openai.batches import ENDED, PROVIDER, RETENTION_S, SHAPE, WINDOW_S, BatchRecord, OpenAIAccount
-from batchpond_sim.shared.api import Api, Page, PageError, Route, forced, is_looping, openai_error, page_at, routes
+from batchpond_sim.shared.api import Page, PageError, Route, forced, is_looping, openai_error, page_at, routes
 from batchpond_sim.shared.batches import FileRecord, view_faults
-from batchpond_sim.shared.delivery import delivered
+from batchpond_sim.shared.files import FilesApi
 from batchpond_sim.world.faults import Call, Op, Value, number
 from batchpond_sim.world.limits import Quota, Scarce, openai_headers, openai_message
 from batchpond_sim.world.world import World, fingerprint
 
 BASE_PATH = "/openai/v1"
-FILE_MAX_BYTES = 512 << 20
 MODELS = ("gpt-5.4", "gpt-5.4-mini", "gpt-5.4-nano", "gpt-5.5", "gpt-6-luna", "gpt-4.1", "gpt-4.1-mini")
 
 
-class OpenAISimulator(Api):
+class OpenAISimulator(FilesApi[BatchRecord]):
     """The API of one world; who copies it says below which path, what windows there are, and what its models answer."""
 
+    account: OpenAIAccount
+    row_id = SHAPE.row_id
+    deleted: ClassVar = {"object": "file"}
     provider = PROVIDER
     base_path = BASE_PATH
     windows: tuple[str, ...] = ("24h",)
@@ -107,23 +100,34 @@ class OpenAISimulator(Api):
         kind = Scarce.TOKENS if quota.scarce is Scarce.TOKENS else Scarce.REQUESTS
         return json_reply(429, openai_error(openai_message(quota, ORGANIZATION), kind, None, "rate_limit_exceeded"))
 
-    def _create_file(self, request: Request, call: Call, project: str, _argument: str) -> Answer:
-        part = self.account.blob(f"upload-{call.n}.part")
-        try:
-            form = read_form(request.headers.get("content-type", ""), request.body, part, FILE_MAX_BYTES)
-            refused = refused_form(form)
-            if refused is not None:
-                return refused
-            with self._world.lock:
-                return self._store_file(form, call, project)
-        except MultipartError as error:
-            return error_reply(400, f"The form could not be read: {error}.", "file")
-        finally:
-            part.unlink(missing_ok=True)
+    def _file_view(self, record: FileRecord) -> dict[str, Any]:
+        return {
+            "object": "file",
+            "id": record.id,
+            "purpose": record.purpose,
+            "filename": record.filename,
+            "bytes": record.size_bytes,
+            "created_at": int(record.created_s),
+            "expires_at": None if record.expires_s is None else int(record.expires_s),
+            "status": "processed",
+            "status_details": None,
+        }
 
-    def _store_file(self, form: Form, call: Call, project: str) -> Reply:
+    def _no_file(self, file_id: str) -> Reply:
+        return error_reply(404, f"No such File object: {file_id}", "id")
+
+    def _no_batch(self, batch_id: str) -> Reply:
+        return error_reply(404, f"No batch found with id '{batch_id}'.")
+
+    def _bad_form(self, detail: str) -> Reply:
+        return error_reply(400, detail, "file")
+
+    def _refused_form(self, form: Form, part: Path) -> Reply | None:  # noqa: ARG002
+        return refused_form(form)
+
+    def _file_draft(self, form: Form, call: Call, project: str) -> FileRecord:
         kept_s = float(form.fields.get("expires_after[seconds]", RETENTION_S))
-        draft = FileRecord(
+        return FileRecord(
             id=f"file-{self._world.name('upload', call.n)}",
             n=0,
             project=project,
@@ -133,7 +137,6 @@ class OpenAISimulator(Api):
             created_s=0.0,
             expires_s=self._world.now_s() + kept_s if form.fields["purpose"] == "batch" else None,
         )
-        return json_reply(200, file_view(self.account.keep(self.account.blob(f"upload-{call.n}.part"), draft, call)))
 
     def _list_files(self, request: Request, call: Call, project: str, _argument: str) -> Answer:
         with self._world.lock:
@@ -144,27 +147,7 @@ class OpenAISimulator(Api):
             is_newest_first = request.query.get("order", "desc") == "desc"
             records.sort(key=lambda record: (record.created_s, record.n), reverse=is_newest_first)
             page = _page([record.id for record in records], request.query, call, 10_000, 10_000)
-            return _listing(page, [file_view(self.account.files[name]) for name in page.ids])
-
-    def _get_file(self, _request: Request, _call: Call, project: str, argument: str) -> Answer:
-        with self._world.lock:
-            self.account.tick()
-            record = self.account.file(argument, project)
-            return _no_file(argument) if record is None else json_reply(200, file_view(record))
-
-    def _delete_file(self, _request: Request, _call: Call, project: str, argument: str) -> Answer:
-        with self._world.lock:
-            self.account.tick()
-            if self.account.file(argument, project) is None:
-                return _no_file(argument)
-            self.account.drop_file(argument)
-            return json_reply(200, {"id": argument, "object": "file", "deleted": True})
-
-    def _content(self, _request: Request, call: Call, project: str, argument: str) -> Answer:
-        with self._world.lock:
-            self.account.tick()
-            path = self.account.content(argument, project)
-            return _no_file(argument) if path is None else delivered(path, call, SHAPE.row_id)
+            return _listing(page, [self._file_view(self.account.files[name]) for name in page.ids])
 
     def _create_batch(self, request: Request, call: Call, project: str, _argument: str) -> Answer:
         body = request.read_json()
@@ -191,14 +174,6 @@ class OpenAISimulator(Api):
     def _view(self, batch: BatchRecord, now: float, call: Call) -> dict[str, Any]:
         return batch_view(batch, now, view_faults(batch, call))
 
-    def _get_batch(self, _request: Request, call: Call, project: str, argument: str) -> Answer:
-        with self._world.lock:
-            now = self.account.tick()
-            batch = self.account.fetch(argument, project, now)
-            if batch is None:
-                return _no_batch(argument)
-            return json_reply(200, self._view(batch, now, call))
-
     def _list_batches(self, request: Request, call: Call, project: str, _argument: str) -> Answer:
         with self._world.lock:
             now = self.account.tick()
@@ -212,7 +187,7 @@ class OpenAISimulator(Api):
             now = self.account.tick()
             batch = self.account.find(argument, project, now)
             if batch is None:
-                return _no_batch(argument)
+                return self._no_batch(argument)
             if batch.is_ended:
                 return error_reply(400, f"Cannot cancel a batch with status '{batch.end}'.")
             changed = self.account.cancel(batch, call, now)
@@ -264,14 +239,6 @@ def _listing(page: Page, data: list[dict[str, Any]]) -> Reply:
     return json_reply(200, {"object": "list", **page.body(data)})
 
 
-def _no_file(file_id: str) -> Reply:
-    return error_reply(404, f"No such File object: {file_id}", "id")
-
-
-def _no_batch(batch_id: str) -> Reply:
-    return error_reply(404, f"No batch found with id '{batch_id}'.")
-
-
 ORGANIZATION = "org-simulated"
 BATCH_FILE_MAX_BYTES = 200 << 20
 ENDPOINTS = (
@@ -295,21 +262,6 @@ _STATUS_ERRORS: Mapping[int, tuple[str, str, str | None]] = {
 def error_reply(status: int, message: str, param: str | None = None, code: str | None = None) -> Reply:
     """Return an API error of type `invalid_request_error`."""
     return json_reply(status, openai_error(message, "invalid_request_error", param, code))
-
-
-def file_view(record: FileRecord) -> dict[str, Any]:
-    """Return a file as the API shows it."""
-    return {
-        "object": "file",
-        "id": record.id,
-        "purpose": record.purpose,
-        "filename": record.filename,
-        "bytes": record.size_bytes,
-        "created_at": int(record.created_s),
-        "expires_at": None if record.expires_s is None else int(record.expires_s),
-        "status": "processed",
-        "status_details": None,
-    }
 
 
 def batch_view(batch: BatchRecord, now: float, faults: Mapping[str, Value]) -> dict[str, Any]:

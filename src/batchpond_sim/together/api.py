@@ -24,11 +24,10 @@ from batchpond_sim.host.messages import (
     Reply,
     Request,
     json_reply,
-    read_form,
 )
-from batchpond_sim.shared.api import Api, PageError, Route, forced, openai_error, page_at, routes
+from batchpond_sim.shared.api import PageError, Route, forced, openai_error, page_at, routes
 from batchpond_sim.shared.batches import FileRecord, sha256_of, view_faults
-from batchpond_sim.shared.delivery import delivered
+from batchpond_sim.shared.files import FilesApi
 from batchpond_sim.together.answers import CHAT, answer
 from batchpond_sim.together.batches import PROVIDER, SHAPE, WINDOW_S, BatchRecord, TogetherAccount
 from batchpond_sim.world.faults import Call, Op, Stage, Value, number
@@ -42,8 +41,11 @@ MODELS = (
 )  # fmt: skip
 
 
-class TogetherSimulator(Api):
+class TogetherSimulator(FilesApi[BatchRecord]):
     """The API of one world."""
+
+    account: TogetherAccount
+    row_id = SHAPE.row_id
 
     def __init__(self, world: World) -> None:
         self.account = TogetherAccount(world)
@@ -52,7 +54,7 @@ class TogetherSimulator(Api):
     def routes(self) -> tuple[Route, ...]:
         """Return what there is below the base path."""
         return routes(
-            ("POST", r"/v1/files/upload", Op.FILES_CREATE, self._upload),
+            ("POST", r"/v1/files/upload", Op.FILES_CREATE, self._create_file),
             ("POST", r"/v1/files", Op.FILES_CREATE, self._announce),
             ("PUT", r"/storage/([^/]+)", Op.FILES_UPLOAD, self._put),
             ("POST", r"/v1/files/([^/]+)/preprocess", Op.FILES_GET, self._finish),
@@ -106,25 +108,41 @@ class TogetherSimulator(Api):
         body = openai_error("You have reached the rate limit of this model.", "rate_limit")
         return json_reply(429, body | {"error_type": "dynamic_request_limited"})
 
-    def _upload(self, request: Request, call: Call, project: str, _argument: str) -> Answer:
-        """Take a file in one form."""
-        part = self._part(call)
-        try:
-            form = read_form(request.headers.get("content-type", ""), request.body, part, FILE_MAX_BYTES)
-            if form.filename is None:
-                return text_error(400, "file is required")
-            return _refused(form) or self._kept(part, self._file_draft(form, call, project, form.size_bytes), call)
-        except MultipartError as error:
-            return text_error(400, f"The form could not be read: {error}")
-        finally:
-            part.unlink(missing_ok=True)
+    def _file_view(self, record: FileRecord) -> dict[str, Any]:
+        return {
+            "id": record.id,
+            "object": "file",
+            "purpose": record.purpose,
+            "filename": record.filename,
+            "bytes": record.size_bytes,
+            "created_at": int(record.created_s),
+            "FileType": "jsonl",
+            "LineCount": 0,
+            "Processed": True,
+            "processing_status": "COMPLETED",
+        }
+
+    def _view(self, batch: BatchRecord, now: float, call: Call) -> dict[str, Any]:
+        return batch_view(batch, now, view_faults(batch, call))
+
+    def _no_file(self, file_id: str) -> Reply:
+        return no_file(file_id)
+
+    def _no_batch(self, batch_id: str) -> Reply:  # noqa: ARG002
+        return text_error(404, "Job not found")
+
+    def _bad_form(self, detail: str) -> Reply:
+        return text_error(400, detail)
+
+    def _refused_form(self, form: Form, part: Path) -> Reply | None:  # noqa: ARG002
+        return text_error(400, "file is required") if form.filename is None else _refused(form)
 
     def _announce(self, request: Request, call: Call, project: str, _argument: str) -> Answer:
         """Say where a file's bytes are to be put."""
         try:
-            form = read_form(request.headers.get("content-type", ""), request.body, self._part(call), FILE_MAX_BYTES)
+            form = self._form(request, self._part(call))
         except MultipartError as error:
-            return text_error(400, f"The form could not be read: {error}")
+            return self._bad_form(f"the form could not be read: {error}")
         refused = _refused(form)
         if refused is not None:
             return refused
@@ -133,7 +151,7 @@ class TogetherSimulator(Api):
             same = self.account.same_content(project, sha256)
             if same is not None:
                 return _same(same)
-            draft = replace(self._file_draft(form, call, project, 0), n=self.account.uploads.next_n(), sha256=sha256)
+            draft = replace(self._file_draft(form, call, project), n=self.account.uploads.next_n(), sha256=sha256)
             self.account.uploads.put(draft)
         host = request.headers.get("host", "127.0.0.1")
         address = f"http://{host}/together/storage/{draft.id}?signature={self._world.name('signature', draft.id)}"
@@ -164,14 +182,11 @@ class TogetherSimulator(Api):
                 return no_file(argument)
             record = self.account.keep(blob, upload, call)
             self.account.uploads.drop(argument)
-            return json_reply(200, file_view(record))
+            return json_reply(200, self._file_view(record))
 
-    def _part(self, call: Call) -> Path:
-        return self.account.blob(f"upload-{call.n}.part")
-
-    def _file_draft(self, form: Form, call: Call, project: str, size_bytes: int) -> FileRecord:
+    def _file_draft(self, form: Form, call: Call, project: str) -> FileRecord:
         name, purpose = form.fields.get("file_name") or form.filename or "", form.fields["purpose"]
-        return FileRecord(f"file-{self._world.name('upload', call.n)}", 0, project, name, purpose, size_bytes, 0.0)
+        return FileRecord(f"file-{self._world.name('upload', call.n)}", 0, project, name, purpose, form.size_bytes, 0.0)
 
     def _kept(self, part: Path, draft: FileRecord, call: Call) -> Reply:
         with self._world.lock:
@@ -182,34 +197,14 @@ class TogetherSimulator(Api):
             # What a fault has cut off is other content.
             record = replace(record, sha256=sha256_of(self.account.blob(record.id)))
             self.account.files.put(record)
-            return json_reply(200, file_view(record))
+            return json_reply(200, self._file_view(record))
 
     def _list_files(self, _request: Request, call: Call, project: str, _argument: str) -> Answer:
         with self._world.lock:
             now = self.account.tick()
             records = list(self.account.listed_files(project, now, call))
             _fail_if_asked(call)
-            return json_reply(200, {"data": [file_view(record) for record in records]})
-
-    def _get_file(self, _request: Request, _call: Call, project: str, argument: str) -> Answer:
-        with self._world.lock:
-            self.account.tick()
-            record = self.account.file(argument, project)
-            return no_file(argument) if record is None else json_reply(200, file_view(record))
-
-    def _delete_file(self, _request: Request, _call: Call, project: str, argument: str) -> Answer:
-        with self._world.lock:
-            self.account.tick()
-            if self.account.file(argument, project) is None:
-                return no_file(argument)
-            self.account.drop_file(argument)
-            return json_reply(200, {"id": argument, "deleted": True})
-
-    def _content(self, _request: Request, call: Call, project: str, argument: str) -> Answer:
-        with self._world.lock:
-            self.account.tick()
-            path = self.account.content(argument, project)
-            return no_file(argument) if path is None else delivered(path, call, SHAPE.row_id)
+            return json_reply(200, {"data": [self._file_view(record) for record in records]})
 
     def _create_batch(self, request: Request, call: Call, project: str, _argument: str) -> Answer:
         body = request.read_json()
@@ -223,7 +218,7 @@ class TogetherSimulator(Api):
             batch = self.account.create(self._draft(body, call, project), call, fingerprint(request.bearer))
             if "delay_exec" in batch.effects:
                 return Break(BreakKind.RESET)
-            return json_reply(201, {"job": batch_view(batch, now, view_faults(batch, call))})
+            return json_reply(201, {"job": self._view(batch, now, call)})
 
     def _draft(self, body: dict[str, Any], call: Call, project: str) -> BatchRecord:
         digits = self._world.name("batch", call.n) + self._world.name("batch-tail", call.n)[:8]
@@ -237,34 +232,26 @@ class TogetherSimulator(Api):
             file_size_bytes=0 if source is None else source.size_bytes,
         )
 
-    def _get_batch(self, _request: Request, call: Call, project: str, argument: str) -> Answer:
-        with self._world.lock:
-            now = self.account.tick()
-            batch = self.account.fetch(argument, project, now)
-            if batch is None:
-                return text_error(404, "Job not found")
-            return json_reply(200, batch_view(batch, now, view_faults(batch, call)))
-
     def _list_batches(self, _request: Request, call: Call, project: str, _argument: str) -> Answer:
         """Return all batches as a bare array, in no order that anybody could rely on."""
         with self._world.lock:
             now = self.account.tick()
             batches = sorted(self.account.listed(project, now, call), key=lambda batch: batch.id)
             _fail_if_asked(call)
-            return json_reply(200, [batch_view(batch, now, view_faults(batch, call)) for batch in batches])
+            return json_reply(200, [self._view(batch, now, call) for batch in batches])
 
     def _cancel_batch(self, _request: Request, call: Call, project: str, argument: str) -> Answer:
         with self._world.lock:
             now = self.account.tick()
             batch = self.account.find(argument, project, now)
             if batch is None:
-                return text_error(404, "Job not found")
+                return self._no_batch(argument)
             if batch.is_ended:
                 return text_error(409, f"Cannot cancel job - already in terminal state: {batch.status(now)}")
             changed = self.account.cancel(batch, call, now)
             if changed is None:
                 return text_error(409, "Cannot cancel job - it is being completed")
-            return json_reply(200, batch_view(changed, now, view_faults(changed, call)))
+            return json_reply(200, self._view(changed, now, call))
 
     def _models(self, _request: Request, _call: Call, _project: str, _argument: str) -> Answer:
         return json_reply(200, [{"id": name, "object": "model", "created": 0, "type": "chat"} for name in MODELS])
@@ -284,7 +271,6 @@ def _fail_if_asked(call: Call) -> None:
     page_at((), 0, 1, call)
 
 
-FILE_MAX_BYTES = 512 << 20
 PURPOSES = frozenset(
     {"fine-tune", "eval", "eval-sample", "eval-output", "eval-summary", "batch-generated", "batch-api"}
 )
@@ -326,22 +312,6 @@ def no_key(status: int = 401) -> Reply:
 def no_file(file_id: str) -> Reply:
     """Return the answer about a file that is not there."""
     return json_reply(404, {"error": {"message": f"File {file_id} not found", "type": "not_found"}})
-
-
-def file_view(record: FileRecord) -> dict[str, Any]:
-    """Return a file as the API shows it."""
-    return {
-        "id": record.id,
-        "object": "file",
-        "purpose": record.purpose,
-        "filename": record.filename,
-        "bytes": record.size_bytes,
-        "created_at": int(record.created_s),
-        "FileType": "jsonl",
-        "LineCount": 0,
-        "Processed": True,
-        "processing_status": "COMPLETED",
-    }
 
 
 def batch_view(batch: BatchRecord, now: float, faults: Mapping[str, Value]) -> dict[str, Any]:

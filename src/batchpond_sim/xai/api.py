@@ -10,23 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import orjson
 
-from batchpond_sim.host.messages import (
-    Answer,
-    Break,
-    BreakKind,
-    Form,
-    MultipartError,
-    Reply,
-    Request,
-    json_reply,
-    read_form,
-)
-from batchpond_sim.shared.api import Api, Page, PageError, Route, forced, is_looping, page_at, routes
+from batchpond_sim.host.messages import Answer, Break, BreakKind, Form, Reply, Request, json_reply
+from batchpond_sim.shared.api import Page, PageError, Route, forced, is_looping, page_at, routes
 from batchpond_sim.shared.batches import End, FileRecord, view_faults
+from batchpond_sim.shared.files import FilesApi
 from batchpond_sim.world.faults import Call, Op, Value, number
 from batchpond_sim.world.limits import Quota
 from batchpond_sim.world.world import World, fingerprint
@@ -34,7 +26,6 @@ from batchpond_sim.xai.answers import answer, error
 from batchpond_sim.xai.batches import PROVIDER, WINDOW_S, BatchRecord, XaiAccount
 
 BASE_PATH = "/xai/v1"
-FILE_MAX_BYTES = 200 << 20
 MODELS = ("grok-4.3", "grok-4.20", "grok-4.7", "grok-3-mini")
 PAGE_MAX = 1_000
 _TEXTS: Mapping[int, str] = {
@@ -48,8 +39,11 @@ _TEXTS: Mapping[int, str] = {
 }
 
 
-class XaiSimulator(Api):
+class XaiSimulator(FilesApi[BatchRecord]):
     """The API of one world."""
+
+    account: XaiAccount
+    file_max_bytes = 200 << 20
 
     def __init__(self, world: World) -> None:
         self.account = XaiAccount(world)
@@ -100,20 +94,33 @@ class XaiSimulator(Api):
     def _limited_reply(self, _quota: Quota) -> Reply:
         return json_reply(429, error(_TEXTS[429], "Some resource has been exhausted"))
 
-    def _create_file(self, request: Request, call: Call, project: str, _argument: str) -> Answer:
-        part = self.account.blob(f"upload-{call.n}.part")
-        try:
-            form = read_form(request.headers.get("content-type", ""), request.body, part, FILE_MAX_BYTES)
-            if form.filename is None:
-                return _bad("file is required")
-            with self._world.lock:
-                return json_reply(200, file_view(self.account.keep(part, self._draft(form, call, project), call)))
-        except MultipartError as problem:
-            return _bad(f"the form could not be read: {problem}")
-        finally:
-            part.unlink(missing_ok=True)
+    def _file_view(self, record: FileRecord) -> dict[str, Any]:
+        return {
+            "id": record.id,
+            "object": "file",
+            "bytes": record.size_bytes,
+            "created_at": int(record.created_s),
+            "expires_at": None,
+            "filename": record.filename,
+            "purpose": record.purpose,
+        }
 
-    def _draft(self, form: Form, call: Call, project: str) -> FileRecord:
+    def _view(self, batch: BatchRecord, now: float, call: Call) -> dict[str, Any]:
+        return batch_view(batch, now, view_faults(batch, call))
+
+    def _no_file(self, file_id: str) -> Reply:
+        return _nothing("file", file_id)
+
+    def _no_batch(self, batch_id: str) -> Reply:
+        return _nothing("batch", batch_id)
+
+    def _bad_form(self, detail: str) -> Reply:
+        return _bad(detail)
+
+    def _refused_form(self, form: Form, part: Path) -> Reply | None:  # noqa: ARG002
+        return _bad("file is required") if form.filename is None else None
+
+    def _file_draft(self, form: Form, call: Call, project: str) -> FileRecord:
         name = f"file_{self._world.name('upload', call.n)}"
         return FileRecord(name, 0, project, form.filename or "", form.fields.get("purpose", ""), form.size_bytes, 0.0)
 
@@ -121,16 +128,8 @@ class XaiSimulator(Api):
         with self._world.lock:
             ids = [record.id for record in self.account.listed_files(project, self.account.tick(), call)]
             page = _page(ids, request.query, call)
-            rows = [file_view(self.account.files[name]) for name in page.ids]
+            rows = [self._file_view(self.account.files[name]) for name in page.ids]
             return json_reply(200, {"data": rows, **_after(page)})
-
-    def _delete_file(self, _request: Request, _call: Call, project: str, argument: str) -> Answer:
-        with self._world.lock:
-            self.account.tick()
-            if self.account.file(argument, project) is None:
-                return _nothing("file", argument)
-            self.account.drop_file(argument)
-            return json_reply(200, {"id": argument, "deleted": True})
 
     def _create_batch(self, request: Request, call: Call, project: str, _argument: str) -> Answer:
         body = request.read_json()
@@ -150,15 +149,7 @@ class XaiSimulator(Api):
             batch = self.account.create(draft, call, fingerprint(request.bearer))
             if "delay_exec" in batch.effects:
                 return Break(BreakKind.RESET)
-            return json_reply(200, batch_view(batch, now, view_faults(batch, call)))
-
-    def _get_batch(self, _request: Request, call: Call, project: str, argument: str) -> Answer:
-        with self._world.lock:
-            now = self.account.tick()
-            batch = self.account.fetch(argument, project, now)
-            if batch is None:
-                return _nothing("batch", argument)
-            return json_reply(200, batch_view(batch, now, view_faults(batch, call)))
+            return json_reply(200, self._view(batch, now, call))
 
     def _list_batches(self, request: Request, call: Call, project: str, _argument: str) -> Answer:
         """Return a page in the order of the ids, which tells nothing."""
@@ -166,7 +157,7 @@ class XaiSimulator(Api):
             now = self.account.tick()
             found = {batch.id: batch for batch in self.account.listed(project, now, call)}
             page = _page(sorted(found), request.query, call)
-            rows = [batch_view(found[name], now, view_faults(found[name], call)) for name in page.ids]
+            rows = [self._view(found[name], now, call) for name in page.ids]
             return json_reply(200, {"batches": rows, **_after(page)})
 
     def _results(self, request: Request, call: Call, project: str, argument: str) -> Answer:
@@ -174,7 +165,7 @@ class XaiSimulator(Api):
             now = self.account.tick()
             batch = self.account.find(argument, project, now)
             if batch is None:
-                return _nothing("batch", argument)
+                return self._no_batch(argument)
             rows = sorted(self.account.results(batch, now))
             page = _page([str(i) for i in range(len(rows))], request.query, call)
             shown = b",".join(rows[int(i)] for i in page.ids)
@@ -187,11 +178,11 @@ class XaiSimulator(Api):
             now = self.account.tick()
             batch = self.account.find(argument, project, now)
             if batch is None:
-                return _nothing("batch", argument)
+                return self._no_batch(argument)
             changed = None if batch.is_ended else self.account.cancel(batch, call, now)
             if changed is None:
                 return _bad("The batch has been processed and cannot be cancelled")
-            return json_reply(200, batch_view(changed, now, view_faults(changed, call)))
+            return json_reply(200, self._view(changed, now, call))
 
     def _models(self, _request: Request, _call: Call, _project: str, _argument: str) -> Answer:
         rows = [{"id": name, "object": "model", "created": 1_770_000_000, "owned_by": "xai"} for name in MODELS]
@@ -230,19 +221,6 @@ def _page(ids: list[str], query: Mapping[str, str], call: Call) -> Page:
 
 def _after(page: Page) -> dict[str, Any]:
     return {"pagination_token": (page.ids[-1] if page.ids else "more") if page.has_more else None}
-
-
-def file_view(record: FileRecord) -> dict[str, Any]:
-    """Return a file as the API shows it."""
-    return {
-        "id": record.id,
-        "object": "file",
-        "bytes": record.size_bytes,
-        "created_at": int(record.created_s),
-        "expires_at": None,
-        "filename": record.filename,
-        "purpose": record.purpose,
-    }
 
 
 def _day(seconds: float) -> str:
