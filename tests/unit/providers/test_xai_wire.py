@@ -15,6 +15,8 @@ from batchpond.providers import registry
 from batchpond.run.find import list_since
 from tests.rigs.batch_wires import TOKEN, XAI, xai_batch, xai_counts, xai_no
 
+CUT = b'{"results":[{"batch_requ'
+
 
 def result(name: str, **more: Any) -> dict[str, Any]:
     return {"batch_request_id": name, "batch_result": {"error": "no"}} | more
@@ -122,20 +124,36 @@ def test_results_are_written_page_by_page_a_result_a_line(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     "last",
     [
-        page("t", "b"),
-        XAI.ok({"results": None}),
-        XAI.ok({"results": [], "pagination_token": 3}),
-        XAI.ok({"error": "x"}),
-        XAI.ok([]),
-        httpx.Response(200, content=b'{"results":[{"batch_requ'),
-        xai_no(404),
+        (page("t", "b"),),
+        (XAI.ok({"results": None}),),
+        (XAI.ok({"results": [], "pagination_token": 3}),),
+        (XAI.ok({"error": "x"}),),
+        (XAI.ok([]),) * 4,
+        (httpx.Response(200, content=CUT),) * 4,
+        (xai_no(404),),
     ],
 )
-def test_results_that_do_not_go_on_leave_nothing_behind(tmp_path: Path, last: httpx.Response) -> None:
+def test_results_that_do_not_go_on_leave_nothing_behind(tmp_path: Path, last: tuple[httpx.Response, ...]) -> None:
     """A page that is none, or the one before: part of the results must not look like all of them."""
+    script = XAI.script(page("t", "a"), *last)
     with pytest.raises(ProviderError):
-        XAI.script(page("t", "a"), last).wire.download("batch_1", tmp_path / "out")
+        script.wire.download("batch_1", tmp_path / "out")
     assert not (tmp_path / "out").exists()
+    assert len(script.requests) == 1 + len(last)
+
+
+def test_a_page_that_is_cut_off_is_asked_for_with_fewer_results(tmp_path: Path) -> None:
+    """Long answers must not stay unread because a thousand of them are too large, or too slow, for one call."""
+    cut = httpx.Response(200, content=CUT)
+    script = XAI.script(cut, cut, page("t/1", "a"), cut, page(None, "b"))
+    assert script.wire.download("batch_1", tmp_path / "out") is not None
+    lines = (tmp_path / "out").read_bytes().splitlines()
+    assert [json.loads(line)["batch_request_id"] for line in lines] == ["a", "b"]
+    assert [params["limit"] for _, params in asked(script)] == ["1000", "100", "10", "1000", "100"]
+    assert [params.get("pagination_token") for _, params in asked(script)] == [None] * 3 + ["t/1"] * 2
+    script = XAI.script(cut, page(None, "a"))
+    assert script.wire.peek("batch_1", 20) == lines[0][:20]
+    assert [params["limit"] for _, params in asked(script)] == ["20", "2"]
 
 
 def test_odd_text_in_a_page_loses_no_row(tmp_path: Path) -> None:

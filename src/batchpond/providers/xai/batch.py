@@ -149,6 +149,8 @@ class XaiClient(FilesClient):
         if body is None:
             return None
         page = load_row(body, None, "the page")
+        if isinstance(page, str) and n_rows > 1:  # cut off: too large, or too slow for one call
+            return self._results(batch_id, max(1, n_rows // 10), cursor)
         rows = None if isinstance(page, str) else page.get("results")
         token = None if isinstance(page, str) else page.get(_TOKEN) or None
         is_still = token is not None and token == cursor
