@@ -105,6 +105,7 @@ def separation(theta: Floats, se: Floats) -> Separation:
 COMPARISONS_MIN: Final = 5
 # With fewer clusters the sandwich alone covers too little (.91 of .95 for three or four items).
 CLUSTERS_MIN: Final = 10
+NOISE_MIN: Final = 1e-6  # errors below this share of the model's come from votes that show no noise
 ELO_CENTRE: Final = 1500.0
 ELO_PER_THETA: Final = 400 / math.log(10)
 
@@ -275,15 +276,14 @@ def _estimate(votes: Votes, by_unit: Votes, options: Options) -> _Estimate:
     fitted = fit(votes, _model(votes, options))
     core = graph.core(graph.beats(votes))
     errors = _errors(fitted, by_unit, options)
-    # The sandwich sees votes that all went one way as votes without noise; so it may not go below the model there.
+    # The sandwich sees votes that all went one way, or all tied, as votes without noise: the model is its floor there.
     is_weak = core.above | core.below | (errors.n_clusters < CLUSTERS_MIN)
     n = votes.n_items
     robust, plain = np.sqrt(np.diag(errors.covariance)[:n]), fitted.se
-    ratio = np.divide(plain, robust, out=np.ones(n), where=robust > 0)
-    stretch = np.ones(len(errors.covariance))
-    stretch[:n] = np.where(is_weak, np.maximum(ratio, 1.0), 1.0)
-    if bool(np.any(robust[is_weak] <= 0)):
+    if bool(np.any(robust <= NOISE_MIN * plain)):
         return _Estimate(fitted, fitted.covariance, core, errors)
+    stretch = np.ones(len(errors.covariance))
+    stretch[:n] = np.where(is_weak, np.maximum(plain / robust, 1.0), 1.0)
     return _Estimate(fitted, errors.covariance * stretch[:, None] * stretch[None, :], core, errors)
 
 

@@ -98,6 +98,7 @@ def test_the_same_votes_twice_add_no_certainty(seed: int) -> None:
 
 @settings(max_examples=60)
 @given(tables, options)
+@example(drawn(seed=0, n_items=7, n_votes=16, sd=0.0, eta=0.0, ties=0.9), Options())  # every vote is a tie
 def test_every_number_that_is_shown_means_something(votes: Votes, how: Options) -> None:
     """Estimates are finite, centred, inside their intervals and places, or they are absent and flagged."""
     found = ranking.rank(votes, how)
