@@ -115,7 +115,7 @@ SELECT
   provider_a, request_model_a, thinking_a, provider_b, request_model_b, thinking_b,
   vote_a_1, vote_b_1, vote_a_2, vote_b_2,
   CAST(sum(both_voted.n_subjects) AS BIGINT) AS n_subjects,
-  list(patterns.clusters) AS clusters
+  list_sort(list(patterns.clusters)) AS clusters
 FROM both_voted
 JOIN patterns
   ON patterns.pattern_no = both_voted.pattern_no

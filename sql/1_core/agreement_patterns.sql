@@ -41,6 +41,6 @@ SELECT
   row_number() OVER (ORDER BY study, task, template_id, ballots) AS pattern_no,
   study, task, template_id, ballots,
   CAST(sum(CASE WHEN side = 1 THEN n END) AS BIGINT) AS n_subjects,
-  list({'key': cluster, 'value': n}) AS clusters
+  list_sort(list({'key': cluster, 'value': n})) AS clusters
 FROM counted
 GROUP BY study, task, template_id, ballots;

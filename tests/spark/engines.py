@@ -43,9 +43,9 @@ def name() -> str:
 @contextmanager
 def session() -> Iterator[Any]:
     """Open a session of the engine that is asked for."""
+    engine = name()
     from pyspark.sql import SparkSession
 
-    engine = name()
     if engine == "local":
         builder = SparkSession.builder.master("local[2]")
         for key, value in _LOCAL.items():
