@@ -1,11 +1,12 @@
 -- grain: study, task, template_id, provider_a, request_model_a, thinking_a, provider_b, request_model_b, thinking_b,
---   vote_a_1, vote_b_1, vote_a_2, vote_b_2
+--   vote_a_1, vote_b_1, vote_a_2, vote_b_2, is_open_1, is_open_2
 -- question: How often did one judge say this where another said that?
 -- source: agreement_patterns; n_subjects items, or pairs of items with the two orders as _1 and _2 (NULL where one of
 --   the two judges did not vote). Judges a and b are two models, or two people under one template, a the lower in
 --   binary order; or b is a reference: provider `human`, model `majority`, what people hold; provider `panel`, model
 --   `others`, the majority of all other models, at least two and with a single most frequent vote. A majority that a
---   judge helped to make would flatter the judge. clusters are those of the patterns, as lists of them.
+--   judge helped to make would flatter the judge. is_open_1, is_open_2: both were asked, and what is unread or missing
+--   may still make two votes, or others; NULL beside `others`. clusters are those of the patterns, as lists of them.
 
 CREATE OR REPLACE VIEW agreement_pairs AS
 WITH patterns AS MATERIALIZED (
@@ -25,7 +26,8 @@ votes AS MATERIALIZED (
     pattern_no, study, task, template_id, n_subjects,
     part[1] AS kind, part[2] AS provider, part[3] AS request_model, nullif(part[4], '') AS thinking,
     part[2] || chr(31) || part[3] || chr(31) || part[4] AS judge,
-    nullif(part[5], '') AS vote_1, nullif(part[6], '') AS vote_2
+    nullif(part[5], '') AS vote_1, nullif(part[6], '') AS vote_2,
+    part[7] = '1' AS is_open_1, part[8] = '1' AS is_open_2
   FROM split
 ),
 by_vote AS (
@@ -85,7 +87,11 @@ paired AS (
   SELECT
     a.pattern_no, a.study, a.task, a.template_id, a.n_subjects, a.provider AS provider_a, a.request_model AS request_model_a,
     a.thinking AS thinking_a, b.provider AS provider_b, b.request_model AS request_model_b, b.thinking AS thinking_b,
-    a.vote_1 AS vote_a_1, b.vote_1 AS vote_b_1, a.vote_2 AS vote_a_2, b.vote_2 AS vote_b_2
+    a.vote_1 AS vote_a_1, b.vote_1 AS vote_b_1, a.vote_2 AS vote_a_2, b.vote_2 AS vote_b_2,
+    (a.is_open_1 OR b.is_open_1) AND (a.is_open_1 OR a.vote_1 IS NOT NULL) AND (b.is_open_1 OR b.vote_1 IS NOT NULL)
+      AS is_open_1,
+    (a.is_open_2 OR b.is_open_2) AND (a.is_open_2 OR a.vote_2 IS NOT NULL) AND (b.is_open_2 OR b.vote_2 IS NOT NULL)
+      AS is_open_2
   FROM votes AS a
   JOIN votes AS b
     ON b.pattern_no = a.pattern_no
@@ -93,7 +99,7 @@ paired AS (
   UNION ALL
   SELECT
     a.pattern_no, a.study, a.task, a.template_id, a.n_subjects, a.provider, a.request_model, a.thinking, 'panel', 'others', 'none',
-    a.vote_1, b.vote_1, a.vote_2, b.vote_2
+    a.vote_1, b.vote_1, a.vote_2, b.vote_2, CAST(NULL AS BOOLEAN), CAST(NULL AS BOOLEAN)
   FROM votes AS a
   JOIN others_by_judge AS b
     ON b.pattern_no = a.pattern_no
@@ -107,20 +113,21 @@ both_voted AS (
     CASE WHEN vote_b_1 IS NOT NULL THEN vote_a_1 END AS vote_a_1,
     CASE WHEN vote_a_1 IS NOT NULL THEN vote_b_1 END AS vote_b_1,
     CASE WHEN vote_b_2 IS NOT NULL THEN vote_a_2 END AS vote_a_2,
-    CASE WHEN vote_a_2 IS NOT NULL THEN vote_b_2 END AS vote_b_2
+    CASE WHEN vote_a_2 IS NOT NULL THEN vote_b_2 END AS vote_b_2,
+    is_open_1, is_open_2
   FROM paired
 )
 SELECT
   both_voted.study, both_voted.task, both_voted.template_id,
   provider_a, request_model_a, thinking_a, provider_b, request_model_b, thinking_b,
-  vote_a_1, vote_b_1, vote_a_2, vote_b_2,
+  vote_a_1, vote_b_1, vote_a_2, vote_b_2, is_open_1, is_open_2,
   CAST(sum(both_voted.n_subjects) AS BIGINT) AS n_subjects,
   list_sort(list(patterns.clusters)) AS clusters
 FROM both_voted
 JOIN patterns
   ON patterns.pattern_no = both_voted.pattern_no
-WHERE vote_a_1 IS NOT NULL OR vote_a_2 IS NOT NULL
+WHERE vote_a_1 IS NOT NULL OR vote_a_2 IS NOT NULL OR is_open_1 OR is_open_2
 GROUP BY
   both_voted.study, both_voted.task, both_voted.template_id,
   provider_a, request_model_a, thinking_a, provider_b, request_model_b, thinking_b,
-  vote_a_1, vote_b_1, vote_a_2, vote_b_2;
+  vote_a_1, vote_b_1, vote_a_2, vote_b_2, is_open_1, is_open_2;

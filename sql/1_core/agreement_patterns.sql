@@ -1,9 +1,10 @@
 -- grain: pattern_no
 -- question: Which sets of votes did items, or pairs, get from their judges, and how many got each?
 -- source: agreement_votes. ballots lists, in binary order, the votes on one item or pair: kind, provider, model,
---   thinking, vote_1 and vote_2, apart by the character 31; kind is `model`, `person` (a judge of provider human) or
---   `truth` (what people hold together). n_subjects items or pairs of the study, task and template have the very list,
---   over all rubrics. Judges mostly agree, so there are few patterns, and everything about agreement is made of them.
+--   thinking, vote_1, vote_2, and `1` for each of them that is open, apart by the character 31; kind is `model`,
+--   `person` (a judge of provider human) or `truth` (what people hold together). n_subjects items or pairs of the
+--   study, task and template have the very list, over all rubrics. Judges mostly agree, so there are few patterns, and
+--   everything about agreement is made of them.
 --   clusters says what they are drawn with, for whatever speaks of items in general, as in pair_clusters: the hash of
 --   an item (of either item of a pair; of the prompt, where they are known to be models' outputs), and of how many of
 --   the n_subjects it is a part.
@@ -16,6 +17,7 @@ WITH ballots AS (
       CASE WHEN provider <> 'human' THEN 'model' WHEN request_model = 'majority' THEN 'truth' ELSE 'person' END
       || chr(31) || provider || chr(31) || request_model || chr(31) || coalesce(thinking, '')
       || chr(31) || coalesce(vote_1, '') || chr(31) || coalesce(vote_2, '')
+      || chr(31) || CASE WHEN is_open_1 THEN '1' ELSE '' END || chr(31) || CASE WHEN is_open_2 THEN '1' ELSE '' END
     )) AS ballots,
     CASE WHEN max(CASE WHEN is_of_unit THEN 1 ELSE 0 END) = 1 THEN hash(unit_id) ELSE hash(unit_id, item_lo) END
       AS cluster_lo,

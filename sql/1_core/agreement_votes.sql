@@ -3,7 +3,8 @@
 -- source: pair_status and item_status, majorities over a judge's repeats. task is `pair` for pairwise and ranking:
 --   vote_1 is the majority when item_lo was shown first, vote_2 when item_hi was, each `first`, `second` or `tie` about
 --   the items as shown. For the other tasks vote_1 is the verdict or label, else the score as text, vote_2 is NULL and
---   item_lo is the item. NULL without a majority; votes of both NULL are left out.
+--   item_lo is the item. NULL without a majority. is_open_1 and is_open_2: answers that are unread or missing may still
+--   make the vote, or another; where both votes are NULL for good, the row is left out.
 -- Votes about places, not items: two judges who both always name the first item agree by their bias, and chance
 -- corrected figures see that only when the categories are places. The row of provider `human`, model `majority` is what
 -- `truths` says, for likert scores the mean over people, given to every template of the study and task.
@@ -15,9 +16,10 @@ WITH pairs AS MATERIALIZED (
     study, template_id, rubric_id, provider, request_model, thinking, unit_id, item_lo, item_hi,
     CASE majority_lo_first WHEN 'lo' THEN 'first' WHEN 'hi' THEN 'second' WHEN 'tie' THEN 'tie' END AS vote_1,
     CASE majority_hi_first WHEN 'lo' THEN 'second' WHEN 'hi' THEN 'first' WHEN 'tie' THEN 'tie' END AS vote_2,
+    is_open_lo_first AS is_open_1, is_open_hi_first AS is_open_2,
     candidate_lo IS NOT NULL AS is_of_unit
   FROM pair_status
-  WHERE majority_lo_first IS NOT NULL OR majority_hi_first IS NOT NULL
+  WHERE majority_lo_first IS NOT NULL OR majority_hi_first IS NOT NULL OR is_open_lo_first OR is_open_hi_first
 ),
 judged AS MATERIALIZED (
   SELECT
@@ -25,6 +27,7 @@ judged AS MATERIALIZED (
     CASE WHEN count(*) = count(coalesce(value, CAST(score AS VARCHAR)))
            AND min(coalesce(value, CAST(score AS VARCHAR))) = max(coalesce(value, CAST(score AS VARCHAR)))
          THEN min(coalesce(value, CAST(score AS VARCHAR))) END AS vote,
+    max(CASE WHEN n_open > 0 THEN 1 ELSE 0 END) = 1 AS is_open_1,
     avg(CASE WHEN value IS NULL THEN score END) AS score,
     max(candidate) IS NOT NULL AND unit_id <> '' AS is_of_unit
   FROM item_status
@@ -55,20 +58,20 @@ asked AS (
 )
 SELECT
   study, 'pair' AS task, template_id, rubric_id, provider, request_model, thinking, unit_id, item_lo, item_hi,
-  CAST(NULL AS BIGINT) AS turn_no, vote_1, vote_2, is_of_unit
+  CAST(NULL AS BIGINT) AS turn_no, vote_1, vote_2, is_open_1, is_open_2, is_of_unit
 FROM pairs
 WHERE NOT (provider = 'human' AND request_model = 'majority')
 UNION ALL
 SELECT
   study, task, template_id, rubric_id, provider, request_model, thinking, unit_id, item, CAST(NULL AS VARCHAR),
-  turn_no, vote, CAST(NULL AS VARCHAR), is_of_unit
+  turn_no, vote, CAST(NULL AS VARCHAR), is_open_1, FALSE, is_of_unit
 FROM judged
-WHERE vote IS NOT NULL
+WHERE (vote IS NOT NULL OR is_open_1)
   AND NOT (provider = 'human' AND request_model = 'majority')
 UNION ALL
 SELECT
   asked.study, asked.task, asked.template_id, people.rubric_id, 'human', 'majority', 'none', people.unit_id,
-  people.item_lo, people.item_hi, people.turn_no, people.vote_1, people.vote_2, FALSE
+  people.item_lo, people.item_hi, people.turn_no, people.vote_1, people.vote_2, FALSE, FALSE, FALSE
 FROM asked
 JOIN people
   ON people.study = asked.study

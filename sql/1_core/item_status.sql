@@ -3,7 +3,7 @@
 -- source: own definitions. value is the majority of a judge's verdicts (or labels) over its repeats, score their mean.
 --   The rows of provider `panel`, model `majority`, hold the majority of all judges of a template but humans, each with
 --   one vote, where there are at least two. status: decided; undecided (answered, without a verdict or without a unique
---   majority); pending (no answer yet).
+--   majority); pending (no answer yet). n_open answers are unread or missing.
 -- What was not parsed, refused or failed is an answer without a verdict: it is never a `false` and never a `no_flip`.
 
 CREATE OR REPLACE VIEW item_status AS
@@ -13,6 +13,7 @@ WITH by_value AS (
     CASE WHEN outcome IN ('decided', 'tie') THEN coalesce(verdict, label) END AS value,
     count(*) AS n,
     count(outcome) AS n_answered,
+    count(*) FILTER (WHERE coalesce(outcome, '') NOT IN ('decided', 'tie', 'not_applicable', 'unsure')) AS n_open,
     sum(CASE WHEN outcome IN ('decided', 'tie') THEN score END) AS score_sum,
     count(CASE WHEN outcome IN ('decided', 'tie') THEN score END) AS n_scores
   FROM item_judgments
@@ -37,7 +38,8 @@ judges AS (
     sum(score_sum) / nullif(sum(n_scores), 0) AS score,
     coalesce(CAST(sum(n) FILTER (WHERE value IS NOT NULL) AS BIGINT), 0) AS n_votes,
     CAST(sum(n_answered) AS BIGINT) AS n_answered,
-    CAST(sum(n) - sum(n_answered) AS BIGINT) AS n_pending
+    CAST(sum(n) - sum(n_answered) AS BIGINT) AS n_pending,
+    CAST(sum(n_open) AS BIGINT) AS n_open
   FROM compared
   GROUP BY study, task, template_id, rubric_id, provider, request_model, thinking, unit_id, item, candidate, turn_no
 ),
@@ -46,6 +48,7 @@ panel_by_value AS (
     study, task, template_id, rubric_id, unit_id, item, candidate, turn_no, value,
     count(*) AS n,
     count(*) FILTER (WHERE n_answered > 0) AS n_answered,
+    count(*) FILTER (WHERE n_open > 0) AS n_open,
     sum(score) AS score_sum,
     count(score) AS n_scores
   FROM judges
@@ -70,7 +73,8 @@ panel AS (
     sum(score_sum) / nullif(sum(n_scores), 0) AS score,
     coalesce(CAST(sum(n) FILTER (WHERE value IS NOT NULL) AS BIGINT), 0) AS n_votes,
     CAST(sum(n_answered) AS BIGINT) AS n_answered,
-    CAST(sum(n) - sum(n_answered) AS BIGINT) AS n_pending
+    CAST(sum(n) - sum(n_answered) AS BIGINT) AS n_pending,
+    CAST(sum(n_open) AS BIGINT) AS n_open
   FROM panel_compared
   GROUP BY study, task, template_id, rubric_id, unit_id, item, candidate, turn_no
   HAVING sum(n) > 1
@@ -85,5 +89,5 @@ SELECT
   CASE WHEN value IS NOT NULL OR score IS NOT NULL THEN 'decided'
        WHEN n_answered > 0 THEN 'undecided'
        ELSE 'pending' END AS status,
-  value, score, n_votes, n_answered, n_pending
+  value, score, n_votes, n_answered, n_pending, n_open
 FROM everyone;

@@ -5,6 +5,8 @@
 -- estimators:
 --   - agreement: n_equal / n_units, n_equal being the units on which both say the same; Wilson with the effective size
 --     where a pair of items gives two units, one per order
+--   - agreement_min, agreement_max: what the n_units_open units leave possible on which both were asked and an answer
+--     is unread or missing, or would change a majority of repeats: none of them equal, or all
 --   - kappa: Cohen's, with the large-sample error clustered by pair of items, and a normal interval, cut where
 --     kappa ends: at -1 and 1
 --   - agreement_lo_in_general, agreement_hi_in_general, kappa_se_in_general, kappa_lo_in_general, kappa_hi_in_general:
@@ -16,19 +18,34 @@
 -- reference: Cohen 1960 (kappa), with the error of Fleiss, Cohen and Everitt 1969; Krippendorff (alpha); Gwet 2008
 --   (AC1); clustered, wilson_clustered.
 -- nulls: all but agreement are NULL where every vote is the same: chance explains all, or nothing. What is of items in
---   general is NULL below 5 of them.
+--   general is NULL below 5 of them, and what is open beside the majority of the other judges, which may change too.
 -- note: judge b may be a reference: provider `human` is what people hold (`truths`), provider `panel` the majority of
 --   the other models.
 
 CREATE OR REPLACE VIEW metric_agreement AS
-WITH counted AS MATERIALIZED (
+WITH numbered AS MATERIALIZED (
   SELECT
     *,
     dense_rank() OVER (ORDER BY study, task, template_id, provider_a, request_model_a, thinking_a, provider_b,
       request_model_b, thinking_b) AS pair_no,
     row_number() OVER (ORDER BY study, task, template_id, provider_a, request_model_a, thinking_a, provider_b,
-      request_model_b, thinking_b, vote_a_1, vote_b_1, vote_a_2, vote_b_2) AS tuple_no
+      request_model_b, thinking_b, vote_a_1, vote_b_1, vote_a_2, vote_b_2, is_open_1, is_open_2) AS tuple_no
   FROM agreement_pairs
+),
+counted AS (
+  SELECT * FROM numbered WHERE vote_a_1 IS NOT NULL OR vote_a_2 IS NOT NULL
+),
+opened AS (
+  SELECT
+    pair_no,
+    sum(n_subjects * CASE WHEN is_open_1 AND is_open_2 THEN 2 WHEN is_open_1 OR is_open_2 THEN 1 ELSE 0 END) AS n_open,
+    sum(n_subjects * (CASE WHEN vote_a_1 = vote_b_1 AND NOT is_open_1 THEN 1 ELSE 0 END
+      + CASE WHEN vote_a_2 = vote_b_2 AND NOT is_open_2 THEN 1 ELSE 0 END)) AS n_equal_for_good,
+    sum(n_subjects * (CASE WHEN vote_a_1 IS NOT NULL OR is_open_1 THEN 1 ELSE 0 END
+      + CASE WHEN vote_a_2 IS NOT NULL OR is_open_2 THEN 1 ELSE 0 END)) AS n_units_in_all
+  FROM numbered
+  WHERE is_open_1 IS NOT NULL
+  GROUP BY pair_no
 ),
 votes AS (
   SELECT pair_no, tuple_no, task, n_subjects AS n, vote_a_1 AS a, vote_b_1 AS b FROM counted WHERE vote_a_1 IS NOT NULL
@@ -160,6 +177,7 @@ in_use AS (
 measured AS (
   SELECT
     places.*, in_use.n_categories, n, n_equal, po, pe, n_scaled / 2 AS n_scaled_units,
+    n_open, n_equal_for_good, n_units_in_all,
     CASE WHEN agreement_error > 0 THEN effective_size(po, n, agreement_error / n) ELSE n_subjects END AS n_effective,
     (po - pe) / (1 - pe) AS kappa,
     kappa_error / n AS kappa_se,
@@ -177,6 +195,7 @@ measured AS (
   JOIN figures ON figures.pair_no = places.pair_no
   JOIN jackknives ON jackknives.pair_no = places.pair_no
   LEFT JOIN errors ON errors.pair_no = places.pair_no
+  LEFT JOIN opened ON opened.pair_no = places.pair_no
   JOIN in_use
     ON in_use.study = places.study
     AND in_use.task = places.task
@@ -195,7 +214,10 @@ SELECT
   n_subjects,
   CAST(n AS BIGINT) AS n_units,
   CAST(n_equal AS BIGINT) AS n_equal,
+  CAST(n_open AS BIGINT) AS n_units_open,
   po AS agreement,
+  n_equal_for_good / n_units_in_all AS agreement_min,
+  (n_equal_for_good + n_open) / n_units_in_all AS agreement_max,
   wilson_lo(po * n_effective, n_effective) AS agreement_lo,
   wilson_hi(po * n_effective, n_effective) AS agreement_hi,
   wilson_lo(po * n_general, n_general, t) AS agreement_lo_in_general,

@@ -16,7 +16,8 @@ CREATE OR REPLACE VIEW metric_agreement_categories AS
 WITH tuples AS MATERIALIZED (
   SELECT
     row_number() OVER (
-      ORDER BY study, task, template_id, provider_a, request_model_a, thinking_a, provider_b, vote_a_1, vote_b_1, vote_a_2, vote_b_2
+      ORDER BY study, task, template_id, provider_a, request_model_a, thinking_a, provider_b, vote_a_1, vote_b_1,
+        vote_a_2, vote_b_2, is_open_1, is_open_2
     ) AS tuple_no,
     dense_rank() OVER (
       ORDER BY study, task, template_id, provider_a, request_model_a, thinking_a, provider_b
@@ -25,8 +26,9 @@ WITH tuples AS MATERIALIZED (
     CASE provider_b WHEN 'human' THEN 'people' ELSE 'others' END AS reference,
     vote_a_1, vote_b_1, vote_a_2, vote_b_2, n_subjects
   FROM agreement_pairs
-  WHERE (provider_b = 'human' AND request_model_b = 'majority' AND provider_a <> 'human')
-    OR (provider_b = 'panel' AND request_model_b = 'others')
+  WHERE (vote_a_1 IS NOT NULL OR vote_a_2 IS NOT NULL)
+    AND ((provider_b = 'human' AND request_model_b = 'majority' AND provider_a <> 'human')
+      OR (provider_b = 'panel' AND request_model_b = 'others'))
 ),
 votes AS (
   SELECT judge_no, tuple_no, n_subjects AS n, vote_a_1 AS a, vote_b_1 AS b FROM tuples WHERE vote_a_1 IS NOT NULL

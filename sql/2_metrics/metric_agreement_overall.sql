@@ -6,6 +6,8 @@
 -- estimators:
 --   - agreement: the share of a unit's pairs of votes that agree, averaged; interval wilson_mean
 --   - unanimity: n_unanimous / n_units, the units whose votes are all equal; Wilson, with the effective size
+--   - agreement_min, agreement_max, unanimity_min, unanimity_max: what the n_units_open units leave possible that lack
+--     an answer of a judge who was asked: each of them unlike every other vote, or like the most frequent one
 --   - alpha_nominal, alpha_ordinal, alpha_interval: Krippendorff's, votes taken as names, as ranks, as numbers
 --     (vote_scale; n_units_scaled units)
 --   - fleiss_kappa: over the n_units_complete units with a vote of every judge
@@ -27,8 +29,12 @@ WITH patterns AS MATERIALIZED (
   SELECT * FROM agreement_patterns
 ),
 listed AS (
-  SELECT pattern_no, study, task, template_id, n_subjects, string_split(unnest(ballots), chr(31)) AS part
+  SELECT pattern_no, study, task, template_id, n_subjects, unnest(ballots) AS ballot
   FROM patterns
+),
+parted AS (
+  SELECT pattern_no, study, task, template_id, n_subjects, string_split(ballot, chr(31)) AS part
+  FROM listed
 ),
 votes AS MATERIALIZED (
   SELECT
@@ -36,13 +42,15 @@ votes AS MATERIALIZED (
     pattern_no, study, task, template_id, n_subjects,
     CASE part[1] WHEN 'model' THEN 'models' ELSE 'people' END AS judges,
     part[2] || chr(31) || part[3] || chr(31) || part[4] AS judge,
-    nullif(part[5], '') AS vote_1, nullif(part[6], '') AS vote_2
-  FROM listed
+    nullif(part[5], '') AS vote_1, nullif(part[6], '') AS vote_2,
+    part[7] = '1' AS is_open_1, part[8] = '1' AS is_open_2
+  FROM parted
   WHERE part[1] <> 'truth'
 ),
 sets AS (
   SELECT set_no, study, task, template_id, judges, count(DISTINCT judge) AS n_judges
   FROM votes
+  WHERE vote_1 IS NOT NULL OR vote_2 IS NOT NULL
   GROUP BY set_no, study, task, template_id, judges
 ),
 -- one row per unit and vote, k judges gave it; a unit is a pattern and a place in it
@@ -290,6 +298,45 @@ jackknives AS (
   JOIN errors ON errors.set_no = cluster_moves.set_no
   GROUP BY cluster_moves.set_no
 ),
+-- what every judge that was asked says for good, and how many may still say what they like, by unit
+said AS (
+  SELECT set_no, pattern_no, 1 AS place, n_subjects AS n, CASE WHEN NOT is_open_1 THEN vote_1 END AS vote, is_open_1 AS is_open
+  FROM votes
+  WHERE is_open_1 OR vote_1 IS NOT NULL
+  UNION ALL
+  SELECT set_no, pattern_no, 2 AS place, n_subjects AS n, CASE WHEN NOT is_open_2 THEN vote_2 END AS vote, is_open_2 AS is_open
+  FROM votes
+  WHERE is_open_2 OR vote_2 IS NOT NULL
+),
+said_by_vote AS (
+  SELECT set_no, pattern_no, place, vote, max(n) AS n, count(vote) AS k, count(*) AS k_asked
+  FROM said
+  GROUP BY set_no, pattern_no, place, vote
+),
+left_open AS (
+  SELECT
+    set_no, pattern_no, place,
+    max(n) AS n,
+    sum(k_asked) AS m,
+    sum(k) AS m_said,
+    max(k) AS k_top,
+    sum(k * k) AS squares,
+    count(vote) AS n_votes
+  FROM said_by_vote
+  GROUP BY set_no, pattern_no, place
+),
+limits AS (
+  SELECT
+    set_no,
+    CAST(sum(CASE WHEN m_said < m THEN n ELSE 0 END) AS BIGINT) AS n_units_open,
+    sum(n * (squares - m_said) / (m * (m - 1))) / sum(n) AS agreement_min,
+    sum(n * (squares - k_top * k_top + power(k_top + m - m_said, 2) - m) / (m * (m - 1))) / sum(n) AS agreement_max,
+    sum(CASE WHEN m_said = m AND n_votes = 1 THEN n ELSE 0 END) / sum(n) AS unanimity_min,
+    sum(CASE WHEN n_votes <= 1 THEN n ELSE 0 END) / sum(n) AS unanimity_max
+  FROM left_open
+  WHERE m > 1
+  GROUP BY set_no
+),
 complete AS (
   SELECT
     sized.set_no, vote,
@@ -315,6 +362,7 @@ measured AS (
   SELECT
     sets.study, sets.task, sets.template_id, sets.judges, sets.n_judges, figures.*,
     coalesce(n_units_complete, 0) AS n_units_complete,
+    n_units_open, agreement_min, agreement_max, unanimity_min, unanimity_max,
     coalesce(CAST(g AS BIGINT), n_units) AS n_subjects,
     -- the small-sample factor of a jackknife: g / (g - 1)
     CASE WHEN g > 1 THEN agreement_error / n_units * sqrt(g / (g - 1)) END AS agreement_se,
@@ -335,6 +383,7 @@ measured AS (
   LEFT JOIN errors ON errors.set_no = sets.set_no
   LEFT JOIN jackknives ON jackknives.set_no = sets.set_no
   LEFT JOIN fleiss ON fleiss.set_no = sets.set_no
+  LEFT JOIN limits ON limits.set_no = sets.set_no
 ),
 clustered AS (
   SELECT
@@ -368,13 +417,18 @@ SELECT
   n_units_complete,
   n_units_majority,
   n_units_scaled,
+  n_units_open,
   agreement,
+  agreement_min,
+  agreement_max,
   agreement_ends.lo AS agreement_lo,
   agreement_ends.hi AS agreement_hi,
   agreement_general.lo AS agreement_lo_in_general,
   agreement_general.hi AS agreement_hi_in_general,
   n_unanimous,
   unanimity,
+  unanimity_min,
+  unanimity_max,
   wilson_lo(unanimity * n_effective, n_effective) AS unanimity_lo,
   wilson_hi(unanimity * n_effective, n_effective) AS unanimity_hi,
   wilson_lo(unanimity * n_unanimity, n_unanimity, t) AS unanimity_lo_in_general,

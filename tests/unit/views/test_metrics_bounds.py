@@ -172,3 +172,46 @@ def test_corrected_win_rate_is_within_its_bounds() -> None:
         estimate = weight * float(np.mean(filled[8:])) + float(np.mean(labelled))
         assert row["ppi_win_rate_min"] - 1e-12 <= min(1, max(0, estimate)) <= row["ppi_win_rate_max"] + 1e-12
         assert row["win_rate_half_min"] - 1e-12 <= np.mean(filled) <= row["win_rate_half_max"] + 1e-12
+
+
+def judged_alike(rng: np.random.Generator, *, n_repeats: int) -> list[Row]:
+    """Return four pairs in both orders as three judges see them, some answers unread, perhaps asked more than once."""
+    rows: list[Row] = []
+    for place, judge, (one, other) in product(range(4), ("j1", "j2", "j3"), (("x", "y"), ("y", "x"))):
+        for repeat in range(n_repeats):
+            word = str(rng.choice(["first", "second", "tie", UNREAD], p=[0.4, 0.3, 0.1, 0.2]))
+            of = {"request_model": judge, "unit_id": f"u{place}", "item_first": one, "item_second": other}
+            rows.append(of | {"verdict": word, "repeat_no": repeat + 1})
+    for row in [row for row in rows if row["verdict"] == UNREAD][5:]:
+        row["verdict"] = "second"
+    return rows
+
+
+@pytest.mark.parametrize("n_repeats", [1, 2, 3])
+def test_agreement_is_within_its_bounds_whatever_the_unread_answers_say(n_repeats: int) -> None:
+    """Of two judges and of all, unanimity too; a majority of repeats may change, or go."""
+    rng = np.random.default_rng(6)
+    views = ("metric_agreement", "metric_agreement_overall")
+    rows = studies([judged_alike(rng, n_repeats=n_repeats) for _ in range(8)], ("first", "second", "tie"))
+    of_two, of_all = of_pairs(rows, *views)
+    for row in of_two:
+        row["candidate"] = f"{row['request_model_a']} {row['provider_b']} {row['request_model_b']}"
+    assert held(of_two, ("agreement",)) > 500
+    assert held(of_all, ("agreement", "unanimity")) > 500
+
+
+def test_bounds_of_agreement_are_reached() -> None:
+    """Two judges, one unread answer among three units: none equal to all equal, of labels and of all judges."""
+    rows = [
+        {"request_model": judge, "item": f"o{place}", "unit_id": f"u{place}", "verdict": word}
+        for judge, words in {"j1": ("true", "false", "true"), "j2": ("true", "true", UNREAD)}.items()
+        for place, word in enumerate(words)
+    ]
+    (row,), (whole,) = (
+        [row for row in view if row.get("provider_b") != "panel"]
+        for view in of_items(rows, "metric_agreement", "metric_agreement_overall")
+    )
+    for found in (row, whole):
+        assert (found["n_units"], found["n_units_open"], found["agreement"]) == (2, 1, 0.5)
+        assert [found["agreement_min"], found["agreement_max"]] == pytest.approx([1 / 3, 2 / 3])
+    assert [whole["unanimity_min"], whole["unanimity_max"]] == pytest.approx([1 / 3, 2 / 3])
