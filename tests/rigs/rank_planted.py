@@ -82,6 +82,8 @@ def play(design: Design, seed: int, tally: Tally) -> None:
     place = (-theta).argsort().argsort() + 1
     held = (found.component_rank_lo <= place) & (place <= found.component_rank_hi)
     tally.add("rank", int(np.sum(held)), design.n_items)
+    at_once = (found.component_rank_lo_joint <= place) & (place <= found.component_rank_hi_joint)
+    tally.add("ranks_joint", int(np.all(at_once)), 1)
     width = found.component_rank_hi - found.component_rank_lo + 1
     tally.add("rank_width", int(width.sum()), design.n_items)
     (component,) = found.components

@@ -231,6 +231,7 @@ def of_rank(arguments: argparse.Namespace) -> bool:
         # Three standard errors of a rate of .05 over this many sets.
         limit = FALSE_MAX + 3 * (FALSE_MAX * (1 - FALSE_MAX) / arguments.sets) ** 0.5
         is_off |= bool(tally.total["position_p"]) and tally.rate("position_p") > limit
+        is_off |= tally.rate("ranks_joint") < LOWEST
         is_bad |= is_off
         mark = "  <- outside" if is_off else ""
         for whole, part in ((pooled.hits, tally.hits), (pooled.total, tally.total)):

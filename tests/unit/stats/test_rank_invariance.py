@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from scipy.stats import norm
 
 from batchpond.stats import graph, ranking, sandwich
 from batchpond.stats.bradley_terry import Model, Penalty, Ties, fit, is_eta_estimable
@@ -14,6 +15,7 @@ from tests.oracles.agreement import MISSING, Level, Ratings, krippendorff
 from tests.rigs.rank import drawn, largest, renamed
 
 TOLERANCE = 1e-6
+PLACES = [f"component_rank{end}" for end in ("", "_lo", "_hi", "_lo_joint", "_hi_joint")]
 
 tables = st.builds(
     drawn,
@@ -63,7 +65,7 @@ def test_unrelated_items_change_nothing(votes: Votes, how: Options) -> None:
         np.concatenate([votes.counts, pair], axis=2),
     )  # fmt: skip
     one, other = ranking.rank(votes, how), ranking.rank(both, how)
-    for name in ("theta", "se", "theta_lo", "theta_hi", "component_rank", "component_rank_lo", "component_rank_hi"):
+    for name in ("theta", "se", "theta_lo", "theta_hi", *PLACES):
         assert np.array_equal(getattr(one, name), getattr(other, name)[:n], equal_nan=True), name
     assert other.is_comparable is (len(one.components) == 0)
 
@@ -112,11 +114,14 @@ def test_every_number_that_is_shown_means_something(votes: Votes, how: Options) 
     assert ((lo < found.theta) & (found.theta < hi))[ranked].all()
     places = np.stack([found.component_rank_lo, found.component_rank, found.component_rank_hi])
     assert (np.diff(places[:, ranked], axis=0) >= 0).all()
+    joint = np.stack([found.component_rank_lo_joint, found.component_rank, found.component_rank_hi_joint])
+    assert (np.diff(joint[:, ranked], axis=0) >= 0).all()
     for component in found.components:
         assert component.is_converged
         assert abs(float(found.theta[component.items].mean())) < TOLERANCE
-        assert places[:, component.items].min() >= 1
-        assert places[:, component.items].max() <= len(component.items)
+        for ends in (places, joint):
+            assert ends[:, component.items].min() >= 1
+            assert ends[:, component.items].max() <= len(component.items)
 
 
 @settings(max_examples=40)
@@ -166,3 +171,19 @@ def test_alpha_does_not_know_judges_or_units_by_name(seed: int, level: Level) ->
     one, other = krippendorff(Ratings(codes, values), level), krippendorff(Ratings(moved, values), level)
     assert (one is None) == (other is None)
     assert one is None or other is None or abs(one - other) < TOLERANCE
+
+
+def test_joint_places_are_those_between_items_that_are_surely_apart() -> None:
+    """By scipy's normal and every pair by itself; with two items they are the one test of their difference."""
+    rng = np.random.default_rng(3)
+    for n in (2, 3, 12):
+        theta = rng.normal(0, 2, n)
+        mixed = rng.normal(0, 0.4, (n, n))
+        covariance = mixed @ mixed.T
+        lo, hi = ranking.joint_rank_intervals(theta, covariance)
+        z = norm.isf(0.025 / (n * (n - 1) / 2))
+        for item in range(n):
+            variances = [covariance[item, item] + covariance[j, j] - 2 * covariance[item, j] for j in range(n)]
+            above = [theta[j] - theta[item] > z * np.sqrt(variances[j]) for j in range(n) if j != item]
+            below = [theta[item] - theta[j] > z * np.sqrt(variances[j]) for j in range(n) if j != item]
+            assert (lo[item], hi[item]) == (1 + sum(above), n - sum(below))

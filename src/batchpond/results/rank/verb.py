@@ -170,10 +170,11 @@ def item_rows(counts: Counts, found: Ranking, options: Options) -> Iterator[dict
 
 
 def _ranks(found: Ranking, item: int) -> dict[str, int | None]:
-    names = ("component_rank", "component_rank_lo", "component_rank_hi", "tied_group")
-    places = {name: int(getattr(found, name)[item]) or None for name in names}
-    overall = {name.removeprefix("component_"): place for name, place in places.items() if found.is_comparable}
-    return overall | places
+    ends = ("rank", "rank_lo", "rank_hi", "rank_lo_joint", "rank_hi_joint")
+    places = {name: int(getattr(found, f"component_{name}")[item]) or None for name in ends}
+    overall = places if found.is_comparable else {}
+    group = {"tied_group": int(found.tied_group[item]) or None}
+    return overall | {f"component_{name}": place for name, place in places.items()} | group
 
 
 def _known(value: float) -> float | None:

@@ -85,14 +85,15 @@ def _items(frame: pl.DataFrame, by: tuple[str, ...]) -> Declared:
         title=f"Ranking of {kind}s",
         caption=(
             "n = {verdicts} verdicts on {items}. {left_out} Bars are 95 % intervals, open where no judgment bounds "
-            f"them. Ranks: the places that fit the data. {kind.capitalize()}s of one tied group do not differ from its "
-            "best."
+            f"them. Ranks: the places that fit the data, {kind} by {kind}; at once: for all {kind}s together. "
+            f"{kind.capitalize()}s of one tied group do not differ from its best."
         ),
         columns=(
             *(text(name, "rubric", role="panel") for name in by),
             text("item", kind, role="label"),
             count("rank", "rank"),
             Column("ranks", "ranks", Kind.RANGE),
+            Column("ranks_joint", "at once", Kind.RANGE),
             count("tied_group", "tied group", role="group"),
             number("theta", "log-strength", has_ends=True, role="value"),
             count("n_comparisons", "verdicts"),
@@ -113,6 +114,7 @@ def _worded(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.with_columns(
         pl.col("flags").list.join(", ").str.replace_all("_", " ").alias("remarks"),
         pl.format("{} to {}", "rank_lo", "rank_hi").alias("ranks"),
+        pl.format("{} to {}", "rank_lo_joint", "rank_hi_joint").alias("ranks_joint"),
     )
 
 
