@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from batchpond.errors import UsageError
 from batchpond.model import CELL_COLUMNS
@@ -19,17 +22,32 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from batchpond.clock import Clock
+    from batchpond.doctor import Finding
+    from batchpond.interop.imports import ForeignReport, ImportReport
+    from batchpond.interop.labels import Sheet
+    from batchpond.lake.attempts import Attempt
     from batchpond.lake.store import Store
     from batchpond.plan.report import PlanReport
+    from batchpond.results.report.parts import Report
+    from batchpond.run.adopt import Adoption
+    from batchpond.run.due import FailureCount
+    from batchpond.run.live.run import LiveReport
     from batchpond.run.recover import RecoverReport
-    from batchpond.run.submit import SubmitPreview, SubmitReport
+    from batchpond.run.resolve import CancelReport
+    from batchpond.run.session import Providers
+    from batchpond.run.submit import RetryReport, SubmitPreview, SubmitReport
     from batchpond.run.sync import SyncReport
+
+_E = TypeVar("_E", bound=StrEnum)
+_NOBODY_AGREED = "pass max_cost_usd=..., or confirm=... to be asked, or dry_run=True"
 
 
 class Lake:
     """A lake folder; nothing on disk is touched before a method needs it.
 
-    `plan` and `recover` make the folder when there is none; every other method raises UsageError then.
+    `plan`, `recover` and `import_judgments` make the folder when there is none; every other method raises UsageError
+    then. Any thread may call any method: nothing is held open between two calls, and a verb that writes raises
+    BusyError while another writes.
     """
 
     def __init__(self, path: str | os.PathLike[str] = "lake", *, clock: Clock | None = None) -> None:
@@ -64,24 +82,19 @@ class Lake:
         returns whether to go on. `fresh` buys anew what another lake bought already. Raises UsageError when nobody
         agreed and it is no dry run, AttentionError when the study was bought from another lake.
         """
-        from batchpond.run.session import Providers
         from batchpond.run.submit import submit
         from batchpond.run.unknown import waive
 
         if confirm is None and max_cost_usd is None and not dry_run:
-            raise UsageError(
-                "submit spends money: nobody has agreed to an amount",
-                hint="pass max_cost_usd=..., or confirm=... to be asked, or dry_run=True",
-            )
-        store = self._store()
+            raise UsageError("submit spends money: nobody has agreed to an amount", hint=_NOBODY_AGREED)
+        with self._connected() as (store, providers):
 
-        def agreed(preview: SubmitPreview) -> bool:
-            is_agreed = confirm is None or confirm(preview)
-            if is_agreed and fresh:
-                waive(store, study)
-            return is_agreed
+            def agreed(preview: SubmitPreview) -> bool:
+                is_agreed = confirm is None or confirm(preview)
+                if is_agreed and fresh:
+                    waive(store, study)
+                return is_agreed
 
-        with Providers.of_environment(store.clock, store.path) as providers:
             return submit(
                 store,
                 study,
@@ -91,6 +104,63 @@ class Lake:
                 providers=providers,
             )
 
+    def retry(
+        self,
+        study: str,
+        *,
+        classes: Iterable[str] = (),
+        max_attempts: int | None = None,
+        max_cost_usd: float | None = None,
+        dry_run: bool = False,
+        confirm: Callable[[SubmitPreview, tuple[FailureCount, ...]], bool] | None = None,
+    ) -> RetryReport:
+        """Ask the failed requests of a submitted study once more; consent as for `submit`.
+
+        Only what failed in one of `classes` (such as `rate_limit` or `expired`), if any are given, and what was in
+        fewer than `max_attempts` batches. Raises UsageError for a study that was never submitted.
+        """
+        from batchpond.model import ErrorClass
+        from batchpond.run.submit import retry
+
+        if confirm is None and max_cost_usd is None and not dry_run:
+            raise UsageError("retry spends money: nobody has agreed to an amount", hint=_NOBODY_AGREED)
+        chosen = [_one_of(ErrorClass, name, "class of failures") for name in classes]
+        with self._connected() as (store, providers):
+            return retry(
+                store,
+                study,
+                classes=chosen,
+                max_attempts=max_attempts,
+                max_cost_usd=max_cost_usd,
+                confirm=None if dry_run else confirm or (lambda *_: True),
+                providers=providers,
+            )
+
+    def live(
+        self,
+        *studies: str,
+        concurrency: int | None = None,
+        qps: float | None = None,
+        on_doubt: str | None = None,
+    ) -> LiveReport:
+        """Ask what is due of live models, in all approved studies or in those named, and return when all is asked.
+
+        The settings go before those of the lake's config.toml; `on_doubt` is again or hold.
+        """
+        from batchpond.providers import registry
+        from batchpond.run.live import run
+        from batchpond.run.live.calls import OnDoubt
+
+        store = self._store()
+        run.check_studies(store, studies)
+        doubt = None if on_doubt is None else _one_of(OnDoubt, on_doubt, "way to treat a doubt")
+        options = run.LiveOptions(
+            studies=studies,
+            settings=run.load(store.path).over(concurrency=concurrency, qps=qps, on_doubt=doubt),
+            connect=lambda name, n_calls: registry.connect_live(name, store.clock, max_connections=n_calls),
+        )
+        return run.run(store, options)
+
     def recover(self, study_path: str | os.PathLike[str], *, limit: int | None = None) -> RecoverReport:
         """Plan a study file and take in every batch of it that its providers have; buys nothing.
 
@@ -99,22 +169,132 @@ class Lake:
         from batchpond.lake.store import Store
         from batchpond.plan.verb import plan_study
         from batchpond.run.recover import recover
-        from batchpond.run.session import Providers
         from batchpond.study import file as study_files
 
         store = Store.init(self.path, self._clock)
         planned = plan_study(store, study_files.load(Path(study_path)), is_bought=True)
-        with Providers.of_environment(store.clock, store.path) as providers:
+        with self._connected() as (store, providers):
             return recover(store, planned.study, providers=providers, sample=limit)
 
     def sync(self, *, submit_due: bool = True) -> SyncReport:
         """Reconcile lake and providers once; safe to repeat, and a no-op with nothing new."""
-        from batchpond.run.session import Providers
         from batchpond.run.sync import sync_once
 
-        store = self._store()
-        with Providers.of_environment(store.clock, store.path) as providers:
+        with self._connected() as (store, providers):
             return sync_once(store, providers=providers, submit_due=submit_due)
+
+    def status(self, study: str | None = None) -> pl.DataFrame:
+        """Return one row per study and model: how many of its requests stand where, and what they cost."""
+        return self._lazy("report_status", study).collect()
+
+    def waits(self, study: str) -> list[dict[str, Any]]:
+        """Return why the unsent requests of a study are not sent: a row per reason, with a sentence as `text`."""
+        from batchpond.run.told import looking, waits
+
+        with self._connected() as (store, providers):
+            return waits(looking(store, providers), study)
+
+    def audit(self, study: str | None = None) -> pl.DataFrame:
+        """Return one row per batch: whether what was sent is what succeeded, failed, was cancelled or is missing."""
+        return self._lazy("audit", study).collect()
+
+    def doctor(self, *, deep: bool = False) -> list[Finding]:
+        """Check the lake's files, views, rights and disk, and what waits for a person; `deep` reads every byte."""
+        from batchpond.doctor import examine
+
+        return examine(self._store(), is_deep=deep)
+
+    def cancel(self, *batches: str) -> CancelReport:
+        """Ask the providers to stop batches, named by a batch or attempt id; `sync` collects what they finished."""
+        from batchpond.run.resolve import cancel
+
+        with self._connected() as (store, providers):
+            return cancel(store, batches, providers=providers)
+
+    def resolve(self, attempt: str, resolution: str, *, batch_id: str | None = None) -> Attempt:
+        """Say what became of an attempt, as the options of `batchpond resolve` do.
+
+        `resolution` is adopt (with `batch_id`), absent, lost, refetch, known, take_first, take_second or take_none.
+        Raises UsageError where it cannot be so.
+        """
+        from batchpond.lake.records import Resolution
+        from batchpond.run.resolve import resolve
+
+        chosen = _one_of(Resolution, resolution, "resolution")
+        if chosen is Resolution.FOUND:
+            raise UsageError("'found' is what batchpond says of a batch that it saw again, and nobody else")
+        with self._connected() as (store, providers):
+            return resolve(store, attempt, chosen, providers=providers, batch_id=batch_id)
+
+    def adopt(self, batch_id: str, *, provider: str, study: str | None = None) -> Adoption:
+        """Take a batch that the lake does not know into it: one it sent, or one of a planned study's requests."""
+        from batchpond.run.adopt import adopt_own
+        from batchpond.run.recover import adopt_by_lines
+
+        with self._connected() as (store, providers):
+            if study is None:
+                return adopt_own(store, batch_id, provider_name=provider, providers=providers)
+            return adopt_by_lines(store, batch_id, study, provider_name=provider, providers=providers)
+
+    def import_judgments(
+        self, judgments: str | os.PathLike[str] | pl.DataFrame, *, study: str | None = None
+    ) -> ImportReport:
+        """Import judgments from a CSV or Parquet file, or a frame with its columns; all of them, or none.
+
+        `study` is for rows that name none. Raises UsageError that lists the rows that cannot be used.
+        """
+        from batchpond.interop.imports import import_judgments
+        from batchpond.lake.store import Store
+
+        store = Store.init(self.path, self._clock)
+        if isinstance(judgments, str | os.PathLike):
+            return import_judgments(store, Path(judgments), study=study)
+        with TemporaryDirectory() as folder:
+            path = Path(folder, "frame.parquet")
+            judgments.write_parquet(path)
+            return import_judgments(store, path, study=study)
+
+    def label(
+        self, study: str, path: str | os.PathLike[str], *, n: int = 100, by: str = "strata", seed: int = 0
+    ) -> Sheet:
+        """Draw `n` pairs or items that judges judged, for people to label, and write them as a table or an HTML page.
+
+        `by` is strata or random. Raises UsageError when the path is taken or nothing is left to label.
+        """
+        from batchpond.interop import labels
+
+        sheet = labels.draw(self._store().path, study, n, by=_one_of(labels.By, by, "way to draw"), seed=seed)
+        labels.write(sheet, Path(path))
+        return sheet
+
+    def import_labels(self, *paths: str | os.PathLike[str], rater: str | None = None) -> ForeignReport:
+        """Import what people wrote in sheets that `label` drew; `rater` is who, where a sheet does not say."""
+        from batchpond.interop.imports import import_foreign
+        from batchpond.interop.labels import reader
+
+        store = self._store()
+        return import_foreign(store, reader(store.path, rater), [Path(path) for path in paths])
+
+    def export(self, destination: str | os.PathLike[str], *, view: str = "results", force: bool = False) -> list[Path]:
+        """Write a view to a .parquet, .csv or .jsonl file of any size, and return the files written."""
+        from batchpond.results.export import ExportFormat, export
+
+        path = Path(destination)
+        form = _one_of(ExportFormat, path.suffix.removeprefix(".").lower(), "format of a file")
+        return export(self._store().path, path, format=form, view=view, force=force)
+
+    def report(
+        self, study: str | None = None, path: str | os.PathLike[str] | None = None, *, force: bool = False
+    ) -> Report:
+        """Return the report on a study, and write it to a path ending in .html or .md where one is given."""
+        from batchpond.results.report import build
+
+        found = build.build(self._store().path, study)
+        if path is not None:
+            is_page = Path(path).suffix.lower() != ".md"
+            form = build.ReportFormat.HTML if is_page else build.ReportFormat.MARKDOWN
+            build.write(build.text(found, form), Path(path), force=force)
+        return found
 
     def sql(self, query: str) -> pl.DataFrame:
         """Run one SELECT over the views, in the sandbox of `batchpond query`.
@@ -209,10 +389,25 @@ class Lake:
             schema = _frame(rows.schema.empty_table()).schema
         return register_io_source(_source(path, view, study), schema=schema)
 
+    @contextmanager
+    def _connected(self) -> Iterator[tuple[Store, Providers]]:
+        from batchpond.run.session import Providers
+
+        store = self._store()
+        with Providers.of_environment(store.clock, store.path) as providers:
+            yield store, providers
+
     def _store(self) -> Store:
         from batchpond.lake.store import Store
 
         return Store.open(self.path, self._clock)
+
+
+def _one_of(kind: type[_E], word: str, what: str) -> _E:
+    try:
+        return kind(word)
+    except ValueError:
+        raise UsageError(f"{word!r} is no {what}", hint=", ".join(kind)) from None
 
 
 def _source(

@@ -8,9 +8,9 @@ import logging
 import re
 import unicodedata
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from decimal import Decimal
-from typing import Final
+from typing import Any, Final
 
 REDACTED: Final = "[redacted]"
 _MIN_SECRET_LENGTH: Final = 6  # shorter values would blank out ordinary words
@@ -188,3 +188,37 @@ def usd(value: float | Decimal | None) -> str:
         return "unknown"
     amount = float(value)
     return f"${amount:,.4f}" if 0 < abs(amount) < 1 else f"${amount:,.2f}"
+
+
+_SHOWN_MAX: Final = 50
+
+
+class Shown:
+    """A record that a notebook shows as an HTML table of its fields."""
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str:
+        return _html(self)
+
+
+def _html(value: Any) -> str:
+    from html import escape as escaped  # noqa: PLC0415 - a notebook alone needs it
+
+    if names := getattr(value, "__dataclass_fields__", None):
+        return _table([f"<th>{escaped(name)}</th>", f"<td>{_html(getattr(value, name))}</td>"] for name in names)
+    if not isinstance(value, tuple | list):
+        return "" if value is None else escaped(f"{value:,}" if type(value) is int else redact(str(value)))
+    kinds = {type(one) for one in value}
+    names = list(getattr(value[0], "__dataclass_fields__", ())) if len(kinds) == 1 else []
+    rows = [[f"<th>{escaped(name)}</th>" for name in names]] if names else []
+    rows += [
+        [f"<td>{_html(getattr(one, name))}</td>" for name in names] or [f"<td>{_html(one)}</td>"]
+        for one in value[:_SHOWN_MAX]
+    ]
+    left = len(value) - _SHOWN_MAX
+    return _table([*rows, [f"<td>and {left:,} more</td>"]] if left > 0 else rows)
+
+
+def _table(rows: Iterable[Sequence[str]]) -> str:
+    return "<table>" + "".join(f"<tr>{''.join(cells)}</tr>" for cells in rows) + "</table>"

@@ -44,7 +44,11 @@ def publish_judgment(store: Store, name: str, study: str, verdict: str | None, o
 
 def test_public_names_are_pinned() -> None:
     """What the package exports is exactly this, and all of it is there."""
-    assert batchpond.__all__ == ["Lake", "__version__", "errors"]
+    assert batchpond.__all__ == [
+        "Adoption", "CancelReport", "Finding", "ForeignReport", "ImportReport", "Lake", "LiveReport", "PlanReport",
+        "RecoverReport", "Report", "RetryReport", "Sheet", "SubmitPreview", "SubmitReport", "SyncReport", "__version__",
+        "errors",
+    ]  # fmt: skip
     assert all(getattr(batchpond, name) is not None for name in batchpond.__all__)
     assert dir(batchpond) == batchpond.__all__
 

@@ -21,6 +21,7 @@ from batchpond.providers import registry
 from batchpond.study.prices import Estimate, Prices, Used, total
 from batchpond.study.spec import Order, PairsSpec, ShardsSpec, StageSpec
 from batchpond.tasks.pairwise import PairwiseRule
+from batchpond.text import Shown
 
 if TYPE_CHECKING:
     from batchpond.plan.verb import Draft, StageDraft
@@ -87,7 +88,7 @@ class StageReport:
 
 
 @dataclass(frozen=True, slots=True)
-class PlanReport:
+class PlanReport(Shown):
     """What planning found and wrote.
 
     `n_requests` counts different requests that are planned by now; `n_shared` is how many plan rows reuse one of them;

@@ -40,6 +40,7 @@ from batchpond.plan import versions
 from batchpond.providers import registry
 from batchpond.providers.base import BatchProvider
 from batchpond.study.prices import load_config
+from batchpond.text import Shown
 
 SETTLE_VARIABLE = "BATCHPOND_TEST_SETTLE_S"
 NOTES_MAX = 1_000
@@ -89,7 +90,7 @@ class Counts:
         return self.n_created + self.n_adopted
 
 
-class Report:
+class Report(Shown):
     """What a verb did; each kind has the `notes` of its pass."""
 
     __slots__ = ()

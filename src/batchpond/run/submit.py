@@ -28,7 +28,7 @@ from batchpond.run.session import Counts, Note, Providers, Report, Session
 from batchpond.run.sync import read_unread
 from batchpond.run.told import tell_waiting
 from batchpond.study.spec import Order, StageSpec, Study, Unsupported, from_config, spec_of_plain
-from batchpond.text import usd
+from batchpond.text import Shown, usd
 from batchpond.views.refresh import refresh
 
 _HOLDING_PHASES = UNCLEAR_PHASES | {Phase.OPEN, Phase.ENDED, Phase.MISSING_REMOTE}
@@ -50,7 +50,7 @@ class ModelCost:
 
 
 @dataclass(frozen=True, slots=True)
-class SubmitPreview:
+class SubmitPreview(Shown):
     """What `submit` would send, shown before anything is; `later_*` is the forecast of rounds that wait for answers.
 
     `caveats` are about the models that are asked, as this study sets them.

@@ -1,0 +1,188 @@
+"""Every verb of the Python door, over loopback HTTP against the simulator: what the commands do, and typed results."""
+
+from __future__ import annotations
+
+import csv
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import batchpond
+from batchpond.errors import UsageError
+from batchpond_sim.host import server
+from batchpond_sim.host.server import Running
+from batchpond_sim.world.world import Settings
+from tests.rigs.sim_inputs import STUDY, write_study
+from tests.rigs.sim_providers import SIMULATED
+
+MODEL = "gpt-4.1-mini"
+
+
+@pytest.fixture
+def simulator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
+    openai = SIMULATED["openai"]
+    with server.running(Settings(seed=1, latency_s=(0.0, 0.05)), tmp_path / "world") as running:
+        monkeypatch.setenv(openai.url_env, running.base_url_of("openai"))
+        monkeypatch.setenv(openai.key_env, "sk-simulated")
+        yield running
+
+
+@pytest.fixture
+def lake(tmp_path: Path, simulator: Running) -> batchpond.Lake:
+    """A lake with a planned study of one model."""
+    lake = batchpond.Lake(tmp_path / "lake")
+    lake.plan(write_study(tmp_path, models=(MODEL,), max_requests=50))
+    return lake
+
+
+def collect(lake: batchpond.Lake) -> batchpond.SyncReport:
+    """Sync until nothing is pending."""
+    ends_at = time.monotonic() + 30
+    while (report := lake.sync()).n_pending:
+        assert time.monotonic() < ends_at, report
+        time.sleep(0.02)
+    return report
+
+
+def test_a_study_goes_its_whole_way(lake: batchpond.Lake, tmp_path: Path) -> None:
+    """Plan, waits, submit, sync, status, audit, doctor, report, export: each says what its command says."""
+    (wait,) = lake.waits(STUDY)
+    assert "submit" in wait["text"]
+    assert lake.status(STUDY)["n_unsent"].to_list() == [12]
+    submitted = lake.submit(STUDY, confirm=lambda preview: preview.n_requests == 12)
+    assert isinstance(submitted, batchpond.SubmitReport)
+    collect(lake)
+    assert lake.waits(STUDY) == []
+    assert lake.status()["n_answered"].to_list() == [12]
+    assert lake.audit(STUDY)["is_balanced"].to_list() == [True]
+    assert {found.check for found in lake.doctor(deep=True)} >= {"lake", "rights"}
+    report = lake.report(STUDY, tmp_path / "report.md")
+    assert isinstance(report, batchpond.Report)
+    assert (tmp_path / "report.md").read_text().startswith("# ")
+    with pytest.raises(UsageError, match="report.md"):
+        lake.report(STUDY, tmp_path / "report.md")
+    (written,) = lake.export(tmp_path / "results.parquet")
+    assert pl.read_parquet(written).height == 12
+    with pytest.raises(UsageError, match="'xlsx' is no format"):
+        lake.export(tmp_path / "results.xlsx")
+
+
+def test_an_unknown_study_is_an_error_of_every_look(lake: batchpond.Lake) -> None:
+    """No empty frame is an answer about a study that is not there."""
+    for look in (lake.status, lake.audit, lake.waits):
+        with pytest.raises(UsageError, match="nope"):
+            look("nope")
+
+
+def test_what_failed_is_asked_again_when_somebody_agrees(lake: batchpond.Lake, simulator: Running) -> None:
+    """Retry wants consent as submit does, takes classes by name, and asks only what failed so."""
+    simulator.world.add_fault("lines@1:error_rows=2")
+    lake.submit(STUDY, max_cost_usd=5)
+    collect(lake)
+    (row,) = lake.status(STUDY).iter_rows(named=True)
+    assert row["n_failed"] == 2
+    with pytest.raises(UsageError, match="agreed"):
+        lake.retry(STUDY)
+    with pytest.raises(UsageError, match="'slow' is no class of failures"):
+        lake.retry(STUDY, classes=["slow"], max_cost_usd=5)
+    shown = lake.retry(STUDY, dry_run=True)
+    assert isinstance(shown, batchpond.RetryReport)
+    assert shown.submitted.counts is None
+    lake.retry(STUDY, confirm=lambda preview, failures: preview.n_requests == 2 and len(failures) > 0)
+    collect(lake)
+    assert lake.status(STUDY)["n_answered"].to_list() == [12]
+
+
+def test_a_batch_is_cancelled_and_its_attempt_given_up(lake: batchpond.Lake, simulator: Running) -> None:
+    """Cancel and resolve name batches as the commands do; what nobody may say is refused."""
+    simulator.world.settings = replace(simulator.world.settings, latency_s=(3600.0, 3600.0))
+    lake.submit(STUDY, max_cost_usd=5)
+    (attempt_id,) = lake.audit(STUDY)["attempt_id"]
+    with pytest.raises(UsageError, match="nobody else"):
+        lake.resolve(attempt_id, "found")
+    with pytest.raises(UsageError, match="'gone' is no resolution"):
+        lake.resolve(attempt_id, "gone")
+    with pytest.raises(UsageError, match="--absent is for one that is"):
+        lake.resolve(attempt_id, "absent")
+    assert [asked[:6] for asked in lake.cancel(attempt_id).asked] == ["batch_"]
+    collect(lake)
+    assert lake.status(STUDY)["n_failed"].to_list() == [12]
+
+
+def test_a_batch_of_another_lake_is_adopted_by_what_it_holds(lake: batchpond.Lake, tmp_path: Path) -> None:
+    """The same study in a second lake takes the first one's batch in, and buys nothing."""
+    lake.submit(STUDY, max_cost_usd=5)
+    collect(lake)
+    batch_id = lake.sql("select batch_id from batches").item()
+    other = batchpond.Lake(tmp_path / "other")
+    other.plan(tmp_path / "study.toml")
+    adopted = other.adopt(batch_id, provider="openai", study=STUDY)
+    assert (adopted.is_new, adopted.attempt.batch_id) == (True, batch_id)
+    collect(other)
+    assert other.status(STUDY)["n_answered"].to_list() == [12]
+
+
+def test_people_label_what_judges_judged(lake: batchpond.Lake, tmp_path: Path) -> None:
+    """A sheet is drawn, filled in, and read back; the labels are judgments of a person."""
+    lake.submit(STUDY, max_cost_usd=5)
+    collect(lake)
+    sheet = lake.label(STUDY, tmp_path / "labels.csv", n=4, by="random")
+    assert isinstance(sheet, batchpond.Sheet)
+    with open(tmp_path / "labels.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    with open(tmp_path / "labels.csv", "w", newline="") as file:
+        writer = csv.DictWriter(file, rows[0].keys())
+        writer.writeheader()
+        writer.writerows(row | {"label": "1"} for row in rows)
+    report = lake.import_labels(tmp_path / "labels.csv", rater="ada")
+    assert report.judgments.n_new == 4
+    assert lake.sql("select count(*) from pair_judgments where provider = 'human'").item() == 4
+
+
+def test_judgments_are_imported_from_a_frame_as_from_a_file(tmp_path: Path) -> None:
+    """What a frame holds is in the metrics; the same frame again is nothing new, and a wrong one names its rows."""
+    frame = pl.DataFrame(
+        {"item_first": ["a", "b"], "item_second": ["b", "a"], "verdict": ["first", "second"], "request_model": "m",
+         "template_id": "t", "rubric_id": "r", "provider": "p"}
+    )  # fmt: skip
+    lake = batchpond.Lake(tmp_path / "lake")
+    assert lake.import_judgments(frame, study="mine").n_new == 2
+    assert lake.import_judgments(frame, study="mine").n_known == 2
+    frame.write_csv(tmp_path / "same.csv")
+    assert lake.import_judgments(tmp_path / "same.csv", study="mine").n_known == 2
+    assert lake.sql("select consistency_decided from metric_consistency").item() == 1.0
+    with pytest.raises(UsageError, match="verdict"):
+        lake.import_judgments(frame.with_columns(verdict=pl.lit("perhaps")), study="mine")
+
+
+def test_live_calls_are_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, simulator: Running) -> None:
+    """Live models of an approved study are asked until nothing is left."""
+    path = write_study(tmp_path, models=(MODEL,))
+    path.write_text(path.read_text().replace(f'model = "{MODEL}"', f'model = "{MODEL}"\nmode = "live"'))
+    lake = batchpond.Lake(tmp_path / "lake")
+    lake.plan(path)
+    lake.submit(STUDY, max_cost_usd=5)
+    report = lake.live(STUDY, concurrency=4)
+    assert isinstance(report, batchpond.LiveReport)
+    assert report.n_left == 0
+    assert lake.status(STUDY)["n_answered"].to_list() == [12]
+    with pytest.raises(UsageError, match="'ask' is no way to treat a doubt"):
+        lake.live(on_doubt="ask")
+
+
+def test_a_notebook_shows_plans_previews_and_passes_as_tables(lake: batchpond.Lake, tmp_path: Path) -> None:
+    """Fields and the records in them, nothing of it markup, long lists cut."""
+    planned = lake.plan(tmp_path / "study.toml")
+    shown = planned._repr_html_()
+    assert "<th>n_to_ask</th><td>12</td>" in shown
+    assert MODEL in shown
+    assert shown.count("<table>") == shown.count("</table>") > 3
+    preview = lake.submit(STUDY, dry_run=True).preview
+    assert preview._repr_html_().startswith("<table>")
+    assert "<script" not in batchpond.SubmitPreview("<script>", "v", (), ("a",) * 60)._repr_html_()
+    assert "and 10 more" in batchpond.SubmitPreview("s", "v", (), ("a",) * 60)._repr_html_()
+    assert "n_pending" in lake.sync()._repr_html_()
