@@ -60,7 +60,7 @@ def vocabulary() -> list[str]:
     Nothing joins bytes, so a prompt never holds an answer's token; the model can still say it.
     """
     rule = PairwiseRule()
-    return [*_byte_letters(), END, *ROLES, rule.answer_first, rule.answer_second]
+    return [*_byte_letters(), END, *ROLES, *rule.answers]
 
 
 def _byte_letters() -> list[str]:

@@ -63,7 +63,7 @@ def test_a_study_goes_its_whole_way(lake: batchpond.Lake, tmp_path: Path) -> Non
     report = lake.report(STUDY, tmp_path / "report.md")
     assert isinstance(report, batchpond.Report)
     assert (tmp_path / "report.md").read_text().startswith("# ")
-    with pytest.raises(UsageError, match="report.md"):
+    with pytest.raises(UsageError, match=r"report\.md"):
         lake.report(STUDY, tmp_path / "report.md")
     (written,) = lake.export(tmp_path / "results.parquet")
     assert pl.read_parquet(written).height == 12

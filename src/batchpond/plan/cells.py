@@ -216,7 +216,8 @@ def _config(study: Study) -> dict[str, Any]:
     if study.claims is None:
         del values["claims"]
     of_stage = {name: stage[name] for name in ("rubrics", "models", "pairs")}
-    return without_checks({**values, **of_stage, "items": stage["rows"]["items"], "answer": stage["rule"]})
+    answer = {name: value for name, value in stage["rule"].items() if value is not None}  # a word for ties came later
+    return without_checks({**values, **of_stage, "items": stage["rows"]["items"], "answer": answer})
 
 
 def config_json(study: Study, foreseen: Sequence[Forecast] = ()) -> str:

@@ -296,10 +296,11 @@ def _of_answers(draft: StageDraft) -> Iterator[str]:
         return
     for template in draft.stage.templates:
         has_answers = all(f"{{{name}}}" in template.text for name in rule.values())
-        if not has_answers and not all(answer in template.text for answer in rule.values().values()):
+        if not has_answers and not all(answer in template.text for answer in rule.answers):
+            *most, last = rule.answers
             yield (
-                f"template {template.template_id} does not spell out the two answers; a reply counts only if it "
-                f"holds exactly one of {rule.answer_first} and {rule.answer_second}"
+                f"template {template.template_id} does not spell out the {'two' if len(most) == 1 else 'three'} "
+                f"answers; a reply counts only if it holds exactly one of {', '.join(most)} and {last}"
             )
 
 

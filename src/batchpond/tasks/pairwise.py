@@ -1,17 +1,19 @@
 """The pairwise task: which of two samples is better, read from exactly one answer tag.
 
 An answer is a tag's prefix, a word and the tag's suffix, for example `<BETTER_SAMPLE>SAMPLE_1</BETTER_SAMPLE>`. White
-space around the word and the case of letters do not matter; the words do. One of the two answers in the text: decided,
-also when the text was cut after it; both: ambiguous; neither: the rules of `common`. There is no tie in this task: a
-judge that will not choose is unparsed, not a tie.
+space around the word and the case of letters do not matter; the words do. One of the answers in the text: decided,
+also when the text was cut after it; more than one: ambiguous; none: the rules of `base`. A tie is what a judge says in
+the word for it, where the study has one: a judge that will not choose is unparsed, not a tie.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Annotated, ClassVar, Final
+from itertools import permutations
+from typing import Annotated, Any, ClassVar, Final, Self
 
 from msgspec import Meta
 
@@ -29,40 +31,49 @@ _Part = Annotated[str, Meta(min_length=1, max_length=_PART_MAX_CHARS, pattern=r"
 
 @dataclass(frozen=True)
 class PairwiseRule(CarefulRule):
-    """What a judge of pairs must write: `prefix`, one of two words, `suffix`; a text with both of them is no answer."""
+    """What a judge of pairs must write: `prefix`, one of the words, `suffix`; a text with two of them is no answer.
+
+    `tie` is the word for neither; without one, a judge has to choose.
+    """
 
     TASK: ClassVar[str] = TASK
     PLACEHOLDERS: ClassVar[Placeholders] = Placeholders(
-        ("TRAIT_NAME", "TRAIT_DESCRIPTION", "SAMPLE_1", "SAMPLE_2"), ("ANSWER_FIRST", "ANSWER_SECOND")
+        ("TRAIT_NAME", "TRAIT_DESCRIPTION", "SAMPLE_1", "SAMPLE_2"), ("ANSWER_FIRST", "ANSWER_SECOND", "ANSWER_TIE")
     )
 
     prefix: _Part = "<BETTER_SAMPLE>"
     first: _Part = "SAMPLE_1"
     second: _Part = "SAMPLE_2"
     suffix: Annotated[str, Meta(max_length=_PART_MAX_CHARS, pattern=r"^$|\S")] = "</BETTER_SAMPLE>"
+    tie: _Part | None = None
 
     @property
-    def answer_first(self) -> str:
-        """The whole answer for the sample shown first."""
-        return f"{self.prefix}{self.first}{self.suffix}"
+    def words(self) -> tuple[str, ...]:
+        """The words for the sample shown first, the one shown second and, if there is one, neither."""
+        return (self.first, self.second) if self.tie is None else (self.first, self.second, self.tie)
 
     @property
-    def answer_second(self) -> str:
-        """The whole answer for the sample shown second."""
-        return f"{self.prefix}{self.second}{self.suffix}"
+    def answers(self) -> tuple[str, ...]:
+        """The whole answers, in the order of the words."""
+        return tuple(f"{self.prefix}{word}{self.suffix}" for word in self.words)
 
     @property
     def parser_id(self) -> str:
         """The name of this way to read answers, as it was before other tasks had rules."""
-        parts = (self.prefix, self.first, self.second, self.suffix)
+        parts = (self.prefix, self.first, self.second, self.suffix, *self.words[2:])
         return f"{TASK}-{self.PARSER_VERSION}-{ids.digest('answer', *parts, length=8)}"
+
+    @property
+    def placeholders(self) -> Placeholders:
+        """What its templates must and may contain; the answer for neither only where there is a word for it."""
+        return replace(self.PLACEHOLDERS, optional=self.PLACEHOLDERS.optional[: len(self.words)])
 
     def values(self) -> dict[str, str]:
         """Return what the rule itself fills in, by placeholder."""
-        return {"ANSWER_FIRST": self.answer_first, "ANSWER_SECOND": self.answer_second}
+        return dict(zip(self.placeholders.optional, self.answers, strict=True))
 
     def _found(self, text: str) -> Judgment | None:
-        found = [one for one, known in zip(_DECIDED, self.patterns, strict=True) if known.search(text)]
+        found = [one for one, known in zip(_SAID, self.patterns, strict=False) if known.search(text)]
         return base.agreed(found)
 
     def _found_with_care(self, text: str) -> Judgment | None:
@@ -70,26 +81,26 @@ class PairwiseRule(CarefulRule):
         if self.suffix.strip() and self.bare:
             tags = base.tags(shown, self.prefix, self.suffix)
             return base.meant(shown, [(self.bare.get(base.bare(tag.words), _UNPARSED), tag) for tag in tags])
-        known = zip(_DECIDED, self.patterns, strict=True)
+        known = zip(_SAID, self.patterns, strict=False)
         places = [(one, match) for one, pattern in known for match in pattern.finditer(shown)]
         return base.meant(shown, [(one, base.Found(match[0], *match.span())) for one, match in places])
 
     @cached_property
     def bare(self) -> dict[str, Judgment]:
-        """What each word means, by its letters and digits, and by the one sign that tells it from the other.
+        """What each word means, by its letters and digits, and by the one sign that tells a sample from the other.
 
         Nothing where only other signs tell them apart.
         """
-        words = base.bare(self.first), base.bare(self.second)
-        if not all(words) or words[0] == words[1]:
+        words = [base.bare(word) for word in self.words]
+        if not all(words) or len(set(words)) < len(words):
             return {}
-        signs = [word[-1] for word in words] if words[0][:-1] == words[1][:-1] else []
-        return dict(zip((*words, *signs), _DECIDED * 2, strict=False))
+        signs = [word[-1] for word in words[:2]] if words[0][:-1] == words[1][:-1] else []
+        return dict(zip(signs, _SAID, strict=False)) | dict(zip(words, _SAID, strict=False))
 
     @cached_property
-    def patterns(self) -> tuple[re.Pattern[str], re.Pattern[str]]:
-        """What finds the first and the second answer in a text."""
-        return self._pattern(self.first), self._pattern(self.second)
+    def patterns(self) -> tuple[re.Pattern[str], ...]:
+        """What finds each answer in a text, in the order of the words."""
+        return tuple(map(self._pattern, self.words))
 
     def _pattern(self, word: str) -> re.Pattern[str]:
         # Without a suffix only the end of the word keeps "1" from being found in "10".
@@ -98,21 +109,31 @@ class PairwiseRule(CarefulRule):
         return re.compile(text, re.IGNORECASE)
 
     def check(self, where: str) -> None:
-        """Raise StudyError when the two answers could not be told apart in a text."""
-        if not self.prefix.strip() or not self.first.strip() or not self.second.strip():
-            raise StudyError(f"{where}: prefix, first and second must not be blank")
-        first, second = self.patterns
-        if first.search(self.answer_second) or second.search(self.answer_first):
-            raise StudyError(
-                f"{where}: {self.answer_first!r} and {self.answer_second!r} cannot be told apart",
-                hint="choose two words of which neither begins the other, whatever their case",
-            )
+        """Raise StudyError when two answers could not be told apart in a text."""
+        if not self.prefix.strip() or not all(word.strip() for word in self.words):
+            raise StudyError(f"{where}: prefix, first, second and tie must not be blank")
+        for (pattern, own), (_, other) in permutations(zip(self.patterns, self.answers, strict=True), 2):
+            if pattern.search(other):
+                raise StudyError(
+                    f"{where}: {own!r} and {other!r} cannot be told apart",
+                    hint="choose words of which none begins another, whatever their case",
+                )
 
-    def to_spec(self) -> dict[str, str]:
-        """Return the rule as `studies.parsers` keeps it."""
-        answers = {"answer_first": self.answer_first, "answer_second": self.answer_second}
-        return {"task": TASK, **answers, **self._fields()}
+    def to_spec(self) -> dict[str, Any]:
+        """Return the rule as `studies.parsers` keeps it; one without a word for ties as it was before there was any."""
+        answers = {name.lower(): answer for name, answer in self.values().items()}
+        fields = {name: value for name, value in self._fields().items() if name != "tie" or value is not None}
+        return {"task": TASK, **answers, **fields}
+
+    @classmethod
+    def from_spec(cls, spec: Mapping[str, Any]) -> Self:
+        """Return the rule that `to_spec` wrote; raises LakeError when it is damaged."""
+        return super().from_spec({"tie": None, **spec})
 
 
-_DECIDED: Final = Judgment(Verdict.FIRST, Outcome.DECIDED), Judgment(Verdict.SECOND, Outcome.DECIDED)
+_SAID: Final = (
+    Judgment(Verdict.FIRST, Outcome.DECIDED),
+    Judgment(Verdict.SECOND, Outcome.DECIDED),
+    Judgment(Verdict.TIE, Outcome.TIE),
+)
 _UNPARSED: Final = Judgment(None, Outcome.UNPARSED)

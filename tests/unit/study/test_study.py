@@ -181,7 +181,7 @@ def test_the_example_is_a_study() -> None:
             "[items]",
             '[answer]\nfirst = "A"\nsecond = "a"\n[items]',
             "study.toml:4: answer: ",
-            "neither begins the other",
+            "none begins another",
         ),
         ("[items]", "pairs = 3\n[items]", "study.toml:4: pairs must be a table, not a number", None),
         ("provider =", "parameters = {a = {b = inf}}\nprovider =", "models[1].parameters.a.b is inf", None),

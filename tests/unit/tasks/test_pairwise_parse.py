@@ -14,7 +14,8 @@ from batchpond.tasks.pairwise import PairwiseRule
 
 RULE = PairwiseRule()
 SWAPPED = PairwiseRule(first=RULE.second, second=RULE.first)
-ONE, TWO = RULE.answer_first, RULE.answer_second
+TIED = PairwiseRule(tie="TIE")
+ONE, TWO = RULE.answers
 ANY_TEXT = st.text(st.characters())  # lone surrogates included
 
 pieces = st.lists(
@@ -104,6 +105,9 @@ def test_both_answers_are_never_decided(before: str, between: str, after: str, a
         PairwiseRule(first="A", second=" A "),
         PairwiseRule(first=" ", second="B"),
         PairwiseRule(prefix=""),
+        PairwiseRule(first="A", second="B", tie="b"),
+        PairwiseRule(first="A", second="B", tie=" "),
+        PairwiseRule(prefix="It is ", first="A", second="B", tie="A tie", suffix=""),
         PairwiseRule(prefix="Winner:", first="A", second="A <winner: B", suffix=""),
     ],
 )
@@ -129,3 +133,25 @@ def test_a_stored_rule_reads_like_the_written_one() -> None:
     for spec in ({"task": "ranking"}, {"task": "pairwise"}, {**RULE.to_spec(), "first": 1}):
         with pytest.raises(LakeError):
             registry.rule_of(spec)
+
+
+@pytest.mark.parametrize("read", ["read", "read_with_care"])
+def test_a_judge_may_say_that_neither_is_better_where_there_is_a_word_for_it(read: str) -> None:
+    """Then a tie is what it says; without the word the same answer is unparsed, and two answers stay ambiguous."""
+    text = "Equal.\n<BETTER_SAMPLE>TIE</BETTER_SAMPLE>"
+    assert getattr(TIED, read)(answered(text)) == Judgment(Verdict.TIE, Outcome.TIE)
+    assert getattr(RULE, read)(answered(text)).outcome is Outcome.UNPARSED
+    assert getattr(TIED, read)(answered(ONE)) == getattr(RULE, read)(answered(ONE))
+    assert getattr(TIED, read)(answered(text + TWO)).outcome is Outcome.AMBIGUOUS
+    assert getattr(TIED, read)(answered("They are equal.")).outcome is Outcome.UNPARSED
+    assert TIED.read_with_care(answered("<better_sample>**tie**.</better_sample>")).verdict is Verdict.TIE
+
+
+def test_a_word_for_ties_is_a_rule_of_its_own_and_none_leaves_the_rule_as_it_was() -> None:
+    """What the lake keeps of a study without one has no key for it, and is read back."""
+    assert RULE.parser_id == PairwiseRule(tie=None).parser_id != TIED.parser_id
+    assert "tie" not in RULE.to_spec()
+    assert "answer_tie" not in RULE.to_spec()
+    assert (TIED.to_spec()["tie"], TIED.to_spec()["answer_tie"]) == ("TIE", "<BETTER_SAMPLE>TIE</BETTER_SAMPLE>")
+    for rule in (RULE, TIED):
+        assert registry.rule_of(rule.to_spec()) == rule

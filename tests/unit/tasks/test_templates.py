@@ -68,13 +68,13 @@ def test_built_in_templates_are_complete(template: Template) -> None:
     rule = PairwiseRule()
     trait = templates.builtin_rubrics()["overall_quality"]
     values = {"TRAIT_NAME": trait.name, "TRAIT_DESCRIPTION": trait.description,
-              "ANSWER_FIRST": rule.answer_first, "ANSWER_SECOND": rule.answer_second}  # fmt: skip
+              "ANSWER_FIRST": rule.answers[0], "ANSWER_SECOND": rule.answers[1]}  # fmt: skip
     text = filled(template.text, "One.", "Two.", values)
     assert not re.search(r"\{[A-Z_0-9]+\}", text)
-    assert text.index("One.") < text.index("Two.") < text.index(rule.answer_first) < text.index(rule.answer_second)
+    assert text.index("One.") < text.index("Two.") < text.index(rule.answers[0]) < text.index(rule.answers[1])
     # A judge that only repeats its instructions is not counted.
     assert rule.read(Response("c", ResponseStatus.SUCCEEDED, text=text)).outcome is Outcome.AMBIGUOUS
-    assert rule.read(Response("c", ResponseStatus.SUCCEEDED, text=rule.answer_second)).verdict is Verdict.SECOND
+    assert rule.read(Response("c", ResponseStatus.SUCCEEDED, text=rule.answers[1])).verdict is Verdict.SECOND
 
 
 def test_there_are_five_templates_and_two_rubrics() -> None:
