@@ -16,80 +16,43 @@ import dataclasses
 import hashlib
 import json
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import datetime, timedelta
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from msgspec.structs import replace
 
 from batchpond import ids
 from batchpond.errors import LakeError
-from batchpond.lake import manifest, records
+from batchpond.lake import manifest
 from batchpond.lake.attempts import NOTHING, Archive, parted
 from batchpond.lake.disk import MERGED_KEY, MERGED_PREFIX, is_merged, read_rows, read_through, uncovered
-from batchpond.lake.records import (
-    KINDS,
-    AdoptedShard,
-    Event,
-    Intent,
-    OfAttempt,
-    Rejected,
-    Resolution,
-    Rounds,
-    Sharded,
-)  # fmt: skip
+from batchpond.lake.records import KINDS, AdoptedShard, Event, Intent, OfAttempt, Rejected, Rounds, Sharded
 from batchpond.lake.schemas import EVENTS
 from batchpond.lake.store import Memo, Store, keep_memo, recall_memo, relative
-from batchpond.model import EPOCH, BatchState, ErrorClass, FileRole, Mode, Origin, ShardKind
+from batchpond.model import EPOCH, ShardKind
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 NAMES: Final = tuple(name for name, _ in EVENTS.columns)
-_SAID: Final = json.loads(Path(__file__).with_name("renamed.json").read_bytes())
-_RENAMED: Final[Mapping[type[Event], Mapping[str, str]]] = {getattr(records, name): _SAID[name] for name in _SAID}
-_WORDS: Final[Mapping[str, type[StrEnum]]] = {
-    "shard_kind": ShardKind, "mode": Mode, "origin": Origin, "file_role": FileRole, "state": BatchState,
-    "error_class": ErrorClass, "resolution": Resolution,
-}  # fmt: skip
 # What neither tells one fact from another nor may change its id: clocks, and texts that come with it.
 _CONTENT: Final = tuple(
     name for name in NAMES if name not in {"event_id", "ord", "occurred_at", "boot_id", "monotonic_s", "detail"}
 )
 
 
-class _Field(NamedTuple):
-    """A field of a kind: where it is kept, and what an empty cell stands for."""
-
-    name: str
-    column: str
-    default: Any
-    words: Mapping[str, StrEnum] | None
-
-
-def _layout(record: type[Event]) -> tuple[_Field, ...]:
-    renamed = {name: column for base in record.__mro__ for name, column in _RENAMED.get(base, {}).items()}
-    return tuple(
-        _Field(
-            field.name,
-            renamed.get(field.name, field.name),
-            field.default,
-            {str(word): word for word in _WORDS[field.name]} if field.name in _WORDS else None,
-        )
-        for field in msgspec.structs.fields(record)
-    )
-
-
-_RECORDS: Final[tuple[type[Event], ...]] = (*KINDS.values(), AdoptedShard)
-_FIELDS: Final = {record: _layout(record) for record in _RECORDS}
+def _row(event: Event) -> dict[str, Any]:
+    """Return a fact by the table's columns, but for those that its kind does not have."""
+    said: dict[str, Any] = msgspec.to_builtins(event, builtin_types=(datetime,))
+    return said | {"kind": event.kind}
 
 
 def event_id(event: Event) -> str:
     """Return the id of a fact's content; an occurrence's place in the order is part of it."""
-    row = {field.column: getattr(event, field.name) for field in _FIELDS[type(event)]} | {"kind": event.kind}
+    row = _row(event)
     parts = [f"{name}={row[name]}" for name in _CONTENT if row.get(name) is not None]
     if event.is_occurrence:
         parts.append(f"ord={event.ord}")
@@ -100,49 +63,34 @@ def to_columns(events: Sequence[Event]) -> dict[str, list[Any]]:
     """Return facts as the table's columns."""
     columns: dict[str, list[Any]] = {name: [None] * len(events) for name in NAMES}
     for at, event in enumerate(events):
-        columns["kind"][at] = event.kind
-        for field in _FIELDS[type(event)]:
-            columns[field.column][at] = getattr(event, field.name)
+        for name, value in _row(event).items():
+            columns[name][at] = value
     return columns
 
 
 def to_events(columns: dict[str, list[Any]]) -> list[Event]:
     """Return the table's columns as facts; raises LakeError for one that is not whole."""
     _move_old(columns)
-    places: dict[type[Event], list[int]] = {}
-    for at, (kind, shard_kind) in enumerate(zip(columns["kind"], columns["shard_kind"], strict=True)):
-        places.setdefault(_record(kind, shard_kind), []).append(at)
-    found = dict[int, Event]()
-    for record, rows in places.items():
-        found.update(zip(rows, _filled(record, columns, rows), strict=True))
-    return [found[at] for at in range(len(found))]
+    rows = zip(*(columns[name] for name in NAMES), strict=True)
+    return [_event({name: value for name, value in zip(NAMES, row, strict=True) if value is not None}) for row in rows]
 
 
-def _record(kind: str, shard_kind: str | None) -> type[Event]:
+def _event(row: dict[str, Any]) -> Event:
+    kind = row["kind"]
     if kind not in KINDS:
         raise LakeError(f"the lake holds events of the kind {kind!r}, which this version does not know")
-    return AdoptedShard if (kind, shard_kind) == (AdoptedShard.kind, ShardKind.ADOPTED) else KINDS[kind]
-
-
-def _filled(record: type[Event], columns: Mapping[str, list[Any]], rows: list[int]) -> list[Event]:
-    """Return the facts of one kind that stand in these rows."""
-    told = []
-    for field in _FIELDS[record]:
-        values = [columns[field.column][at] for at in rows]
-        if field.default is msgspec.NODEFAULT and None in values:
-            raise LakeError(f"an event of the kind {record.kind!r} in the lake lacks its {field.column}")
-        told.append(_told(field, values))
-    names = [field.name for field in _FIELDS[record]]
-    return [record(**dict(zip(names, values, strict=True))) for values in zip(*told, strict=True)]
-
-
-def _told(field: _Field, values: list[Any]) -> list[Any]:
-    """Return a field's values from a column's, each word as what it means and the default where there is none."""
-    words, default = field.words, field.default
+    is_adopted = (kind, row.get("shard_kind")) == (AdoptedShard.kind, ShardKind.ADOPTED)
+    record = AdoptedShard if is_adopted else KINDS[kind]
     try:
-        return [default if value is None else words[value] if words else value for value in values]
-    except KeyError as error:
-        raise LakeError(f"the lake holds events whose {field.column} is {error}, unknown to this version") from None
+        return msgspec.convert(row, record)
+    except msgspec.ValidationError as error:
+        for field in msgspec.structs.fields(record):
+            if field.required and field.encode_name not in row:
+                text = f"an event of the kind {kind!r} in the lake lacks its {field.encode_name}"
+                raise LakeError(text) from None
+        column = str(error).rpartition("$.")[2].rstrip("`")
+        text = f"the lake holds events whose {column} is {row[column]!r}, unknown to this version"
+        raise LakeError(text) from None
 
 
 def _move_old(columns: dict[str, list[Any]]) -> None:
@@ -180,12 +128,12 @@ class EventLog:
     """The lake's events in order, and the way to add to them. Hold the lake's lock to append.
 
     `recent` are those of all that is not archived, and `archive` is what is told of the others, until somebody asks
-    for all `events`.
+    for all `events`; `last_ord` is the place of the last.
     """
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._last_ord = 0
+        self.last_ord = 0
         self.archive = NOTHING
         self._written: dict[str, Sequence[Event]] = {}
         self._waiting: list[Event] = []
@@ -204,11 +152,6 @@ class EventLog:
             self._take(_put_together(remembered, _read([Path(path) for path in new])) if new else remembered)
             self._is_kept = not new
             self._read_all_for(event for event in self.recent if isinstance(event, OfAttempt))
-
-    @property
-    def last_ord(self) -> int:
-        """The place of the last event."""
-        return self._last_ord
 
     @property
     def is_whole(self) -> bool:
@@ -244,7 +187,7 @@ class EventLog:
         if self._is_kept:
             return
         unique = list({event.event_id: event for event in self.recent}.values())
-        recent, archive = parted(unique, dataclasses.replace(self.archive, last_ord=self._last_ord))
+        recent, archive = parted(unique, dataclasses.replace(self.archive, last_ord=self.last_ord))
         content = {"columns": _remembered(recent), "n_events": len(recent), "archive": archive.told()}
         held = relative(self._store, self._held)
         keep_memo(self._store, MEMO, Memo(_LAYOUT, held, relative(self._store, self._paths), content))
@@ -276,8 +219,8 @@ class EventLog:
 
     def _stamp(self, event: Event) -> Event:
         now = self._store.clock.now()
-        self._last_ord = max(self._last_ord + 1, int(now.timestamp() * 1_000_000))
-        stamped = replace(event, ord=self._last_ord, occurred_at=now)
+        self.last_ord = max(self.last_ord + 1, int(now.timestamp() * 1_000_000))
+        stamped = replace(event, ord=self.last_ord, occurred_at=now)
         return replace(stamped, event_id=event_id(stamped))
 
     def _publish(self, name: str, events: Sequence[Event]) -> bool:
@@ -343,7 +286,7 @@ class EventLog:
         self._known: set[str] = set()
         self._attempt_ids: set[str] = set()
         self._know(found)
-        self._last_ord = max([self.archive.last_ord, *(event.ord for event in found)])
+        self.last_ord = max([self.archive.last_ord, *(event.ord for event in found)])
 
     def _know(self, events: Collection[Event]) -> None:
         self.recent.extend(events)
@@ -359,12 +302,7 @@ def _put_together(*parts: Iterable[Event]) -> list[Event]:
 def _rows(events: Sequence[Event]) -> pa.Table:
     import pyarrow as pa
 
-    columns, n = to_columns(events), len(events)
-    arrays = [
-        pa.nulls(n, kind.type) if columns[kind.name].count(None) == n else pa.array(columns[kind.name], kind.type)
-        for kind in EVENTS.schema
-    ]
-    return pa.Table.from_arrays(arrays, schema=EVENTS.schema)
+    return pa.Table.from_pydict(to_columns(events), EVENTS.schema)
 
 
 def read(store: Store) -> list[Event]:
@@ -389,7 +327,7 @@ def _rows_of(paths: Iterable[Path], *tables: pa.Table) -> pa.Table:
     found = list(tables)
     for path in paths:
         try:
-            found.append(_aligned(read_rows(path)))
+            found.append(EVENTS.completed(read_rows(path)))
         except (LakeError, OSError) as error:
             raise LakeError(
                 f"{path} cannot be read: {str(error).removeprefix(f'{path}: ')}",
@@ -425,20 +363,3 @@ def _values(column: pa.ChunkedArray) -> list[Any]:
 
 def _moments(microseconds: Iterable[int | None]) -> list[datetime | None]:
     return [None if us is None else EPOCH + timedelta(microseconds=us) for us in microseconds]
-
-
-def _aligned(rows: pa.Table) -> pa.Table:
-    """Return rows with all columns of today, those that an older file lacks as nulls."""
-    import pyarrow as pa
-
-    if rows.schema.names == EVENTS.schema.names:
-        return rows.replace_schema_metadata(None)
-    columns = [
-        rows.column(f.name) if f.name in rows.schema.names else pa.nulls(len(rows), f.type) for f in EVENTS.schema
-    ]
-    return pa.Table.from_arrays(columns, schema=EVENTS.schema)
-
-
-def append(store: Store, events: Sequence[Event]) -> list[Event]:
-    """Record events outside a longer pass; the caller holds the lock."""
-    return EventLog(store).append(*events)

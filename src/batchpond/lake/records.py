@@ -1,7 +1,7 @@
 """The facts that a lake records: each kind a frozen record with exactly the fields that it has.
 
-A field that may be None says that the fact has no such thing; what always belongs to a fact is required. Where the
-table keeps a field under another name, `columns` says so.
+A field that may be None says that the fact has no such thing; what always belongs to a fact is required. What the
+table keeps under another name, `rename` says.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     occurred_at: datetime = UNRECORDED
 
 
-class Planned(Event, frozen=True, kw_only=True):
+class Planned(Event, frozen=True, kw_only=True, rename={"reader": "ordinal"}):
     """A version of a study became its newest, or is read by another reader from now on; without one it is the first."""
 
     kind = "planned"
@@ -73,7 +73,10 @@ INCOMPLETE: Final = "incomplete"
 FINAL: Final = "final"
 
 
-class Rounds(Event, frozen=True, kw_only=True):
+class Rounds(
+    Event, frozen=True, kw_only=True,
+    rename={"round_no": "ordinal", "progress": "state", "looked": "detail", "stage": "reason", "n_new": "n_lines"},
+):  # fmt: skip
     """How far the rounds of a study's version are.
 
     The version has `n_requests` by now; `looked`, a JSON object, says for which answers each stage was looked at last.
@@ -116,7 +119,7 @@ class Approval(Event, frozen=True, kw_only=True):
     cost_max_usd: float | None = None
 
 
-class PutOff(Event, frozen=True, kw_only=True):
+class PutOff(Event, frozen=True, kw_only=True, rename={"message": "detail", "retry_at": "expires_at"}):
     """A provider, named as its client is, asked not to be called before `retry_at`."""
 
     kind = "put_off"
@@ -126,7 +129,7 @@ class PutOff(Event, frozen=True, kw_only=True):
     retry_at: datetime
 
 
-class Asked(Event, frozen=True, kw_only=True):
+class Asked(Event, frozen=True, kw_only=True, rename={"cells": "detail"}):
     """What a shard asks, of whom, and for how much: said when it is made, and again of each attempt at it.
 
     `cells` is for people who read the provider's console.
@@ -188,7 +191,7 @@ class Fresh(Event, frozen=True, kw_only=True):
     study: str
 
 
-class Intent(Asked, frozen=True, kw_only=True):
+class Intent(Asked, frozen=True, kw_only=True, rename={"newest_batch_at": "provider_created_at"}):
     """A batch is about to be made of a shard.
 
     Live calls and batches of other tools carry no token; a duplicate has that of the attempt that its lines name. Where
@@ -207,7 +210,7 @@ class Intent(Asked, frozen=True, kw_only=True):
     newest_batch_at: datetime | None = None
 
 
-class Forget(Event, frozen=True, kw_only=True):
+class Forget(Event, frozen=True, kw_only=True, rename={"what": "detail"}):
     """Somebody wants what so many requests asked, and their answers, out of the lake: a study's, or those of `what`.
 
     `what` is a JSON object of ids: the `requests`, and the `item` that they are about. It stays, as all events do.
@@ -220,7 +223,7 @@ class Forget(Event, frozen=True, kw_only=True):
     what: str
 
 
-class Forgotten(Event, frozen=True, kw_only=True):
+class Forgotten(Event, frozen=True, kw_only=True, rename={"forget_id": "reason"}):
     """What an event `forget` names is out of the lake."""
 
     kind = "forgotten"
@@ -259,7 +262,10 @@ class Sent(OfAttempt, frozen=True, kw_only=True):
     monotonic_s: float
 
 
-class Rejected(OfAttempt, frozen=True, kw_only=True):
+class Rejected(
+    OfAttempt, frozen=True, kw_only=True,
+    rename={"error_class": "state", "error_code": "reason", "message": "detail", "retry_at": "expires_at"},
+):  # fmt: skip
     """The provider said that it made no batch, with this HTTP status; `retry_at` is when it may be asked again."""
 
     kind = "rejected"
@@ -283,7 +289,7 @@ class Unknown(OfAttempt, frozen=True, kw_only=True):
     monotonic_s: float | None = None
 
 
-class Listed(OfAttempt, frozen=True, kw_only=True):
+class Listed(OfAttempt, frozen=True, kw_only=True, rename={"evidence": "detail"}):
     """A complete listing did not show the batch; `evidence` says what it showed."""
 
     kind = "listed"
@@ -318,7 +324,7 @@ class Foreign(Possible, frozen=True):
     kind = "foreign"
 
 
-class Absent(OfAttempt, frozen=True, kw_only=True):
+class Absent(OfAttempt, frozen=True, kw_only=True, rename={"evidence": "detail"}):
     """No batch was made; `evidence` says who or what shows it."""
 
     kind = "absent"
@@ -331,7 +337,7 @@ class OfBatch(OfAttempt, frozen=True, kw_only=True):
     batch_id: str
 
 
-class Seen(OfBatch, frozen=True, kw_only=True):
+class Seen(OfBatch, frozen=True, kw_only=True, rename={"error_code": "reason"}):
     """What the provider showed of the batch: `detail` is its first error in words or, without one, all of it."""
 
     provider: str
@@ -421,7 +427,7 @@ class Verified(Counted, frozen=True):
     kind = "verified"
 
 
-class Mismatch(Counted, frozen=True, kw_only=True):
+class Mismatch(Counted, frozen=True, kw_only=True, rename={"n_conflicts": "n_lines"}):
     """What the batch's files hold does not add up, for these reasons; of that many lines a person must say more."""
 
     kind = "mismatch"
@@ -437,7 +443,7 @@ class Lost(OfAttempt, frozen=True, kw_only=True):
     reason: str
 
 
-class Resolved(OfAttempt, frozen=True, kw_only=True):
+class Resolved(OfAttempt, frozen=True, kw_only=True, rename={"resolution": "reason"}):
     """Somebody decided about the attempt; a batch that was named with it is the attempt's from now on."""
 
     kind = "resolved"
