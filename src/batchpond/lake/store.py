@@ -30,7 +30,7 @@ from batchpond.lake.schemas import FORMAT_VERSION, TABLES, Table
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from batchpond.lake.migration import Outdated
+    from batchpond.lake.rewrite import Outdated
 
 MARKER = "batchpond.json"
 SECRET = ".secret"
@@ -99,9 +99,9 @@ class Store:
             )
         outdated = None
         if version < FORMAT_VERSION:
-            from batchpond.lake import migration
+            from batchpond.lake import rewrite
 
-            outdated = migration.outdated(path)
+            outdated = rewrite.outdated(path)
         return cls(path, lake_id, secret, clock or SystemClock(), outdated)
 
     @property
@@ -205,9 +205,9 @@ class Store:
         """Make a lake of an earlier format one of the present; the marker is raised last."""
         if self._outdated is None:
             return
-        from batchpond.lake import migration
+        from batchpond.lake import rewrite
 
-        migration.take_on(self, self._outdated)
+        rewrite.take_on(self, self._outdated)
         staged = self.scratch(MARKER)
         disk.write_private(staged, _marker(self.lake_id))
         disk.replace(staged, self.path / MARKER)

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from batchpond.answers import derive
 from batchpond.errors import UsageError
-from batchpond.lake import erase, failpoints, tables
+from batchpond.lake import failpoints, rewrite, tables
 from batchpond.lake.attempts import SETTLED_PHASES, Attempt, LakeState
 from batchpond.lake.jsonl import part_paths, shard_lines
 from batchpond.lake.records import Forget, Forgotten, Tidied, Uploaded
@@ -246,14 +246,14 @@ class _Forgetting:
         n_lines = sum(self._empty(attempt) for attempt in self._attempts())
         failpoints.reach("F1")
         own = _one_of("request_id", pa.array(sorted(self._requests), pa.string()))
-        erase.take_out(store, REQUESTS, own)
+        rewrite.take_out(store, REQUESTS, own)
         for table, hashes in orphans.items():
-            erase.take_out(store, table, _one_of(_INPUTS[table][0], hashes))
-        erase.take_out(store, IMPORTED_JUDGMENTS, self._is_imported)
+            rewrite.take_out(store, table, _one_of(_INPUTS[table][0], hashes))
+        rewrite.take_out(store, IMPORTED_JUDGMENTS, self._is_imported)
         if self._study is not None:
-            erase.take_out(store, STUDIES, self._is_of_study)
+            rewrite.take_out(store, STUDIES, self._is_of_study)
         failpoints.reach("F2")
-        erase.take_out(store, PLAN, own if self._study is None else self._is_of_study)
+        rewrite.take_out(store, PLAN, own if self._study is None else self._is_of_study)
         self._make_anew()
         return n_lines
 
@@ -297,7 +297,7 @@ class _Forgetting:
         for file in source.files:
             read = derive.line_reader(source.provider, file.role)
             is_kept = partial(_answers, kept, read)
-            n_lines += sum(erase.empty_lines(store, path, is_kept) for path in part_paths(store, file))
+            n_lines += sum(rewrite.empty_lines(store, path, is_kept) for path in part_paths(store, file))
             for table in (RESPONSES, JUDGMENTS):
                 for path in (store.path / table.name).glob(f"*/{file.stem}-*.parquet"):
                     path.unlink()
