@@ -28,7 +28,7 @@ from batchpond import ids
 from batchpond.errors import LakeError
 from batchpond.lake import manifest
 from batchpond.lake.attempts import NOTHING, Archive, parted
-from batchpond.lake.disk import MERGED_KEY, MERGED_PREFIX, is_merged, read_rows, read_through, uncovered
+from batchpond.lake.disk import MERGED_KEY, MERGED_PREFIX, is_merged, read_rows, read_through, standing
 from batchpond.lake.records import KINDS, AdoptedShard, Event, Intent, OfAttempt, Rejected, Rounds, Sharded
 from batchpond.lake.schemas import EVENTS
 from batchpond.lake.store import Memo, Store, keep_memo, recall_memo, relative
@@ -143,7 +143,7 @@ class EventLog:
         if new or kept is None:
             manifest.require(store, [EVENTS.name])
         if kept is None or any(map(is_merged, new)):
-            self._held, self._is_kept = [os.fspath(path) for path in uncovered(self._paths)], False
+            self._held, self._is_kept = standing(self._paths), False
             self._take(_read([Path(path) for path in self._held]))
         else:
             self._held = [*(f"{store.path}/{name}" for name in kept.held), *new]
@@ -260,23 +260,23 @@ class EventLog:
         the log has doubled. Rows are those of the files, to the letter: what an earlier version wrote stays so.
         """
         published = self._store.published(EVENTS.name)
-        standing = [os.fspath(path) for path in uncovered(published)]
-        parts = [path for path in standing if not is_merged(path)]
+        stood = standing(published)
+        parts = [path for path in stood if not is_merged(path)]
         size = sum(map(os.path.getsize, parts))
-        for path in sorted(filter(is_merged, standing), key=os.path.getsize):
+        for path in sorted(filter(is_merged, stood), key=os.path.getsize):
             if os.path.getsize(path) <= size:
                 parts.append(path)
                 size += os.path.getsize(path)
         own = [event for path in parts for event in self._written.get(path, ())]
         rows = _rows_of([Path(path) for path in parts if path not in self._written], _rows(own))
-        unread = [Path(path) for path in sorted({*standing} - {*self._held})]
+        unread = [Path(path) for path in sorted({*stood} - {*self._held})]
         if unread:
             found = _read(unread)
             self._take(_put_together(self.recent, found))
             self._read_all_for(event for event in found if isinstance(event, OfAttempt))
         name = MERGED_PREFIX + ids.digest("event file", *sorted(rows.column("event_id").to_pylist()))
         final = os.fspath(self._store.final_path(EVENTS, name))
-        self._held = sorted(({*standing} - {*parts}) | {final})
+        self._held = sorted(({*stood} - {*parts}) | {final})
         names = [os.path.basename(path) for path in published if path not in self._held]
         self._store.publish(EVENTS, name, rows, {MERGED_KEY: json.dumps(names)})
         self._paths, self._is_kept = sorted({*published, final}), False

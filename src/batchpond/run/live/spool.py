@@ -192,12 +192,12 @@ class Spool:
         """Record that requests are about to be asked, and make that durable."""
         with self._lock:
             self._under_way |= dict.fromkeys(custom_ids)
-            n_written = self._write(_claimed(custom_ids))
+            n_written = self._write(_line(claimed=list(custom_ids)))
         self._sync(n_written)
 
     def asked(self, custom_id: str, at: datetime) -> None:
         """Record that a call leaves now."""
-        line = _asked(custom_id, at)
+        line = _line(asked=custom_id, at=at)
         with self._lock:
             self._under_way[custom_id] = at
             self._write(line)
@@ -206,22 +206,23 @@ class Spool:
         """Record that the provider did not take a call."""
         with self._lock:
             self._under_way[custom_id] = None
-            self._write(orjson.dumps({"back": custom_id}))
+            self._write(_line(back=custom_id))
 
     def free(self, custom_ids: Sequence[str]) -> None:
         """Record that claimed requests will not be asked by this process."""
         with self._lock:
             for custom_id in custom_ids:
                 self._under_way.pop(custom_id, None)
-            self._write(orjson.dumps({"free": list(custom_ids)}))
+            self._write(_line(free=list(custom_ids)))
 
     def doubt(self, doubts: Sequence[Doubt]) -> None:
         """Record calls that may have been answered, and make that durable."""
         with self._lock:
             n_written = self._n_written
-            for doubt in doubts:
-                self._under_way.pop(doubt.custom_id, None)
-                n_written = self._write(_doubt(doubt))
+            for one in doubts:
+                self._under_way.pop(one.custom_id, None)
+                line = _line(doubt=one.custom_id, asked_at=one.asked_at, at=one.found_at, reason=one.reason)
+                n_written = self._write(line)
         self._sync(n_written)
 
     def answer(self, custom_id: str, line: bytes) -> None:
@@ -275,12 +276,12 @@ class Spool:
     def _next_segment(self) -> tuple[Path, int]:
         self._number += 1
         path = self._folder / f"{self._number:0{_NUMBER_DIGITS}d}-{random_hex(4)}.jsonl"
-        lines = [orjson.dumps({"boot": self._clock.boot_id()})]
+        lines = [_line(boot=self._clock.boot_id())]
         if self._under_way:
-            lines.append(_claimed(list(self._under_way)))
-            lines += [_asked(custom_id, at) for custom_id, at in self._under_way.items() if at is not None]
+            lines.append(_line(claimed=list(self._under_way)))
+            lines += [_line(asked=custom_id, at=at) for custom_id, at in self._under_way.items() if at is not None]
         disk.write_private(path, b"".join(line + b"\n" for line in lines))
-        disk.sync_directory(self._folder)
+        disk.sync(self._folder)
         return path, os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW)
 
     def _write(self, line: bytes) -> int:
@@ -288,7 +289,7 @@ class Spool:
         if self._is_closed:
             raise LakeError(f"{self._path} is closed", hint="this call came too late: it counts as in doubt")
         try:
-            _write_whole(self._descriptor, line + b"\n")
+            disk.write_whole(self._descriptor, line + b"\n")
         except OSError as error:
             self._failure = error
             self._check()
@@ -325,20 +326,5 @@ class Spool:
                 return
 
 
-def _claimed(custom_ids: Sequence[str]) -> bytes:
-    return orjson.dumps({"claimed": list(custom_ids)})
-
-
-def _asked(custom_id: str, at: datetime) -> bytes:
-    return orjson.dumps({"asked": custom_id, "at": at}, option=orjson.OPT_UTC_Z)
-
-
-def _doubt(doubt: Doubt) -> bytes:
-    found = {"doubt": doubt.custom_id, "asked_at": doubt.asked_at, "at": doubt.found_at, "reason": doubt.reason}
-    return orjson.dumps(found, option=orjson.OPT_UTC_Z)
-
-
-def _write_whole(descriptor: int, line: bytes) -> None:
-    view = memoryview(line)
-    while view:
-        view = view[os.write(descriptor, view) :]
+def _line(**record: Any) -> bytes:
+    return orjson.dumps(record, option=orjson.OPT_UTC_Z)
