@@ -10,7 +10,7 @@ of its shard. Whoever asks for more than the summary says reads all events.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -474,16 +474,6 @@ class Archive:
     took_s: dict[str, list[float]] = field(default_factory=dict)
     marks: frozenset[str] = frozenset()
 
-    @classmethod
-    def of(cls, told: Mapping[str, Any] | None) -> Archive:
-        """Return what `told` gave."""
-        return cls(**{**told, "marks": frozenset(told["marks"])}) if told else NOTHING
-
-    def told(self) -> dict[str, Any] | None:
-        """Return it as JSON has it, None where nothing is archived."""
-        values = {name: getattr(self, name) for name in self.__slots__}
-        return {**values, "marks": sorted(self.marks)} if self.n_attempts else None
-
     def with_more(self, archived: Sequence[Attempt], lake_state: LakeState) -> Archive:
         """Return what is told once these attempts are archived too."""
         asked = dict(self.asked)
@@ -505,9 +495,6 @@ class Archive:
             {name: values[-HISTORY_MAX:] for name, values in took_s.items()},
             frozenset(marks),
         )
-
-
-NOTHING: Final = Archive()
 
 
 def seconds_of(attempt: Attempt) -> float | None:

@@ -27,7 +27,7 @@ from msgspec.structs import replace
 from batchpond import ids
 from batchpond.errors import LakeError
 from batchpond.lake import manifest
-from batchpond.lake.attempts import NOTHING, Archive, parted
+from batchpond.lake.attempts import Archive, parted
 from batchpond.lake.disk import MERGED_KEY, MERGED_PREFIX, is_merged, read_rows, read_through, standing
 from batchpond.lake.records import KINDS, AdoptedShard, Event, Intent, OfAttempt, Rejected, Rounds, Sharded
 from batchpond.lake.schemas import EVENTS
@@ -134,7 +134,7 @@ class EventLog:
     def __init__(self, store: Store) -> None:
         self._store = store
         self.last_ord = 0
-        self.archive = NOTHING
+        self.archive = Archive()
         self._written: dict[str, Sequence[Event]] = {}
         self._waiting: list[Event] = []
         self._paths = store.published(EVENTS.name)
@@ -147,7 +147,7 @@ class EventLog:
             self._take(_read([Path(path) for path in self._held]))
         else:
             self._held = [*(f"{store.path}/{name}" for name in kept.held), *new]
-            self.archive = Archive.of(kept.content.get("archive"))
+            self.archive = msgspec.convert(kept.content.get("archive") or {}, Archive)
             remembered = _recalled(kept.content["columns"], kept.content["n_events"])
             self._take(_put_together(remembered, _read([Path(path) for path in new])) if new else remembered)
             self._is_kept = not new
@@ -168,7 +168,7 @@ class EventLog:
         """Read the events that are archived, if any are."""
         if not self.is_whole:
             self._take(_put_together(read(self._store), self.recent))
-            self.archive = NOTHING
+            self.archive = Archive()
 
     def _read_all_for(self, events: Iterable[Event]) -> None:
         """Read all events where one of these is about an archived attempt, or may be among the archived ones."""
@@ -188,7 +188,8 @@ class EventLog:
             return
         unique = list({event.event_id: event for event in self.recent}.values())
         recent, archive = parted(unique, dataclasses.replace(self.archive, last_ord=self.last_ord))
-        content = {"columns": _remembered(recent), "n_events": len(recent), "archive": archive.told()}
+        told = msgspec.to_builtins(archive, order="sorted")
+        content = {"columns": _remembered(recent), "n_events": len(recent), "archive": told}
         held = relative(self._store, self._held)
         keep_memo(self._store, MEMO, Memo(_LAYOUT, held, relative(self._store, self._paths), content))
         self._is_kept = True

@@ -301,16 +301,8 @@ def keep_memo(store: Store, name: str, memo: Memo) -> None:
     stands = _stands(store, memo.held)
     if stands is None:
         return
-    body = orjson.dumps(
-        {
-            "format": _MEMO_FORMAT,
-            "layout": memo.layout,
-            "names": memo.names,
-            "held": memo.held,
-            "stands": stands,
-            "content": memo.content,
-        }
-    )
+    said = {name: getattr(memo, name) for name in Memo.__slots__}
+    body = orjson.dumps({"format": _MEMO_FORMAT, "stands": stands, **said})
     staged = store.scratch(name)
     disk.write_private(staged, _memo_digest(body) + b"\n" + body)
     disk.replace(staged, store.path / name)

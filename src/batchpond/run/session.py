@@ -10,12 +10,14 @@ import hashlib
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, Self
+
+import msgspec
 
 from batchpond import answers
 from batchpond.clock import Clock
@@ -381,9 +383,7 @@ class Rules:
         kept = recall_memo(self._store, RULES_MEMO, _RULES_LAYOUT)
         if kept is None or not set(kept.content["plan"]) <= set(self._plan):
             return _Found()
-        used = {name: [(study, rule) for study, rule in found] for name, found in kept.content["used"].items()}
-        read = kept.content["read"]
-        return _Found(set(kept.content["plan"]), used, _Read(**read) if read else None)
+        return msgspec.convert(kept.content, _Found)
 
     @cached_property
     def _specs(self) -> dict[str, dict[str, Any]]:
@@ -466,8 +466,7 @@ class Rules:
         """Keep what was found for the next pass."""
         last_ord = max((one.downloads[-1].ord for one in attempts), default=0)
         read = _Read(self._plan, self._readers, last_ord, self._digest(attempts, ())) if is_all_read else None
-        read_too = asdict(read) if read else None
-        content = {"plan": sorted(self._found.plan), "used": self._found.used, "read": read_too}
+        content = msgspec.to_builtins(replace(self._found, read=read), order="sorted")
         keep_memo(self._store, RULES_MEMO, Memo(_RULES_LAYOUT, (), (), content))
 
     def _digest(self, attempts: Iterable[Attempt], without: Iterable[Attempt]) -> str:
