@@ -43,15 +43,10 @@ class Phase(StrEnum):
     MISSING_REMOTE = "missing_remote"
     LOST = "lost"
 
-    @property
-    def is_unclear(self) -> bool:
-        """Whether the provider may or may not have a batch."""
-        return self in UNCLEAR_PHASES
-
 
 SETTLED_PHASES = frozenset({Phase.ABSENT, Phase.VERIFIED, Phase.MISMATCH, Phase.LOST})
 UNSENT_PHASES = frozenset({Phase.INTENT, Phase.UPLOADED})
-UNCLEAR_PHASES = frozenset({Phase.SENT, Phase.UNKNOWN})
+UNCLEAR_PHASES = frozenset({Phase.SENT, Phase.UNKNOWN})  # the provider may or may not have a batch
 READ_PHASES = frozenset({Phase.VERIFIED, Phase.MISMATCH})
 LOSABLE_PHASES = frozenset({Phase.OPEN, Phase.ENDED, Phase.MISSING_REMOTE, Phase.MISMATCH})
 BEFORE_SENT_PHASES = frozenset({Phase.INTENT, Phase.UPLOADED, Phase.REJECTED})
@@ -166,11 +161,6 @@ class Attempt:
     def uploaded_at(self) -> datetime | None:
         """When the attempt's input file was made, by the provider's clock."""
         return self.uploaded.provider_created_at if self.uploaded else None
-
-    @property
-    def is_open(self) -> bool:
-        """Whether a batch is known and not known to have ended."""
-        return self.phase is Phase.OPEN
 
     def is_named_by(self, batch: RemoteBatch) -> bool:
         """Whether a batch carries the attempt's token or, without one, was made of its file."""

@@ -32,7 +32,7 @@ def collect_ended(session: Session, seen: Mapping[str, RemoteBatch]) -> None:
     proven: list[Verified | Mismatch] = []
     try:
         for attempt in each(perishable_first, "collecting", "batches", len(ended)):
-            if session.providers.is_out(attempt.client_name):
+            if attempt.client_name in session.providers.out:
                 continue
             with session.isolated(attempt.client_name, f"batch {attempt.batch_id}"):
                 provider = session.providers.get(attempt.client_name)

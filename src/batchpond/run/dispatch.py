@@ -11,7 +11,7 @@ from typing import Final
 from batchpond.clock import each
 from batchpond.errors import AccessError, ExitCode, PutOffError, UnreachableError
 from batchpond.lake import tables
-from batchpond.lake.attempts import BEFORE_SENT_PHASES, UNSENT_PHASES, Attempt, LakeState, Phase
+from batchpond.lake.attempts import BEFORE_SENT_PHASES, UNCLEAR_PHASES, UNSENT_PHASES, Attempt, LakeState, Phase
 from batchpond.lake.records import AdoptedShard, Approval, Intent, Rounds, Sharded
 from batchpond.lake.store import Store
 from batchpond.model import ErrorClass, Mode, ShardKind
@@ -193,7 +193,7 @@ def _is_answered(session: Session, last: Rounds, *, is_explicit: bool) -> bool:
     submitted waits for that.
     """
     settled = session.open_state.settled_since(last.ord)
-    settled |= {study for study, at in session.archive.settled.items() if at > last.ord}
+    settled |= {study for study, at in session.log.archive.settled.items() if at > last.ord}
     approval = session.open_state.approvals.get(last.study)
     if last.study in settled or is_explicit:
         return bool(settled)
@@ -366,7 +366,7 @@ def _send(session: Session, shard: Sharded, approval: Approval, budget: Budget) 
             case _:
                 budget.reserve(shard)
                 return None
-    return _refusal(session, shard) if isinstance(session.providers.why_out(shard.client_name), AccessError) else None
+    return _refusal(session, shard) if isinstance(session.providers.out.get(shard.client_name), AccessError) else None
 
 
 def wait_text(study: str, reason: str, held: list[Sharded]) -> str:
@@ -444,7 +444,7 @@ def _obstacle(
 
 def _refusal(session: Session, shard: Sharded) -> Obstacle | None:
     provider, model, client_name = shard.provider, shard.request_model, shard.client_name
-    match out := session.providers.why_out(client_name):
+    match out := session.providers.out.get(client_name):
         case PutOffError():
             reason = f"their turn: {out.message}"
         case UnreachableError():
@@ -461,7 +461,7 @@ def _refusal(session: Session, shard: Sharded) -> Obstacle | None:
         return Obstacle(f"{client_name} to take {model} batches again")
     is_opaque = shard.mode is not Mode.FILES and registry.module(provider).DESCRIPTOR.is_opaque
     mine = (a for a in session.open_state.attempts.values() if a.client_name == client_name)
-    if is_opaque and any(a.phase.is_unclear for a in mine):  # a second one could not be told from the first
+    if is_opaque and any(a.phase in UNCLEAR_PHASES for a in mine):  # a second one could not be told from the first
         return Obstacle(f"an unacknowledged {provider} batch to be found or proven absent")
     return None
 

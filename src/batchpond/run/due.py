@@ -356,7 +356,7 @@ def _grouped(found: Iterable[NewShard]) -> Iterator[list[NewShard]]:
 def asks_all_itself(session: Session, approval: Approval) -> bool:
     """Whether the study's shards on record hold all that is approved; saves an idle pass the look at the plan."""
     study, version = approval.study, approval.study_version
-    n_sharded = session.archive.asked.get(version, 0)
+    n_sharded = session.log.archive.asked.get(version, 0)
     for event in session.open_state.shards_of(study):
         is_mine = (event.study_version, event.shard_kind) == (version, ShardKind.FIRST)
         if is_mine and is_real(session.store, session.open_state, event):

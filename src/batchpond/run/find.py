@@ -376,15 +376,15 @@ def place(session: Session, client_name: str, batch: RemoteBatch, known: Mapping
     Its token says so or, where batches carry none, the file that it was made of. It is the attempt's own where that
     was called absent or refused and nothing was sent instead; else its requests were bought twice.
     """
-    if batch.batch_id in session.open_state.batch_ids or batch.batch_id in session.archive.marks:
+    if batch.batch_id in session.open_state.batch_ids or batch.batch_id in session.log.archive.marks:
         return True
     mark = batch.token or batch.input_file_id
-    if mark in session.archive.marks:
+    if mark in session.log.archive.marks:
         known = owners(session.lake_state, client_name)
     if mark is None or mark not in known:
         return False
     attempt = session.attempt(known[mark])
-    if attempt.phase.is_unclear or attempt.batch_id == batch.batch_id:
+    if attempt.phase in UNCLEAR_PHASES or attempt.batch_id == batch.batch_id:
         return True
     if matches(session, session.providers.get(client_name), attempt, [batch]):
         if session.lake_state.is_late(attempt):

@@ -390,10 +390,8 @@ def _rejected(session: Session, attempt: Attempt, answer: model.Rejected) -> Sen
     message = f"{attempt.provider} refused a batch of {attempt.intent.n_requests} requests: {answer.message}"
     match answer.error_class:
         case ErrorClass.ACCESS:
-            session.providers.put_out(
-                attempt.client_name,
-                AccessError(message, hint="mend the key, then run `batchpond sync`; no batch was created"),
-            )
+            hint = "mend the key, then run `batchpond sync`; no batch was created"
+            session.providers.out[attempt.client_name] = AccessError(message, hint=hint)
             session.note(Severity.ERROR, message, exit_code=ExitCode.ACCESS)
         case ErrorClass.BILLING:
             session.paused.add((attempt.client_name, ""))

@@ -31,7 +31,7 @@ from batchpond.errors import (
     UnreachableError,
 )
 from batchpond.lake import disk, tables
-from batchpond.lake.attempts import READ_PHASES, Archive, Attempt, LakeState, fold
+from batchpond.lake.attempts import READ_PHASES, Attempt, LakeState, fold
 from batchpond.lake.events import EventLog
 from batchpond.lake.jsonl import shard_file_name
 from batchpond.lake.records import Asked, Event, PutOff
@@ -108,14 +108,14 @@ class Report:
 class Providers:
     """The providers a pass may call, connected when first needed; as a context, closed with it.
 
-    A provider whose key is missing or refused, or that cannot be reached, is out for the rest of the pass; the others
-    go on.
+    A provider whose key is missing or refused, or that cannot be reached, is `out` for the rest of the pass, with what
+    put it out; the others go on.
     """
 
     def __init__(self, connect: Callable[[str], BatchProvider]) -> None:
         self._connect = connect
+        self.out: dict[str, AccessError | UnreachableError] = {}
         self._connected: dict[str, BatchProvider] = {}
-        self._out: dict[str, AccessError | UnreachableError] = {}
 
     @classmethod
     def of_environment(cls, clock: Clock, lake_path: Path) -> Providers:
@@ -141,27 +141,15 @@ class Providers:
 
     def get(self, name: str) -> BatchProvider:
         """Return the provider; raises the AccessError or UnreachableError that put it out for this pass."""
-        if name in self._out:
-            raise self._out[name]
+        if name in self.out:
+            raise self.out[name]
         if name not in self._connected:
             try:
                 self._connected[name] = self._connect(name)
             except AccessError as error:
-                self._out[name] = error
+                self.out[name] = error
                 raise
         return self._connected[name]
-
-    def put_out(self, name: str, error: AccessError | UnreachableError) -> None:
-        """Stop calling a provider for the rest of the pass."""
-        self._out[name] = error
-
-    def is_out(self, name: str) -> bool:
-        """Whether the provider is out for this pass."""
-        return name in self._out
-
-    def why_out(self, name: str) -> AccessError | UnreachableError | None:
-        """Return what put the provider out for this pass, None for one that is not."""
-        return self._out.get(name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,11 +209,6 @@ class Session:
         if self.log.is_whole and not self._is_whole:
             self._state, self._is_whole = fold(self.log.events), True
         return self._state
-
-    @property
-    def archive(self) -> Archive:
-        """What is told of the attempts that `open_state` lacks."""
-        return self.log.archive
 
     @property
     def lake_state(self) -> LakeState:
@@ -298,17 +281,15 @@ class Session:
             yield
         except LakeError:
             raise
-        except AccessError as error:
-            self.providers.put_out(provider, error)
-            self.note(Severity.ERROR, error.message, hint=error.hint, exit_code=error.exit_code)
-        except UnreachableError as error:
-            self.providers.put_out(provider, error)
-            self.note(Severity.WARNING, f"{what}: {error.message}", hint=error.hint, exit_code=error.exit_code)
-        except ProviderError as error:
-            self.note(Severity.WARNING, f"{what}: {error.message}", hint=error.hint, exit_code=error.exit_code)
-            self._put_off(provider, error)
         except BatchpondError as error:
-            self.note(Severity.WARNING, f"{what}: {error.message}", hint=error.hint, exit_code=error.exit_code)
+            is_refused = isinstance(error, AccessError)
+            severity = Severity.ERROR if is_refused else Severity.WARNING
+            text = error.message if is_refused else f"{what}: {error.message}"
+            self.note(severity, text, hint=error.hint, exit_code=error.exit_code)
+            if isinstance(error, AccessError | UnreachableError):
+                self.providers.out[provider] = error
+            elif isinstance(error, ProviderError):
+                self._put_off(provider, error)
 
     def _put_off(self, client_name: str, error: ProviderError) -> None:
         """Remember until when a provider wants no call, for this pass and those to come; others go on."""
@@ -321,9 +302,9 @@ class Session:
     def keep_away(self) -> None:
         """Put out for this pass the providers that asked not to be called yet."""
         for name, event in self.open_state.put_off.items():
-            if self.store.clock.now() < event.retry_at and not self.providers.is_out(name):
+            if self.store.clock.now() < event.retry_at and name not in self.providers.out:
                 text = f"{name} asked not to be called before {event.retry_at:%Y-%m-%d %H:%M:%S} UTC"
-                self.providers.put_out(name, PutOffError(text, hint="`batchpond sync` goes on with it after that"))
+                self.providers.out[name] = PutOffError(text, hint="`batchpond sync` goes on with it after that")
 
     def settle_s(self, provider: BatchProvider) -> float:
         """Return how long an unclear create must stay invisible; shorter only against loopback."""

@@ -149,7 +149,7 @@ def bring_in(session: Session, seen: Mapping[str, RemoteBatch]) -> None:
 def read_unread(session: Session) -> None:
     """Read the answers that are here and not read, or whose reading was taken away."""
     attempts = answered(session.open_state)
-    if (attempts or session.archive.n_attempts) and not session.rules.is_all_read(attempts):
+    if (attempts or session.log.archive.n_attempts) and not session.rules.is_all_read(attempts):
         from batchpond.run.collect import read_what_is_unread
 
         read_what_is_unread(session, attempts)
@@ -165,7 +165,7 @@ def _take_in_live(session: Session) -> None:
 
 def _is_stuck(session: Session) -> bool:
     names = {one.client_name for one in _remote(session.open_state, PENDING_PHASES)}
-    whys = map(session.providers.why_out, names)
+    whys = map(session.providers.out.get, names)
     return bool(names) and not session.n_waiting and all(isinstance(why, AccessError) for why in whys)
 
 
@@ -188,7 +188,7 @@ def poll_open(session: Session) -> dict[str, RemoteBatch]:
     seen: dict[str, RemoteBatch] = {}
     by_client: dict[str, list[Attempt]] = {}
     for attempt in session.open_state.attempts.values():
-        if (attempt.is_open or attempt.phase is Phase.MISSING_REMOTE) and attempt.mode is not Mode.LIVE:
+        if attempt.phase in {Phase.OPEN, Phase.MISSING_REMOTE} and attempt.mode is not Mode.LIVE:
             by_client.setdefault(attempt.client_name, []).append(attempt)
     for name, attempts in by_client.items():
         with session.isolated(name, f"asking {name} about {len(attempts)} open batches"):
@@ -205,7 +205,7 @@ def _missing(session: Session, client_name: str) -> dict[str, Attempt]:
 def _poll(
     session: Session, client_name: str, provider: BatchProvider, attempts: list[Attempt], seen: dict[str, RemoteBatch]
 ) -> None:
-    waiting = {attempt.known_batch_id: attempt for attempt in attempts if attempt.is_open}
+    waiting = {attempt.known_batch_id: attempt for attempt in attempts if attempt.phase is Phase.OPEN}
     for attempt in waiting.values():
         check_host(attempt, provider)
     if not provider.descriptor.lists_state:
@@ -216,7 +216,7 @@ def _poll(
     missing = _missing(session, client_name)
     unseen = [pair for pair in missing.items() if pair[1].attempt_id not in seen and pair[0] not in waiting]
     for batch_id, attempt in [*list(waiting.items())[:gets_max], *unseen[:GETS_MAX]]:
-        if session.providers.is_out(client_name):
+        if client_name in session.providers.out:
             return
         with session.isolated(client_name, f"asking for batch {batch_id}"):
             check_host(attempt, provider)
@@ -243,7 +243,7 @@ def _poll_listed(
 
 def _ask(session: Session, provider: BatchProvider, attempt: Attempt, seen: dict[str, RemoteBatch]) -> None:
     found = provider.get(attempt.known_batch_id)
-    if found is None and attempt.is_open:
+    if found is None and attempt.phase is Phase.OPEN:
         _not_found(session, attempt)
     elif found is not None:
         _observe(session, [(attempt, found)], seen)

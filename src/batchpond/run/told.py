@@ -120,7 +120,7 @@ class Concern:
 
 def tell_concerns(session: Session) -> None:
     """Say which batches are late and which results perish; each needs a person."""
-    for concern in concerns(session.open_state, session.store.clock.now(), session.archive.took_s):
+    for concern in concerns(session.open_state, session.store.clock.now(), session.log.archive.took_s):
         session.alert(concern.text, hint=concern.hint)
     for begun in session.open_state.forgetting.values():
         text = f"forgetting {begun.n_requests:,} requests was begun and did not end"
@@ -135,9 +135,9 @@ def concerns(
     `archived_s` has, by provider, how long the batches ran that the state lacks.
     """
     remote = [a for a in lake_state.attempts.values() if a.mode is Mode.BATCH and a.created_at is not None]
-    waiting = {attempt.provider for attempt in remote if attempt.is_open}
+    waiting = {attempt.provider for attempt in remote if attempt.phase is Phase.OPEN}
     usual = {name: _usual([a for a in remote if a.provider == name], archived_s.get(name, ())) for name in waiting}
-    late = (_late(attempt, usual[attempt.provider], now) for attempt in remote if attempt.is_open)
+    late = (_late(attempt, usual[attempt.provider], now) for attempt in remote if attempt.phase is Phase.OPEN)
     perishing = (_perishing(attempt, now) for attempt in remote if attempt.phase in _UNCOLLECTED_PHASES)
     return [concern for concern in (*late, *perishing) if concern is not None]
 
@@ -206,8 +206,8 @@ def looking(store: Store, providers: Providers) -> Session:
     names = {shard.provider for shard in session.lake_state.shards.values() if shard.mode is Mode.BATCH}
     asked = [registry.module(name).DESCRIPTOR for name in sorted(names)]
     for key in listing((one for one in asked if not one.credentials_env), environ):  # those may be found elsewhere
-        if not key.is_found and not providers.is_out(key.provider):
-            providers.put_out(key.provider, AccessError(key.problem or f"{key.key_env} is not set"))
+        if not key.is_found and key.provider not in providers.out:
+            providers.out[key.provider] = AccessError(key.problem or f"{key.key_env} is not set")
     return session
 
 

@@ -257,7 +257,7 @@ def before_first(session: Session, study: str, only: str | None = None) -> None:
 
 def _candidates(session: Session, study: str, name: str, endpoints: Collection[str]) -> list[UnknownBatch]:
     """Return the listed batches that may hold requests of the study, and that no copy of this lake made."""
-    if session.providers.is_out(name):
+    if name in session.providers.out:
         return []
     found: list[UnknownBatch] = []
     with session.isolated(name, f"looking for batches of study {study} at {name}"):
