@@ -29,7 +29,7 @@ from batchpond.model import CreateSpec, ErrorClass, Mode, Origin, RemoteBatch, R
 from batchpond.providers import registry
 from batchpond.providers.base import BatchProvider
 from batchpond.run import find
-from batchpond.run.find import adopt, check_host, day_before, list_since, matches, record_doubt, search
+from batchpond.run.find import adopt, check_host, day_before, list_since, look_for, matches, record_doubt
 from batchpond.run.session import LARGE, Listing, Session, Severity
 
 SEND_LEASE_S = 60.0
@@ -115,12 +115,9 @@ def _look_again(session: Session, provider: BatchProvider, attempt: Attempt) -> 
             session.note(Severity.INFO, text, hint="until then it might still come to be; `batchpond sync` goes on")
             return Sending.WAITING
     listing = _listed_whole(session, provider, attempt)
-    found = matches(session, provider, attempt, listing.batches)
-    if not found and provider.descriptor.is_opaque:
-        looked = search(session, provider, attempt, listing.batches)
-        if looked.n_undecided:
-            return _in_doubt(session, attempt, "it was refused, and a batch may be of it all the same")
-        found = [looked.found] if looked.found else []
+    found, n_undecided = look_for(session, provider, attempt, listing.batches)
+    if n_undecided:
+        return _in_doubt(session, attempt, "it was refused, and a batch may be of it all the same")
     if not found:
         return None
     adopt(session, attempt, found)

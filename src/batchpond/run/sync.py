@@ -31,15 +31,7 @@ from batchpond.model import EPOCH, BatchState, Mode, RemoteBatch
 from batchpond.plan import versions
 from batchpond.providers.base import BatchProvider
 from batchpond.run.dispatch import count_unapproved, count_unsent, finish_adoptions, send_due
-from batchpond.run.find import (
-    PAGES_MAX,
-    check_host,
-    owners,
-    place,
-    resolve_unknowns,
-    take_in_duplicates,
-    tell_duplicates,
-)
+from batchpond.run.find import check_host, owners, pages, place, resolve_unknowns, take_in_duplicates, tell_duplicates
 from batchpond.run.session import TAKE_HINT, Counts, Note, Providers, Report, Session, Severity, answered
 from batchpond.run.told import count_failed, tell_concerns, tell_failures, tell_strays, tell_waiting
 from batchpond.views.refresh import refresh
@@ -252,16 +244,11 @@ def _ask(session: Session, provider: BatchProvider, attempt: Attempt, seen: dict
 def _listed(provider: BatchProvider, waiting: dict[str, Attempt]) -> Iterator[tuple[RemoteBatch, ...]]:
     """Yield pages of listed batches until every waited-for one was seen or the list is past them all."""
     oldest = min(attempt.created_at or attempt.intent.occurred_at for attempt in waiting.values())
-    cursor: str | None = None
-    cursors: set[str] = set()
-    for _ in range(PAGES_MAX):
-        page = provider.list_page(cursor)
+    for page in pages(provider):
         yield page.batches
         newest = max((batch.created_at or EPOCH for batch in page.batches), default=EPOCH)
-        cursor = page.next_cursor
-        if not waiting or cursor is None or cursor in cursors or newest < oldest - CLOCK_SKEW:
+        if not waiting or newest < oldest - CLOCK_SKEW:
             return
-        cursors.add(cursor)
 
 
 def _observe(session: Session, pairs: Sequence[tuple[Attempt, RemoteBatch]], seen: dict[str, RemoteBatch]) -> None:
