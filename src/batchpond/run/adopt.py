@@ -28,7 +28,7 @@ from batchpond.model import BatchState, RemoteBatch, ShardKind, named_client
 from batchpond.plan import versions
 from batchpond.providers.base import BatchProvider
 from batchpond.run import due
-from batchpond.run.batch_map import COLUMNS, TABLES, BatchMap, MapReader, Target
+from batchpond.run.batch_map import COLUMNS, BatchMap, MapReader, Target
 from batchpond.run.find import Proof, check_host, first_custom_ids, prove
 from batchpond.run.resolve import resolve
 from batchpond.run.send import origin_of, was_never_made
@@ -127,12 +127,11 @@ def _give_up_waiting(session: Session, shard: AdoptedShard) -> None:
 def _waiting_with_the_same(session: Session, shard_id: str) -> list[Sharded]:
     if not any(due.is_voidable(session.lake_state, other) for other in session.lake_state.shards):
         return []
-    with tables.connect(session.store, [SHARD_REQUESTS.name]) as connection:
-        rows = connection.execute(
-            "SELECT DISTINCT shard_id FROM shard_requests WHERE shard_id <> $1 AND request_id IN"
-            " (SELECT request_id FROM shard_requests WHERE shard_id = $1) ORDER BY shard_id",
-            [shard_id],
-        ).fetchall()
+    sql = (
+        "SELECT DISTINCT shard_id FROM shard_requests WHERE shard_id <> $1 AND request_id IN"
+        " (SELECT request_id FROM shard_requests WHERE shard_id = $1) ORDER BY shard_id"
+    )
+    rows = tables.rows(session.store, ["shard_requests"], sql, [shard_id])
     shards = session.lake_state.shards
     return [shards[other] for (other,) in rows if other in shards and due.is_voidable(session.lake_state, other)]
 
@@ -226,7 +225,7 @@ def _propose(
     check_strange(store, lake_state, provider, batch)
     version = versions.planned_version(lake_state, order.study)
     target = Target(order.study, version, *named_client(order.provider))
-    with tables.connect(store, TABLES) as connection:
+    with tables.connect(store, due.ASKED_TABLES) as connection:
         reader = MapReader(connection, RowFile(order.path, COLUMNS), target)
         mapped = reader.read()
         _check_fit(batch, mapped, order)

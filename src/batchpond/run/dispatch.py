@@ -566,15 +566,13 @@ def _own_usd(attempt: Attempt, actual: dict[str, float | None]) -> float:
 
 def _doubts(session: Session) -> dict[str, int]:
     """Return how many live calls of each attempt may have been paid though no answer came."""
-    with tables.connect(session.store, ["doubts"]) as connection:
-        rows = connection.execute("SELECT attempt_id, count(*) FROM doubts GROUP BY attempt_id").fetchall()
-    return dict(rows)
+    return dict(tables.rows(session.store, ["doubts"], "SELECT attempt_id, count(*) FROM doubts GROUP BY attempt_id"))
 
 
 def _actual_costs(session: Session) -> dict[str, float | None]:
-    with tables.connect(session.store, ["responses"]) as connection:
-        rows = connection.execute(
-            "SELECT attempt_id, sum(cost_usd),"
-            " count(*) FILTER (status = 'succeeded' AND cost_usd IS NULL) FROM responses GROUP BY attempt_id"
-        ).fetchall()
+    sql = (
+        "SELECT attempt_id, sum(cost_usd),"
+        " count(*) FILTER (status = 'succeeded' AND cost_usd IS NULL) FROM responses GROUP BY attempt_id"
+    )
+    rows = tables.rows(session.store, ["responses"], sql)
     return {attempt_id: None if n_unknown else float(cost or 0.0) for attempt_id, cost, n_unknown in rows}

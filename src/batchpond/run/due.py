@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 OVER_PHASES: Final = frozenset({Phase.VERIFIED, Phase.MISMATCH, Phase.LOST})
 
+ASKED_TABLES: Final = ("plan", "requests", "shard_requests", "responses")
 FAILED_SQL: Final = tables.query(__package__, "failed")
 _COUNT: Final = tables.query(__package__, "failures_counted", failed=FAILED_SQL)
 
@@ -115,9 +116,7 @@ def count_failures(store: Store, lake_state: LakeState, study: str, version: str
     values = {"study": study, "version": version, **parameters(lake_state, again)}
     if not values["attempt_ids"]:
         return []
-    with tables.connect(store, ["plan", "requests", "shard_requests", "responses"]) as connection:
-        rows = connection.execute(_COUNT, values).fetchall()
-    return [FailureCount(*row) for row in rows]
+    return [FailureCount(*row) for row in tables.rows(store, ASKED_TABLES, _COUNT, values)]
 
 
 CELLS_TEXT_MAX = 500
@@ -168,7 +167,7 @@ def new_shards(
     chosen, values = _chosen(lake_state, again)
     kind = ShardKind.FIRST if again is None else ShardKind.RETRY
     generation = len(lake_state.voided) + (0 if again is None else len(lake_state.shards))
-    with tables.connect(store, ["plan", "requests", "shard_requests", "responses"]) as connection:
+    with tables.connect(store, ASKED_TABLES) as connection:
         used = versions.used(connection, study, version) if is_any_answered else {}
         found = connection.sql(
             _DUE.replace("{chosen}", chosen).replace("{sampled}", versions.sampled(sample)),
@@ -201,8 +200,7 @@ def unformed(store: Store, lake_state: LakeState, plans: Mapping[str, str]) -> d
         "versions": [*plans.values()], "voided": [*lake_state.voided],
         "void_of": [study for study, _ in void], "voidable": [shard_id for _, shard_id in void],
     }  # fmt: skip
-    with tables.connect(store, ["plan", "shard_requests"]) as connection:
-        return dict(connection.execute(tables.query(__package__, "unformed"), values).fetchall())
+    return dict(tables.rows(store, ["plan", "shard_requests"], tables.query(__package__, "unformed"), values))
 
 
 def _chosen(lake_state: LakeState, again: Again | None) -> tuple[str, dict[str, Any]]:

@@ -397,10 +397,9 @@ class Rules:
         if rules and plan:
             paths = [os.fspath(self._store.final_path(SHARD_REQUESTS, name)) for name in rules]
             of_id = {name.rpartition("/")[2]: name for name in rules}
-            with tables.connect(self._store, []) as connection:
-                values = {"plan": self._paths(plan), "shards": paths}
-                for shard_id, study, rule in connection.execute(_USED, values).fetchall():
-                    rules[of_id[shard_id]].add((study, rule))
+            values = {"plan": self._paths(plan), "shards": paths}
+            for shard_id, study, rule in tables.rows(self._store, [], _USED, values):
+                rules[of_id[shard_id]].add((study, rule))
         self._found.used |= {name: sorted(found) for name, found in rules.items()}
 
     def _has_shared(self, new: Sequence[str], old: Collection[str]) -> bool:
@@ -410,8 +409,7 @@ class Rules:
         asked = (frozenset(new), frozenset(old))
         if asked not in self._shared:
             values = {"new": self._paths(new), "old": self._paths(old)}
-            with tables.connect(self._store, []) as connection:
-                self._shared[asked] = bool(connection.execute(_SHARED, values).fetchall()[0][0])
+            self._shared[asked] = bool(tables.rows(self._store, [], _SHARED, values)[0][0])
         return self._shared[asked]
 
     def _paths(self, names: Iterable[str]) -> list[str]:

@@ -81,8 +81,7 @@ def failures(store: Store, lake_state: LakeState, attempts: Collection[Attempt])
         return []
     values["pending"] = [name for name in lake_state.shards if dispatch.is_free(lake_state.latest_attempt(name))]
     values["versions"] = list(lake_state.current_versions.values())
-    with tables.connect(store, ["plan", "requests", "shard_requests", "responses"]) as connection:
-        return [Failure(*row) for row in connection.execute(_FAILED, values).fetchall()]
+    return [Failure(*row) for row in tables.rows(store, due.ASKED_TABLES, _FAILED, values)]
 
 
 def tell_failures(session: Session, since: int) -> None:
