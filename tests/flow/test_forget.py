@@ -14,7 +14,7 @@ import pytest
 from batchpond.doctor import Level, examine
 from batchpond.errors import ExitCode, UsageError
 from batchpond.lake import disk
-from batchpond.lake.erase import without_texts
+from batchpond.lake.rewrite import without_texts
 from batchpond.lake.schemas import IMPORTED_JUDGMENTS, TABLES
 from batchpond.lake.store import LABELS, Store
 from batchpond.run.forget import ForgetReport, Target, forget

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from batchpond.lake.events import append
+from batchpond.lake.events import EventLog
 from batchpond.lake.records import Planned
 from batchpond.lake.store import Store
 from tests.rigs import forked
@@ -98,7 +98,7 @@ def _run(lake: Path, *command: str) -> bytes:
 def test_a_lake_with_real_data_is_refused_untouched(tmp_path: Path) -> None:
     store = Store.init(tmp_path / "lake")
     with store.lock("test"):
-        append(store, [fact(Planned, study="mine", study_version="v")])
+        EventLog(store).append(fact(Planned, study="mine", study_version="v"))
     before = {path: path.read_bytes() for path in store.path.rglob("*") if path.is_file()}
     done = _demo(store.path)
     assert done.returncode == 2

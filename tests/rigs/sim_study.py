@@ -245,7 +245,7 @@ class Rig:
 
     def cancel_open(self, place: int) -> None:
         """Run `cancel` on one of the open batches, if there is any."""
-        found = [attempt.attempt_id for attempt in self.attempts() if attempt.is_open]
+        found = [attempt.attempt_id for attempt in self.attempts() if attempt.phase is Phase.OPEN]
         if found:
             with self._points():
                 cancel(self.store(), [found[place % len(found)]], providers=self.providers())

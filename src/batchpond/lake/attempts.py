@@ -10,11 +10,10 @@ of its shard. Whoever asks for more than the summary says reads all events.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from functools import singledispatch
 from typing import Any, Final
 
 import orjson
@@ -43,15 +42,11 @@ class Phase(StrEnum):
     MISSING_REMOTE = "missing_remote"
     LOST = "lost"
 
-    @property
-    def is_unclear(self) -> bool:
-        """Whether the provider may or may not have a batch."""
-        return self in UNCLEAR_PHASES
-
 
 SETTLED_PHASES = frozenset({Phase.ABSENT, Phase.VERIFIED, Phase.MISMATCH, Phase.LOST})
 UNSENT_PHASES = frozenset({Phase.INTENT, Phase.UPLOADED})
-UNCLEAR_PHASES = frozenset({Phase.SENT, Phase.UNKNOWN})
+UNCLEAR_PHASES = frozenset({Phase.SENT, Phase.UNKNOWN})  # the provider may or may not have a batch
+UNDER_WAY_PHASES = UNCLEAR_PHASES | {Phase.OPEN, Phase.ENDED, Phase.MISSING_REMOTE}
 READ_PHASES = frozenset({Phase.VERIFIED, Phase.MISMATCH})
 LOSABLE_PHASES = frozenset({Phase.OPEN, Phase.ENDED, Phase.MISSING_REMOTE, Phase.MISMATCH})
 BEFORE_SENT_PHASES = frozenset({Phase.INTENT, Phase.UPLOADED, Phase.REJECTED})
@@ -167,11 +162,6 @@ class Attempt:
         """When the attempt's input file was made, by the provider's clock."""
         return self.uploaded.provider_created_at if self.uploaded else None
 
-    @property
-    def is_open(self) -> bool:
-        """Whether a batch is known and not known to have ended."""
-        return self.phase is Phase.OPEN
-
     def is_named_by(self, batch: RemoteBatch) -> bool:
         """Whether a batch carries the attempt's token or, without one, was made of its file."""
         if batch.token is not None:
@@ -187,68 +177,65 @@ class Attempt:
         return None
 
 
-@singledispatch
 def _step(event: Event, attempt: Attempt) -> None:
-    pass
+    """Take an attempt on to what a fact says of its batch."""
+    match event:
+        case records.Created() | records.Adopted() if attempt.batch_id is None:
+            attempt.phase, attempt.batch_id = Phase.OPEN, event.batch_id
+            attempt.scope = event.scope if isinstance(event, records.Created) else None
+            _see(attempt, event)
+        case records.Status() if attempt.batch_id is not None:
+            attempt.not_found = ()
+            _see(attempt, event)
+        case records.Downloaded():
+            attempt.downloads = (*attempt.downloads, event)
+        case records.Verified() if attempt.phase is Phase.ENDED:
+            attempt.phase, attempt.n_answered = Phase.VERIFIED, event.n_completed + event.n_failed
+        case records.Mismatch() if attempt.phase is Phase.ENDED:
+            attempt.phase, attempt.n_conflicts = Phase.MISMATCH, event.n_conflicts or 0
+            attempt.n_mismatches += 1
+        case records.MissingRemote() if attempt.phase is Phase.OPEN:
+            attempt.phase = Phase.MISSING_REMOTE
+        case records.Lost() if attempt.phase in LOSABLE_PHASES:
+            attempt.phase = Phase.LOST
+        case records.Resolved():
+            _decide(event, attempt)
+        case _:
+            _step_before_batch(event, attempt)
 
 
-@_step.register
-def _(event: records.Uploaded, attempt: Attempt) -> None:
-    if attempt.phase in BEFORE_SENT_PHASES:
-        attempt.file_id, attempt.uploaded = event.file_id, event
-        if attempt.phase is not Phase.REJECTED:
-            attempt.phase = Phase.UPLOADED
+def _step_before_batch(event: Event, attempt: Attempt) -> None:
+    """Take an attempt on to what a fact says of its sending."""
+    match event:
+        case records.Uploaded() if attempt.phase in BEFORE_SENT_PHASES:
+            attempt.file_id, attempt.uploaded = event.file_id, event
+            if attempt.phase is not Phase.REJECTED:
+                attempt.phase = Phase.UPLOADED
+        case records.Sent():
+            attempt.n_sends += 1
+            if attempt.batch_id is None:
+                attempt.phase, attempt.sent = Phase.SENT, event
+                attempt.first_listed, attempt.is_settled, attempt.candidates = None, False, ()
+        case records.Rejected() if attempt.phase is Phase.SENT:
+            attempt.phase, attempt.rejection = Phase.REJECTED, event
+            attempt.n_rejections += 1
+        case records.Unknown() if attempt.phase in UNCLEAR_PHASES | {Phase.REJECTED}:
+            # The first observation of the doubt in each boot is kept: only within one can time be measured. A refusal
+            # comes to be doubted where the provider shows what may be the batch all the same.
+            known = attempt.observed if attempt.phase is Phase.UNKNOWN else ()
+            is_first = all(first.boot_id != event.boot_id for first in known)
+            attempt.phase, attempt.observed = Phase.UNKNOWN, (*known, event) if is_first else known
+        case records.Listed() if attempt.phase is Phase.UNKNOWN:
+            attempt.first_listed = attempt.first_listed or event
+            attempt.is_settled |= event.is_settled
+        case records.Absent() if attempt.phase is Phase.UNKNOWN:
+            attempt.phase = Phase.ABSENT
+        case _:
+            _tell(event, attempt)
 
 
-@_step.register
-def _(event: records.Sent, attempt: Attempt) -> None:
-    attempt.n_sends += 1
-    if attempt.batch_id is None:
-        attempt.phase, attempt.sent = Phase.SENT, event
-        attempt.first_listed, attempt.is_settled, attempt.candidates = None, False, ()
-
-
-@_step.register
-def _(event: records.Rejected, attempt: Attempt) -> None:
-    if attempt.phase is Phase.SENT:
-        attempt.phase, attempt.rejection = Phase.REJECTED, event
-        attempt.n_rejections += 1
-
-
-@_step.register
-def _(event: records.Unknown, attempt: Attempt) -> None:
-    """Keep the first observation of the doubt in each boot: only within one can time be measured.
-
-    A refusal comes to be doubted where the provider shows what may be the batch all the same.
-    """
-    if attempt.phase not in UNCLEAR_PHASES | {Phase.REJECTED}:
-        return
-    known = attempt.observed if attempt.phase is Phase.UNKNOWN else ()
-    if all(first.boot_id != event.boot_id for first in known):
-        known = (*known, event)
-    attempt.phase, attempt.observed = Phase.UNKNOWN, known
-
-
-@_step.register
-def _(event: records.Listed, attempt: Attempt) -> None:
-    if attempt.phase is Phase.UNKNOWN:
-        attempt.first_listed = attempt.first_listed or event
-        attempt.is_settled |= event.is_settled
-
-
-_Told = (
-    records.Candidate
-    | records.Foreign
-    | records.DuplicateRemote
-    | records.NotFound
-    | records.Downloaded
-    | records.Tidied
-)
-
-
-@_step.register
-def _(event: _Told, attempt: Attempt) -> None:
-    """Keep what is told of it beside what was told before."""
+def _tell(event: Event, attempt: Attempt) -> None:
+    """Keep what is told of an attempt beside what was told before."""
     match event:
         case records.Candidate():
             attempt.candidates = (*attempt.candidates, event.batch_id)
@@ -258,25 +245,8 @@ def _(event: _Told, attempt: Attempt) -> None:
             attempt.duplicates = (*attempt.duplicates, event)
         case records.NotFound():
             attempt.not_found = (*attempt.not_found, event)
-        case records.Downloaded():
-            attempt.downloads = (*attempt.downloads, event)
         case records.Tidied():
             attempt.tidied = (*attempt.tidied, event.file_id)
-
-
-@_step.register
-def _(event: records.Created | records.Adopted, attempt: Attempt) -> None:
-    if attempt.batch_id is None:
-        attempt.phase, attempt.batch_id = Phase.OPEN, event.batch_id
-        attempt.scope = event.scope if isinstance(event, records.Created) else None
-        _see(attempt, event)
-
-
-@_step.register
-def _(event: records.Status, attempt: Attempt) -> None:
-    if attempt.batch_id is not None:
-        attempt.not_found = ()
-        _see(attempt, event)
 
 
 def _see(attempt: Attempt, event: records.Seen) -> None:
@@ -290,32 +260,7 @@ def _see(attempt: Attempt, event: records.Seen) -> None:
     attempt.expires_at = event.expires_at or attempt.expires_at
 
 
-@_step.register
-def _(event: records.Verified, attempt: Attempt) -> None:
-    if attempt.phase is Phase.ENDED:
-        attempt.phase, attempt.n_answered = Phase.VERIFIED, event.n_completed + event.n_failed
-
-
-@_step.register
-def _(event: records.Mismatch, attempt: Attempt) -> None:
-    if attempt.phase is Phase.ENDED:
-        attempt.phase, attempt.n_conflicts = Phase.MISMATCH, event.n_conflicts or 0
-        attempt.n_mismatches += 1
-
-
-@_step.register
-def _(event: records.Absent | records.MissingRemote | records.Lost, attempt: Attempt) -> None:
-    match event:
-        case records.Absent() if attempt.phase is Phase.UNKNOWN:
-            attempt.phase = Phase.ABSENT
-        case records.MissingRemote() if attempt.phase is Phase.OPEN:
-            attempt.phase = Phase.MISSING_REMOTE
-        case records.Lost() if attempt.phase in LOSABLE_PHASES:
-            attempt.phase = Phase.LOST
-
-
-@_step.register
-def _(event: records.Resolved, attempt: Attempt) -> None:
+def _decide(event: records.Resolved, attempt: Attempt) -> None:
     if event.resolution is Resolution.FOUND:
         attempt.not_found = ()
         if attempt.phase is Phase.MISSING_REMOTE:
@@ -474,16 +419,6 @@ class Archive:
     took_s: dict[str, list[float]] = field(default_factory=dict)
     marks: frozenset[str] = frozenset()
 
-    @classmethod
-    def of(cls, told: Mapping[str, Any] | None) -> Archive:
-        """Return what `told` gave."""
-        return cls(**{**told, "marks": frozenset(told["marks"])}) if told else NOTHING
-
-    def told(self) -> dict[str, Any] | None:
-        """Return it as JSON has it, None where nothing is archived."""
-        values = {name: getattr(self, name) for name in self.__slots__}
-        return {**values, "marks": sorted(self.marks)} if self.n_attempts else None
-
     def with_more(self, archived: Sequence[Attempt], lake_state: LakeState) -> Archive:
         """Return what is told once these attempts are archived too."""
         asked = dict(self.asked)
@@ -505,9 +440,6 @@ class Archive:
             {name: values[-HISTORY_MAX:] for name, values in took_s.items()},
             frozenset(marks),
         )
-
-
-NOTHING: Final = Archive()
 
 
 def seconds_of(attempt: Attempt) -> float | None:

@@ -11,7 +11,7 @@ import os
 import re
 import socket
 import stat
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -64,20 +64,11 @@ def make_directory(path: Path) -> None:
             folder.mkdir(mode=DIRECTORY_MODE)
         except FileExistsError:
             continue
-        sync_directory(folder.parent)
+        sync(folder.parent)
 
 
-def sync_directory(path: Path) -> None:
-    """Make the names in a directory durable."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def sync_file(path: Path) -> None:
-    """Make a file's bytes durable."""
+def sync(path: Path) -> None:
+    """Make a file's bytes durable, or the names in a directory."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -94,15 +85,20 @@ def write_private(path: Path, data: bytes) -> None:
     """Write a new private file durably, or leave none; raises FileExistsError."""
     descriptor = open_new(path)
     try:
-        view = memoryview(data)
-        while view:
-            view = view[os.write(descriptor, view) :]
+        write_whole(descriptor, data)
         os.fsync(descriptor)
     except OSError:
         drop(path)
         raise
     finally:
         os.close(descriptor)
+
+
+def write_whole(descriptor: int, data: bytes) -> None:
+    """Write all of it, however little the system takes at once."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
 
 
 def drop(path: Path) -> None:
@@ -123,7 +119,7 @@ def link_into_place(staged: Path, final: Path) -> bool:
         drop(staged)
         raise
     staged.unlink()
-    sync_directory(final.parent)
+    sync(final.parent)
     return is_new
 
 
@@ -143,7 +139,7 @@ def replace(staged: Path, final: Path) -> None:
     except OSError:
         drop(staged)
         raise
-    sync_directory(final.parent)
+    sync(final.parent)
 
 
 def parquet_files(folder: str | os.PathLike[str], depth: int = DEPTH_MAX) -> Iterator[str]:
@@ -160,6 +156,12 @@ def parquet_files(folder: str | os.PathLike[str], depth: int = DEPTH_MAX) -> Ite
             yield entry.path
         elif depth > 0 and entry.is_dir(follow_symlinks=False):
             yield from parquet_files(entry.path, depth - 1)
+
+
+def relative(lake_path: Path, paths: Iterable[str]) -> list[str]:
+    """Return paths of a lake as manifests and memos name them."""
+    prefix = f"{lake_path}/"
+    return [path.removeprefix(prefix) for path in paths]
 
 
 _HOLDER_BYTES_MAX = 4096
@@ -323,16 +325,11 @@ def read_rows(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
 
 def held(folder: Path) -> list[Path]:
     """Return the files of a table's folder that hold each row once: without those that a merged one covers."""
-    return uncovered(list(parquet_files(folder)))
-
-
-def uncovered(paths: Collection[str]) -> list[Path]:
-    """Return those of a table's files that no other one of them covers, in name order."""
-    return [Path(path) for path in standing(paths)]
+    return [Path(path) for path in standing(list(parquet_files(folder)))]
 
 
 def standing(paths: Collection[str]) -> list[str]:
-    """Return as text what `uncovered` does: there may be tens of thousands."""
+    """Return those of a table's files that no other one of them covers, in name order."""
     covered = {name for path in paths if is_merged(path) for name in merged_paths(path)}
     return sorted(set(paths) - covered)
 

@@ -16,80 +16,43 @@ import dataclasses
 import hashlib
 import json
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import datetime, timedelta
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from msgspec.structs import replace
 
 from batchpond import ids
 from batchpond.errors import LakeError
-from batchpond.lake import manifest, records
-from batchpond.lake.attempts import NOTHING, Archive, parted
-from batchpond.lake.disk import MERGED_KEY, MERGED_PREFIX, is_merged, read_rows, read_through, uncovered
-from batchpond.lake.records import (
-    KINDS,
-    AdoptedShard,
-    Event,
-    Intent,
-    OfAttempt,
-    Rejected,
-    Resolution,
-    Rounds,
-    Sharded,
-)  # fmt: skip
+from batchpond.lake import manifest
+from batchpond.lake.attempts import Archive, parted
+from batchpond.lake.disk import MERGED_KEY, MERGED_PREFIX, is_merged, read_rows, read_through, relative, standing
+from batchpond.lake.records import KINDS, AdoptedShard, Event, Intent, OfAttempt, Rejected, Rounds, Sharded
 from batchpond.lake.schemas import EVENTS
-from batchpond.lake.store import Memo, Store, keep_memo, recall_memo, relative
-from batchpond.model import EPOCH, BatchState, ErrorClass, FileRole, Mode, Origin, ShardKind
+from batchpond.lake.store import Memo, Store, keep_memo, recall_memo
+from batchpond.model import EPOCH, ShardKind
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 NAMES: Final = tuple(name for name, _ in EVENTS.columns)
-_SAID: Final = json.loads(Path(__file__).with_name("renamed.json").read_bytes())
-_RENAMED: Final[Mapping[type[Event], Mapping[str, str]]] = {getattr(records, name): _SAID[name] for name in _SAID}
-_WORDS: Final[Mapping[str, type[StrEnum]]] = {
-    "shard_kind": ShardKind, "mode": Mode, "origin": Origin, "file_role": FileRole, "state": BatchState,
-    "error_class": ErrorClass, "resolution": Resolution,
-}  # fmt: skip
 # What neither tells one fact from another nor may change its id: clocks, and texts that come with it.
 _CONTENT: Final = tuple(
     name for name in NAMES if name not in {"event_id", "ord", "occurred_at", "boot_id", "monotonic_s", "detail"}
 )
 
 
-class _Field(NamedTuple):
-    """A field of a kind: where it is kept, and what an empty cell stands for."""
-
-    name: str
-    column: str
-    default: Any
-    words: Mapping[str, StrEnum] | None
-
-
-def _layout(record: type[Event]) -> tuple[_Field, ...]:
-    renamed = {name: column for base in record.__mro__ for name, column in _RENAMED.get(base, {}).items()}
-    return tuple(
-        _Field(
-            field.name,
-            renamed.get(field.name, field.name),
-            field.default,
-            {str(word): word for word in _WORDS[field.name]} if field.name in _WORDS else None,
-        )
-        for field in msgspec.structs.fields(record)
-    )
-
-
-_RECORDS: Final[tuple[type[Event], ...]] = (*KINDS.values(), AdoptedShard)
-_FIELDS: Final = {record: _layout(record) for record in _RECORDS}
+def _row(event: Event) -> dict[str, Any]:
+    """Return a fact by the table's columns, but for those that its kind does not have."""
+    said: dict[str, Any] = msgspec.to_builtins(event, builtin_types=(datetime,))
+    return said
 
 
 def event_id(event: Event) -> str:
     """Return the id of a fact's content; an occurrence's place in the order is part of it."""
-    row = {field.column: getattr(event, field.name) for field in _FIELDS[type(event)]} | {"kind": event.kind}
+    row = _row(event)
     parts = [f"{name}={row[name]}" for name in _CONTENT if row.get(name) is not None]
     if event.is_occurrence:
         parts.append(f"ord={event.ord}")
@@ -100,49 +63,34 @@ def to_columns(events: Sequence[Event]) -> dict[str, list[Any]]:
     """Return facts as the table's columns."""
     columns: dict[str, list[Any]] = {name: [None] * len(events) for name in NAMES}
     for at, event in enumerate(events):
-        columns["kind"][at] = event.kind
-        for field in _FIELDS[type(event)]:
-            columns[field.column][at] = getattr(event, field.name)
+        for name, value in _row(event).items():
+            columns[name][at] = value
     return columns
 
 
 def to_events(columns: dict[str, list[Any]]) -> list[Event]:
     """Return the table's columns as facts; raises LakeError for one that is not whole."""
     _move_old(columns)
-    places: dict[type[Event], list[int]] = {}
-    for at, (kind, shard_kind) in enumerate(zip(columns["kind"], columns["shard_kind"], strict=True)):
-        places.setdefault(_record(kind, shard_kind), []).append(at)
-    found = dict[int, Event]()
-    for record, rows in places.items():
-        found.update(zip(rows, _filled(record, columns, rows), strict=True))
-    return [found[at] for at in range(len(found))]
+    rows = zip(*(columns[name] for name in NAMES), strict=True)
+    return [_event({name: value for name, value in zip(NAMES, row, strict=True) if value is not None}) for row in rows]
 
 
-def _record(kind: str, shard_kind: str | None) -> type[Event]:
+def _event(row: dict[str, Any]) -> Event:
+    kind = row["kind"]
     if kind not in KINDS:
         raise LakeError(f"the lake holds events of the kind {kind!r}, which this version does not know")
-    return AdoptedShard if (kind, shard_kind) == (AdoptedShard.kind, ShardKind.ADOPTED) else KINDS[kind]
-
-
-def _filled(record: type[Event], columns: Mapping[str, list[Any]], rows: list[int]) -> list[Event]:
-    """Return the facts of one kind that stand in these rows."""
-    told = []
-    for field in _FIELDS[record]:
-        values = [columns[field.column][at] for at in rows]
-        if field.default is msgspec.NODEFAULT and None in values:
-            raise LakeError(f"an event of the kind {record.kind!r} in the lake lacks its {field.column}")
-        told.append(_told(field, values))
-    names = [field.name for field in _FIELDS[record]]
-    return [record(**dict(zip(names, values, strict=True))) for values in zip(*told, strict=True)]
-
-
-def _told(field: _Field, values: list[Any]) -> list[Any]:
-    """Return a field's values from a column's, each word as what it means and the default where there is none."""
-    words, default = field.words, field.default
+    is_adopted = KINDS[kind] is Sharded and row.get("shard_kind") == ShardKind.ADOPTED
+    record = AdoptedShard if is_adopted else KINDS[kind]
     try:
-        return [default if value is None else words[value] if words else value for value in values]
-    except KeyError as error:
-        raise LakeError(f"the lake holds events whose {field.column} is {error}, unknown to this version") from None
+        return msgspec.convert(row, record)
+    except msgspec.ValidationError as error:
+        for field in msgspec.structs.fields(record):
+            if field.required and field.encode_name not in row:
+                text = f"an event of the kind {kind!r} in the lake lacks its {field.encode_name}"
+                raise LakeError(text) from None
+        column = str(error).rpartition("$.")[2].rstrip("`")
+        text = f"the lake holds events whose {column} is {row[column]!r}, unknown to this version"
+        raise LakeError(text) from None
 
 
 def _move_old(columns: dict[str, list[Any]]) -> None:
@@ -152,12 +100,12 @@ def _move_old(columns: dict[str, list[Any]]) -> None:
     many rows a round adds under `n_limit`.
     """
     state, expires_at, n_lines = columns["state"], columns["expires_at"], columns["n_lines"]
-    for at, kind in enumerate(columns["kind"]):
-        if kind == Rejected.kind and state[at] is None:
+    for at, record in enumerate(map(KINDS.get, columns["kind"])):
+        if record is Rejected and state[at] is None:
             state[at] = columns["provider_status"][at]
             if (wait_s := columns["monotonic_s"][at]) is not None:
                 expires_at[at] = columns["occurred_at"][at] + timedelta(seconds=wait_s)
-        elif kind == Rounds.kind and n_lines[at] is None:
+        elif record is Rounds and n_lines[at] is None:
             n_lines[at] = columns["n_limit"][at]
 
 
@@ -180,13 +128,13 @@ class EventLog:
     """The lake's events in order, and the way to add to them. Hold the lake's lock to append.
 
     `recent` are those of all that is not archived, and `archive` is what is told of the others, until somebody asks
-    for all `events`.
+    for all `events`; `last_ord` is the place of the last.
     """
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._last_ord = 0
-        self.archive = NOTHING
+        self.last_ord = 0
+        self.archive = Archive()
         self._written: dict[str, Sequence[Event]] = {}
         self._waiting: list[Event] = []
         self._paths = store.published(EVENTS.name)
@@ -195,20 +143,15 @@ class EventLog:
         if new or kept is None:
             manifest.require(store, [EVENTS.name])
         if kept is None or any(map(is_merged, new)):
-            self._held, self._is_kept = [os.fspath(path) for path in uncovered(self._paths)], False
+            self._held, self._is_kept = standing(self._paths), False
             self._take(_read([Path(path) for path in self._held]))
         else:
             self._held = [*(f"{store.path}/{name}" for name in kept.held), *new]
-            self.archive = Archive.of(kept.content.get("archive"))
+            self.archive = msgspec.convert(kept.content.get("archive") or {}, Archive)
             remembered = _recalled(kept.content["columns"], kept.content["n_events"])
             self._take(_put_together(remembered, _read([Path(path) for path in new])) if new else remembered)
             self._is_kept = not new
             self._read_all_for(event for event in self.recent if isinstance(event, OfAttempt))
-
-    @property
-    def last_ord(self) -> int:
-        """The place of the last event."""
-        return self._last_ord
 
     @property
     def is_whole(self) -> bool:
@@ -225,7 +168,7 @@ class EventLog:
         """Read the events that are archived, if any are."""
         if not self.is_whole:
             self._take(_put_together(read(self._store), self.recent))
-            self.archive = NOTHING
+            self.archive = Archive()
 
     def _read_all_for(self, events: Iterable[Event]) -> None:
         """Read all events where one of these is about an archived attempt, or may be among the archived ones."""
@@ -244,10 +187,11 @@ class EventLog:
         if self._is_kept:
             return
         unique = list({event.event_id: event for event in self.recent}.values())
-        recent, archive = parted(unique, dataclasses.replace(self.archive, last_ord=self._last_ord))
-        content = {"columns": _remembered(recent), "n_events": len(recent), "archive": archive.told()}
-        held = relative(self._store, self._held)
-        keep_memo(self._store, MEMO, Memo(_LAYOUT, held, relative(self._store, self._paths), content))
+        recent, archive = parted(unique, dataclasses.replace(self.archive, last_ord=self.last_ord))
+        told = msgspec.to_builtins(archive, order="sorted")
+        content = {"columns": _remembered(recent), "n_events": len(recent), "archive": told}
+        held = relative(self._store.path, self._held)
+        keep_memo(self._store, MEMO, Memo(_LAYOUT, held, relative(self._store.path, self._paths), content))
         self._is_kept = True
 
     def append(self, *events: Event, is_urgent: bool = True) -> list[Event]:
@@ -276,8 +220,8 @@ class EventLog:
 
     def _stamp(self, event: Event) -> Event:
         now = self._store.clock.now()
-        self._last_ord = max(self._last_ord + 1, int(now.timestamp() * 1_000_000))
-        stamped = replace(event, ord=self._last_ord, occurred_at=now)
+        self.last_ord = max(self.last_ord + 1, int(now.timestamp() * 1_000_000))
+        stamped = replace(event, ord=self.last_ord, occurred_at=now)
         return replace(stamped, event_id=event_id(stamped))
 
     def _publish(self, name: str, events: Sequence[Event]) -> bool:
@@ -317,23 +261,23 @@ class EventLog:
         the log has doubled. Rows are those of the files, to the letter: what an earlier version wrote stays so.
         """
         published = self._store.published(EVENTS.name)
-        standing = [os.fspath(path) for path in uncovered(published)]
-        parts = [path for path in standing if not is_merged(path)]
+        stood = standing(published)
+        parts = [path for path in stood if not is_merged(path)]
         size = sum(map(os.path.getsize, parts))
-        for path in sorted(filter(is_merged, standing), key=os.path.getsize):
+        for path in sorted(filter(is_merged, stood), key=os.path.getsize):
             if os.path.getsize(path) <= size:
                 parts.append(path)
                 size += os.path.getsize(path)
         own = [event for path in parts for event in self._written.get(path, ())]
         rows = _rows_of([Path(path) for path in parts if path not in self._written], _rows(own))
-        unread = [Path(path) for path in sorted({*standing} - {*self._held})]
+        unread = [Path(path) for path in sorted({*stood} - {*self._held})]
         if unread:
             found = _read(unread)
             self._take(_put_together(self.recent, found))
             self._read_all_for(event for event in found if isinstance(event, OfAttempt))
         name = MERGED_PREFIX + ids.digest("event file", *sorted(rows.column("event_id").to_pylist()))
         final = os.fspath(self._store.final_path(EVENTS, name))
-        self._held = sorted(({*standing} - {*parts}) | {final})
+        self._held = sorted(({*stood} - {*parts}) | {final})
         names = [os.path.basename(path) for path in published if path not in self._held]
         self._store.publish(EVENTS, name, rows, {MERGED_KEY: json.dumps(names)})
         self._paths, self._is_kept = sorted({*published, final}), False
@@ -343,7 +287,7 @@ class EventLog:
         self._known: set[str] = set()
         self._attempt_ids: set[str] = set()
         self._know(found)
-        self._last_ord = max([self.archive.last_ord, *(event.ord for event in found)])
+        self.last_ord = max([self.archive.last_ord, *(event.ord for event in found)])
 
     def _know(self, events: Collection[Event]) -> None:
         self.recent.extend(events)
@@ -359,12 +303,7 @@ def _put_together(*parts: Iterable[Event]) -> list[Event]:
 def _rows(events: Sequence[Event]) -> pa.Table:
     import pyarrow as pa
 
-    columns, n = to_columns(events), len(events)
-    arrays = [
-        pa.nulls(n, kind.type) if columns[kind.name].count(None) == n else pa.array(columns[kind.name], kind.type)
-        for kind in EVENTS.schema
-    ]
-    return pa.Table.from_arrays(arrays, schema=EVENTS.schema)
+    return pa.Table.from_pydict(to_columns(events), EVENTS.schema)
 
 
 def read(store: Store) -> list[Event]:
@@ -389,7 +328,7 @@ def _rows_of(paths: Iterable[Path], *tables: pa.Table) -> pa.Table:
     found = list(tables)
     for path in paths:
         try:
-            found.append(_aligned(read_rows(path)))
+            found.append(EVENTS.completed(read_rows(path)))
         except (LakeError, OSError) as error:
             raise LakeError(
                 f"{path} cannot be read: {str(error).removeprefix(f'{path}: ')}",
@@ -425,20 +364,3 @@ def _values(column: pa.ChunkedArray) -> list[Any]:
 
 def _moments(microseconds: Iterable[int | None]) -> list[datetime | None]:
     return [None if us is None else EPOCH + timedelta(microseconds=us) for us in microseconds]
-
-
-def _aligned(rows: pa.Table) -> pa.Table:
-    """Return rows with all columns of today, those that an older file lacks as nulls."""
-    import pyarrow as pa
-
-    if rows.schema.names == EVENTS.schema.names:
-        return rows.replace_schema_metadata(None)
-    columns = [
-        rows.column(f.name) if f.name in rows.schema.names else pa.nulls(len(rows), f.type) for f in EVENTS.schema
-    ]
-    return pa.Table.from_arrays(columns, schema=EVENTS.schema)
-
-
-def append(store: Store, events: Sequence[Event]) -> list[Event]:
-    """Record events outside a longer pass; the caller holds the lock."""
-    return EventLog(store).append(*events)

@@ -225,13 +225,10 @@ def publish_raw(store: Store, file: RawFile, path: Path) -> int:
     n_lines = 0
     with path.open("rb") as file_lines:
         lines = _whole_or_cut(file_lines)
-        for part in itertools.count():
-            chunk = itertools.islice(lines, LINES_PER_FILE)
-            first = next(chunk, None)
-            if first is None:
-                return n_lines
-            n_lines += _publish_part(store, file, part, n_lines, itertools.chain([first], chunk))
-    raise AssertionError("unreachable")
+        for part, first in enumerate(lines):
+            chunk = itertools.chain([first], itertools.islice(lines, LINES_PER_FILE - 1))
+            n_lines += _publish_part(store, file, part, n_lines, chunk)
+    return n_lines
 
 
 def _whole_or_cut(file: BinaryIO) -> Iterator[bytes]:
@@ -278,17 +275,10 @@ def _rows(file: RawFile, first_line_number: int, lines: list[bytes]) -> pa.Table
     import pyarrow as pa
 
     n = len(lines)
-    text, odd = _text_and_odd(lines)
-
-    def constant(value: str) -> pa.Array:
-        return pa.repeat(pa.scalar(value, pa.string()), n)
-
-    columns = [
-        constant(file.provider), constant(file.batch_id), constant(file.attempt_id), constant(file.file_id),
-        constant(file.role), constant(file.sha256),
-        pa.array(range(first_line_number, first_line_number + n), pa.int32()), text, odd,
-    ]  # fmt: skip
-    return pa.Table.from_arrays(columns, schema=RAW.schema)
+    same = (file.provider, file.batch_id, file.attempt_id, file.file_id, file.role, file.sha256)
+    columns = [pa.repeat(pa.scalar(value, pa.string()), n) for value in same]
+    columns.append(pa.array(range(first_line_number, first_line_number + n), pa.int32()))
+    return pa.Table.from_arrays([*columns, *_text_and_odd(lines)], schema=RAW.schema)
 
 
 def _text_and_odd(lines: list[bytes]) -> tuple[pa.Array, pa.Array]:

@@ -60,6 +60,8 @@ class Table:
         """Return rows with all columns of the table, those that their file lacks as NULL."""
         import pyarrow as pa
 
+        if rows.schema.equals(self.schema):
+            return rows.replace_schema_metadata(None)
         columns = [
             rows[field.name].cast(field.type) if field.name in rows.column_names else pa.nulls(len(rows), field.type)
             for field in self.schema

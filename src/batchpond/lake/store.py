@@ -30,7 +30,7 @@ from batchpond.lake.schemas import FORMAT_VERSION, TABLES, Table
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from batchpond.lake.migration import Outdated
+    from batchpond.lake.rewrite import Outdated
 
 MARKER = "batchpond.json"
 SECRET = ".secret"
@@ -99,9 +99,9 @@ class Store:
             )
         outdated = None
         if version < FORMAT_VERSION:
-            from batchpond.lake import migration
+            from batchpond.lake import rewrite
 
-            outdated = migration.outdated(path)
+            outdated = rewrite.outdated(path)
         return cls(path, lake_id, secret, clock or SystemClock(), outdated)
 
     @property
@@ -205,9 +205,9 @@ class Store:
         """Make a lake of an earlier format one of the present; the marker is raised last."""
         if self._outdated is None:
             return
-        from batchpond.lake import migration
+        from batchpond.lake import rewrite
 
-        migration.take_on(self, self._outdated)
+        rewrite.take_on(self, self._outdated)
         staged = self.scratch(MARKER)
         disk.write_private(staged, _marker(self.lake_id))
         disk.replace(staged, self.path / MARKER)
@@ -301,25 +301,11 @@ def keep_memo(store: Store, name: str, memo: Memo) -> None:
     stands = _stands(store, memo.held)
     if stands is None:
         return
-    body = orjson.dumps(
-        {
-            "format": _MEMO_FORMAT,
-            "layout": memo.layout,
-            "names": memo.names,
-            "held": memo.held,
-            "stands": stands,
-            "content": memo.content,
-        }
-    )
+    said = {name: getattr(memo, name) for name in Memo.__slots__}
+    body = orjson.dumps({"format": _MEMO_FORMAT, "stands": stands, **said})
     staged = store.scratch(name)
     disk.write_private(staged, _memo_digest(body) + b"\n" + body)
     disk.replace(staged, store.path / name)
-
-
-def relative(store: Store, paths: Collection[str]) -> list[str]:
-    """Return paths of the lake as a memo names them."""
-    prefix = f"{store.path}/"
-    return [path.removeprefix(prefix) for path in paths]
 
 
 def _stands(store: Store, held: Collection[str]) -> str | None:

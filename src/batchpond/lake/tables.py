@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from batchpond.errors import LakeError
 from batchpond.lake import manifest
@@ -102,6 +102,12 @@ def connect(store: Store, tables: Sequence[str]) -> Iterator[duckdb.DuckDBPyConn
         for name in tables:
             connection.execute(f"CREATE TEMP VIEW {name} AS {_select(store, name)}")
         yield connection
+
+
+def rows(store: Store, names: Sequence[str], sql: str, values: object = None) -> list[tuple[Any, ...]]:
+    """Return the rows of one SELECT over the named tables; raises LakeError as `connect` does."""
+    with connect(store, names) as connection:
+        return connection.execute(sql, values).fetchall()
 
 
 @contextmanager

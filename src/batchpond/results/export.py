@@ -154,7 +154,7 @@ def placed(path: Path, *, force: bool) -> Iterator[Path]:
     disk.write_private(staged, b"")
     try:
         yield staged
-        disk.sync_file(staged)
+        disk.sync(staged)
         if force:
             disk.replace(staged, path)
         elif not disk.link_into_place(staged, path):

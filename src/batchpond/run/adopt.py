@@ -20,15 +20,13 @@ from batchpond.files import RowFile
 from batchpond.lake import tables
 from batchpond.lake.attempts import UNCLEAR_PHASES, Attempt, LakeState, Phase, fold, seen_as
 from batchpond.lake.events import read
-from batchpond.lake.jsonl import shard_file_name
 from batchpond.lake.records import Adopted, AdoptedShard, Intent, Resolution, Sharded, Voided
-from batchpond.lake.schemas import SHARD_REQUESTS
 from batchpond.lake.store import CONFIG, Store
 from batchpond.model import BatchState, RemoteBatch, ShardKind, named_client
 from batchpond.plan import versions
 from batchpond.providers.base import BatchProvider
 from batchpond.run import due
-from batchpond.run.batch_map import COLUMNS, TABLES, BatchMap, MapReader, Target
+from batchpond.run.batch_map import COLUMNS, BatchMap, MapReader, Target
 from batchpond.run.find import Proof, check_host, first_custom_ids, prove
 from batchpond.run.resolve import resolve
 from batchpond.run.send import origin_of, was_never_made
@@ -38,33 +36,13 @@ from batchpond.study.prices import Prices
 from batchpond.views.refresh import refresh
 
 
-def begin(session: Session, new: due.NewShard) -> None:
-    """Record an adopted shard, the fact before the file: it is real once its file stands."""
-    if new.event.shard_id not in session.lake_state.shards:
-        session.record(new.event)
-    due.publish_shard(session.store, new)
-
-
-def finish_all(session: Session) -> None:
-    """Finish the adoptions that a process did not live to finish; the lock is held."""
-    for shard in adopted_shards(session.lake_state).values():
-        if is_begun(session.store, session.lake_state, shard):
-            with session.isolated(shard.client_name, f"adopting batch {shard.batch_id}"):
-                _resume(session, shard)
-
-
 def adopted_shards(lake_state: LakeState) -> dict[str, AdoptedShard]:
     """Return the shards whose batches other tools made, by id."""
     return {shard_id: shard for shard_id, shard in lake_state.shards.items() if isinstance(shard, AdoptedShard)}
 
 
-def is_begun(store: Store, lake_state: LakeState, shard: AdoptedShard) -> bool:
-    """Whether a shard's file stands, and its attempt is not on record yet."""
-    is_finished = lake_state.latest_attempt(shard.shard_id) is not None
-    return not is_finished and store.has(SHARD_REQUESTS, shard_file_name(shard.provider, shard.shard_id))
-
-
-def _resume(session: Session, shard: AdoptedShard) -> None:
+def resume(session: Session, shard: AdoptedShard) -> None:
+    """Finish an adoption that a process did not live to finish; the lock is held."""
     _give_up_waiting(session, shard)
     provider = session.providers.get(shard.client_name)
     check_host(Attempt(_intent(session, shard)), provider)
@@ -88,10 +66,15 @@ def finish(session: Session, shard: AdoptedShard, batch: RemoteBatch) -> Attempt
 def take_in(
     session: Session, provider: BatchProvider, batch: RemoteBatch, mapped: BatchMap, study: str, version: str
 ) -> Attempt:
-    """Take a batch in as the requests of a map that holds; the lock is held."""
-    shard = shard_of(session.store, provider, batch, mapped, study, version)
-    begin(session, shard)
-    return finish(session, adopted_shards(session.lake_state)[shard.event.shard_id], batch)
+    """Take a batch in as the requests of a map that holds; the lock is held.
+
+    The fact of its shard comes before the file: it is real once its file stands.
+    """
+    new = shard_of(session.store, provider, batch, mapped, study, version)
+    if new.event.shard_id not in session.lake_state.shards:
+        session.record(new.event)
+    due.publish_shard(session.store, new)
+    return finish(session, adopted_shards(session.lake_state)[new.event.shard_id], batch)
 
 
 def shard_of(
@@ -127,12 +110,11 @@ def _give_up_waiting(session: Session, shard: AdoptedShard) -> None:
 def _waiting_with_the_same(session: Session, shard_id: str) -> list[Sharded]:
     if not any(due.is_voidable(session.lake_state, other) for other in session.lake_state.shards):
         return []
-    with tables.connect(session.store, [SHARD_REQUESTS.name]) as connection:
-        rows = connection.execute(
-            "SELECT DISTINCT shard_id FROM shard_requests WHERE shard_id <> $1 AND request_id IN"
-            " (SELECT request_id FROM shard_requests WHERE shard_id = $1) ORDER BY shard_id",
-            [shard_id],
-        ).fetchall()
+    sql = (
+        "SELECT DISTINCT shard_id FROM shard_requests WHERE shard_id <> $1 AND request_id IN"
+        " (SELECT request_id FROM shard_requests WHERE shard_id = $1) ORDER BY shard_id"
+    )
+    rows = tables.rows(session.store, ["shard_requests"], sql, [shard_id])
     shards = session.lake_state.shards
     return [shards[other] for (other,) in rows if other in shards and due.is_voidable(session.lake_state, other)]
 
@@ -146,6 +128,11 @@ _MAP_HINT = (
     "if another lake made it, `--study STUDY` finds which planned requests it holds; if another tool did, and you know,"
     " give `--study STUDY --map FILE`"
 )
+_WHOSE = {
+    Ownership.THIS_LAKE: "carries a token of this lake, but no attempt on record has it: is the lake an old copy?",
+    Ownership.OTHER_LAKE: "carries the token of another lake",
+}
+_NOBODYS = "carries no token of this lake, and no result that names an attempt of it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,14 +164,6 @@ class AdoptPreview:
     example: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Proposal:
-    mapped: BatchMap
-    version: str
-    preview: AdoptPreview
-    known: Attempt | None
-
-
 def adopt_mapped(
     store: Store, order: MapOrder, *, providers: Providers, confirm: Callable[[AdoptPreview], bool]
 ) -> Adoption | None:
@@ -195,15 +174,15 @@ def adopt_mapped(
     """
     provider = providers.get(order.provider)
     batch = found(provider, order.batch_id)
-    proposal = _propose(store, fold(read(store)), provider, batch, order)
-    if proposal.known is not None:
-        return Adoption(proposal.known, is_new=False)
-    if not confirm(proposal.preview):
+    mapped, version, known = _propose(store, fold(read(store)), provider, batch, order)
+    if known is not None:
+        return Adoption(known, is_new=False)
+    if not confirm(AdoptPreview(order, batch, len(mapped.lines), mapped.example)):
         return None
     with store.lock(f"adopt {order.batch_id}"):
         session = Session.begin(store, providers)
-        proposal = _propose(store, session.lake_state, provider, batch, order)
-        attempt = take_in(session, provider, batch, proposal.mapped, order.study, proposal.version)
+        mapped, version, _ = _propose(store, session.lake_state, provider, batch, order)
+        attempt = take_in(session, provider, batch, mapped, order.study, version)
         refresh(store)
     return Adoption(attempt, is_new=True)
 
@@ -221,12 +200,15 @@ def found(provider: BatchProvider, batch_id: str) -> RemoteBatch:
 
 def _propose(
     store: Store, lake_state: LakeState, provider: BatchProvider, batch: RemoteBatch, order: MapOrder
-) -> _Proposal:
-    """Check everything that can be checked; reads only."""
+) -> tuple[BatchMap, str, Attempt | None]:
+    """Check everything that can be checked; reads only.
+
+    Returns the map, the version that it is of, and the attempt if it was taken in already.
+    """
     check_strange(store, lake_state, provider, batch)
     version = versions.planned_version(lake_state, order.study)
     target = Target(order.study, version, *named_client(order.provider))
-    with tables.connect(store, TABLES) as connection:
+    with tables.connect(store, due.ASKED_TABLES) as connection:
         reader = MapReader(connection, RowFile(order.path, COLUMNS), target)
         mapped = reader.read()
         _check_fit(batch, mapped, order)
@@ -235,7 +217,7 @@ def _propose(
         _check_same_map(store, lake_state, (batch.batch_id, provider.descriptor.name), shard_id)
         if known is None and not order.is_forced:
             reader.check_unasked(_live(lake_state, shard_id))
-    return _Proposal(mapped, version, AdoptPreview(order, batch, len(mapped.lines), mapped.example), known)
+    return mapped, version, known
 
 
 def check_strange(store: Store, lake_state: LakeState, provider: BatchProvider, batch: RemoteBatch) -> None:
@@ -252,8 +234,7 @@ def check_strange(store: Store, lake_state: LakeState, provider: BatchProvider, 
             f"batch {batch.batch_id} was sent by this lake, as attempt {mine.attempt_id}: it needs no map",
             hint=f"run `batchpond adopt {batch.batch_id}`; nothing was recorded",
         )
-    if ownership is Ownership.MAYBE and attempt is not None and _is_undecided(provider, batch, attempt):
-        raise _undecided(batch, attempt)
+    _check_decided(provider, batch, ownership, attempt)
     if batch.state is BatchState.FAILED:
         raise UsageError(
             f"batch {batch.batch_id} failed as a whole: it has no answers", hint="`batchpond submit` asks its requests"
@@ -287,18 +268,17 @@ def _owner_by_results(lake_state: LakeState, provider: BatchProvider, batch: Rem
     return next((prefixes[c[:length]] for c in first_custom_ids(provider, batch) if c[:length] in prefixes), None)
 
 
-def _is_undecided(provider: BatchProvider, batch: RemoteBatch, attempt: Attempt) -> bool:
-    """Whether the batch may still be an attempt's: without token and input file, only results speak against it."""
-    return provider.descriptor.is_opaque and prove(provider, attempt, batch) is not Proof.FOREIGN
-
-
-def _undecided(batch: RemoteBatch, attempt: Attempt) -> AttentionError:
-    return AttentionError(
-        f"batch {batch.batch_id} may be attempt {attempt.attempt_id}, which was never acknowledged: as many requests,"
-        f" and only its results will tell; it is {batch.state}",
-        hint=f"wait until they can be read; if you know that it is, `batchpond resolve {attempt.attempt_id} --adopt"
-        f" {batch.batch_id}`; nothing was recorded",
-    )
+def _check_decided(provider: BatchProvider, batch: RemoteBatch, ownership: Ownership, attempt: Attempt | None) -> None:
+    """Raise while the batch may be an attempt's: without token and input file, only results speak against it."""
+    if ownership is not Ownership.MAYBE or attempt is None or not provider.descriptor.is_opaque:
+        return
+    if prove(provider, attempt, batch) is not Proof.FOREIGN:
+        raise AttentionError(
+            f"batch {batch.batch_id} may be attempt {attempt.attempt_id}, which was never acknowledged: as many"
+            f" requests, and only its results will tell; it is {batch.state}",
+            hint=f"wait until they can be read; if you know that it is, `batchpond resolve {attempt.attempt_id} --adopt"
+            f" {batch.batch_id}`; nothing was recorded",
+        )
 
 
 def _check_fit(batch: RemoteBatch, mapped: BatchMap, order: MapOrder) -> None:
@@ -323,9 +303,8 @@ def _check_fit(batch: RemoteBatch, mapped: BatchMap, order: MapOrder) -> None:
 
 def _check_same_map(store: Store, lake_state: LakeState, batch: tuple[str, str], shard_id: str) -> None:
     for other_id, other in adopted_shards(lake_state).items():
-        if (other.batch_id, other.provider) != batch or other_id == shard_id:
-            continue
-        if lake_state.latest_attempt(other_id) is not None or is_begun(store, lake_state, other):
+        is_another = (other.batch_id, other.provider) == batch and other_id != shard_id
+        if is_another and due.is_real(store, lake_state, other):
             raise UsageError(
                 f"batch {other.batch_id} was adopted into study {other.study} by another map",
                 hint="what is recorded is never changed; nothing was recorded now",
@@ -361,7 +340,8 @@ def adopt_own(store: Store, batch_id: str, *, provider_name: str, providers: Pro
         return Adoption(owner, is_new=False)
     ownership, attempt, mine = _sender(store, lake_state, provider, batch)
     if mine is None:
-        raise _not_mine(provider, batch, ownership, attempt)
+        _check_decided(provider, batch, ownership, attempt)
+        raise UsageError(f"batch {batch.batch_id} {_WHOSE.get(ownership, _NOBODYS)}", hint=_MAP_HINT)
     if mine.phase not in UNCLEAR_PHASES | {Phase.ABSENT, Phase.REJECTED}:
         raise UsageError(
             f"batch {batch_id} is a second one for attempt {mine.attempt_id}, which is {mine.phase}"
@@ -370,18 +350,3 @@ def adopt_own(store: Store, batch_id: str, *, provider_name: str, providers: Pro
         )
     settled = resolve(store, mine.attempt_id, Resolution.ADOPT, providers=providers, batch_id=batch_id)
     return Adoption(settled, is_new=True)
-
-
-def _not_mine(
-    provider: BatchProvider, batch: RemoteBatch, ownership: Ownership, attempt: Attempt | None
-) -> UsageError | AttentionError:
-    match ownership:
-        case Ownership.MAYBE if attempt is not None and _is_undecided(provider, batch, attempt):
-            return _undecided(batch, attempt)
-        case Ownership.THIS_LAKE:
-            what = "carries a token of this lake, but no attempt on record has it: is the lake an old copy?"
-        case Ownership.OTHER_LAKE:
-            what = "carries the token of another lake"
-        case _:
-            what = "carries no token of this lake, and no result that names an attempt of it"
-    return UsageError(f"batch {batch.batch_id} {what}", hint=_MAP_HINT)

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     import duckdb
 
 ROWS_MAX: Final = 300_000  # more than any provider takes in one batch
-TABLES: Final = ("plan", "requests", "shard_requests", "responses")
 _DIMENSIONS: Final = (
     "template_id", "rubric_id", "request_model", "thinking", "unit_id", "item_first", "item_second", "direction",
     "repeat_no",

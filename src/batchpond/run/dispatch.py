@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from batchpond.clock import each
 from batchpond.errors import AccessError, ExitCode, PutOffError, UnreachableError
 from batchpond.lake import tables
-from batchpond.lake.attempts import BEFORE_SENT_PHASES, UNSENT_PHASES, Attempt, LakeState, Phase
+from batchpond.lake.attempts import BEFORE_SENT_PHASES, UNCLEAR_PHASES, UNSENT_PHASES, Attempt, LakeState, Phase
 from batchpond.lake.records import AdoptedShard, Approval, Intent, Rounds, Sharded
 from batchpond.lake.store import Store
 from batchpond.model import ErrorClass, Mode, ShardKind
@@ -59,12 +59,8 @@ def readiness(attempt: Attempt | None, trigger: Trigger) -> Readiness:
     """Return whether the shard of this latest attempt may be sent; pure."""
     if attempt is None or attempt.phase in UNSENT_PHASES:
         return Readiness.READY
-    if attempt.phase is Phase.ABSENT:
-        return _after_doubt(attempt, trigger)
-    if attempt.phase is Phase.REJECTED:
-        return _after_rejection(attempt, trigger)
-    if due.is_requeued(attempt):
-        return _after_failure(attempt, trigger)
+    if attempt.phase in {Phase.ABSENT, Phase.REJECTED} or due.is_requeued(attempt):
+        return _again(attempt, trigger)
     return Readiness.DONE if attempt.phase in due.OVER_PHASES else Readiness.WAITING
 
 
@@ -91,34 +87,22 @@ def _doubled(first: timedelta, n: int, at_most: timedelta) -> timedelta:
     return min(first * 2.0 ** min(n - 1, _DOUBLINGS_MAX), at_most)
 
 
-def _after_rejection(attempt: Attempt, trigger: Trigger) -> Readiness:
-    rejection = attempt.rejection
-    if rejection is None:
-        return Readiness.READY
-    if rejection.error_class not in {ErrorClass.TRANSIENT, ErrorClass.ACCESS}:
-        return Readiness.READY if trigger.is_explicit else Readiness.HELD
-    if attempt.n_rejections > REJECTIONS_MAX and not trigger.is_explicit:
+def _again(attempt: Attempt, trigger: Trigger) -> Readiness:
+    """Whether what was refused, not clearly answered or not run is asked for again: ever more rarely, and then no more.
+
+    What that leaves to a person is asked for as soon as one says so, and so is what had no clear answer.
+    """
+    ordinal, refusal = attempt.intent.ordinal, attempt.rejection
+    if attempt.phase is Phase.REJECTED:
+        is_lasting = refusal is not None and refusal.error_class not in {ErrorClass.TRANSIENT, ErrorClass.ACCESS}
+        is_enough, is_at_once = is_lasting or attempt.n_rejections > REJECTIONS_MAX, is_lasting
+    elif attempt.phase is Phase.ABSENT:
+        is_enough, is_at_once = ordinal > DOUBTS_MAX and bool(attempt.observed), True
+    else:
+        is_enough = is_at_once = ordinal > REQUEUES_MAX
+    if is_enough and not trigger.is_explicit:
         return Readiness.HELD
-    return _after_wait(attempt, trigger)
-
-
-def _after_doubt(attempt: Attempt, trigger: Trigger) -> Readiness:
-    """Ask ever more rarely for a batch whose creates all end without a clear answer, and then leave it to a person."""
-    if trigger.is_explicit:
-        return Readiness.READY
-    if attempt.intent.ordinal > DOUBTS_MAX and attempt.observed:
-        return Readiness.HELD
-    return _after_wait(attempt, trigger)
-
-
-def _after_failure(attempt: Attempt, trigger: Trigger) -> Readiness:
-    if attempt.intent.ordinal > REQUEUES_MAX:
-        return Readiness.READY if trigger.is_explicit else Readiness.HELD
-    return _after_wait(attempt, trigger)
-
-
-def _after_wait(attempt: Attempt, trigger: Trigger) -> Readiness:
-    at = ready_at(attempt)
+    at = None if is_at_once and trigger.is_explicit else ready_at(attempt)
     return Readiness.READY if at is None or trigger.now >= at else Readiness.WAITING
 
 
@@ -127,12 +111,13 @@ def finish_adoptions(session: Session) -> None:
 
     Comes before anything is sent: a waiting shard may hold requests that the batch has answered.
     """
-    lake_state = session.open_state
-    adopted = (shard_id for shard_id, shard in lake_state.shards.items() if isinstance(shard, AdoptedShard))
-    if any(lake_state.latest_attempt(shard_id) is None for shard_id in adopted):
-        from batchpond.run.adopt import finish_all
+    adopted = (shard for shard in session.open_state.shards.values() if isinstance(shard, AdoptedShard))
+    for shard in [one for one in adopted if session.open_state.latest_attempt(one.shard_id) is None]:
+        if due.is_real(session.store, session.open_state, shard):
+            from batchpond.run.adopt import resume
 
-        finish_all(session)
+            with session.isolated(shard.client_name, f"adopting batch {shard.batch_id}"):
+                resume(session, shard)
 
 
 def look_before(session: Session, study: str, client_name: str | None = None) -> None:
@@ -193,7 +178,7 @@ def _is_answered(session: Session, last: Rounds, *, is_explicit: bool) -> bool:
     submitted waits for that.
     """
     settled = session.open_state.settled_since(last.ord)
-    settled |= {study for study, at in session.archive.settled.items() if at > last.ord}
+    settled |= {study for study, at in session.log.archive.settled.items() if at > last.ord}
     approval = session.open_state.approvals.get(last.study)
     if last.study in settled or is_explicit:
         return bool(settled)
@@ -218,7 +203,7 @@ def count_unsent(session: Session, only_study: str | None = None) -> tuple[int, 
             continue
         for shard, latest in candidates(session.store, session.open_state, study):
             n_live += shard.n_requests * (shard.mode is Mode.LIVE)
-            n_unsent += shard.n_requests * (is_free(latest) and shard.mode is not Mode.LIVE)
+            n_unsent += shard.n_requests * (due.is_free(latest) and shard.mode is not Mode.LIVE)
     return n_unsent, n_live
 
 
@@ -249,14 +234,9 @@ def approval_of(session: Session, study: str) -> Approval | None:
     lack = lacking_approval(session.open_state, study, session.store.clock.now())
     if lack is None:
         return session.open_state.approvals[study]
-    if any(is_free(session.open_state.latest_attempt(one.shard_id)) for one in session.open_state.shards_of(study)):
+    if any(due.is_free(session.open_state.latest_attempt(one.shard_id)) for one in session.open_state.shards_of(study)):
         session.note(Severity.WARNING, f"what is left of study {study} waits for {lack}")
     return None
-
-
-def is_free(latest: Attempt | None) -> bool:
-    """Whether no batch of a shard is at the provider or on its way."""
-    return latest is None or latest.phase in BEFORE_SENT_PHASES | {Phase.ABSENT}
 
 
 def tier_of(shard: Sharded) -> int:
@@ -264,14 +244,9 @@ def tier_of(shard: Sharded) -> int:
     return FIRST if shard.tier is None else shard.tier
 
 
-def in_order(shards: Iterable[Sharded]) -> list[Sharded]:
-    """Return shards by tier, and within one as they were made."""
-    return sorted(shards, key=tier_of)
-
-
 @dataclass(slots=True)
 class Precedence:
-    """The tiers that wait in a pass, by what for: money, a provider, a provider's model."""
+    """The tiers that wait in a pass, by the scope of what for: money, a provider's account, a provider's model."""
 
     _waiting: dict[str, int] = field(default_factory=dict)
 
@@ -281,18 +256,13 @@ class Precedence:
 
     def before(self, shard: Sharded) -> int | None:
         """Return the tier that a shard must let go first, if there is one."""
-        scopes = (ALL, of_provider(shard), of_model(shard))
+        scopes = (ALL, shard.provider, of_model(shard))
         first = min(self._waiting.get(scope, LAST) for scope in scopes)
         return first if first < tier_of(shard) else None
 
     def is_for_money(self, shard: Sharded) -> bool:
         """Whether what a shard must let go first waits for money, which waiting alone does not bring."""
         return self._waiting.get(ALL, LAST) < tier_of(shard)
-
-
-def of_provider(shard: Sharded) -> str:
-    """Return the scope of a provider's account."""
-    return shard.provider
 
 
 def of_model(shard: Sharded) -> str:
@@ -303,7 +273,7 @@ def of_model(shard: Sharded) -> str:
 def candidates(store: Store, lake_state: LakeState, study: str) -> Iterator[tuple[Sharded, Attempt | None]]:
     """Yield the study's shards of the current version that are not done, with their latest attempt, tier by tier."""
     version = lake_state.current_versions.get(study)
-    for shard in in_order(lake_state.shards_of(study)):
+    for shard in sorted(lake_state.shards_of(study), key=tier_of):  # within a tier as they were made
         if shard.study_version != version or shard.shard_kind is ShardKind.ADOPTED:
             continue
         latest = lake_state.latest_attempt(shard.shard_id)
@@ -366,7 +336,7 @@ def _send(session: Session, shard: Sharded, approval: Approval, budget: Budget) 
             case _:
                 budget.reserve(shard)
                 return None
-    return _refusal(session, shard) if isinstance(session.providers.why_out(shard.client_name), AccessError) else None
+    return _refusal(session, shard) if isinstance(session.providers.out.get(shard.client_name), AccessError) else None
 
 
 def wait_text(study: str, reason: str, held: list[Sharded]) -> str:
@@ -444,7 +414,7 @@ def _obstacle(
 
 def _refusal(session: Session, shard: Sharded) -> Obstacle | None:
     provider, model, client_name = shard.provider, shard.request_model, shard.client_name
-    match out := session.providers.why_out(client_name):
+    match out := session.providers.out.get(client_name):
         case PutOffError():
             reason = f"their turn: {out.message}"
         case UnreachableError():
@@ -461,7 +431,7 @@ def _refusal(session: Session, shard: Sharded) -> Obstacle | None:
         return Obstacle(f"{client_name} to take {model} batches again")
     is_opaque = shard.mode is not Mode.FILES and registry.module(provider).DESCRIPTOR.is_opaque
     mine = (a for a in session.open_state.attempts.values() if a.client_name == client_name)
-    if is_opaque and any(a.phase.is_unclear for a in mine):  # a second one could not be told from the first
+    if is_opaque and any(a.phase in UNCLEAR_PHASES for a in mine):  # a second one could not be told from the first
         return Obstacle(f"an unacknowledged {provider} batch to be found or proven absent")
     return None
 
@@ -478,7 +448,7 @@ def _full_queue(session: Session, shard: Sharded, settings: Config) -> Obstacle 
     waiting_for_model = [intent for intent in waiting if intent.request_model == model]
     of_account = _over(settings.of_account(provider), provider, shard, waiting)
     if of_account is not None:
-        return Obstacle(of_account, holds=of_provider(shard))
+        return Obstacle(of_account, holds=shard.provider)
     found = _over(settings.of_model(provider, model), model, shard, waiting_for_model)
     return None if found is None else Obstacle(found, holds=of_model(shard))
 
@@ -496,16 +466,11 @@ def _over(limits: Limits, name: str, shard: Sharded, waiting: list[Intent]) -> s
     return None
 
 
-@dataclass(slots=True)
-class Cap:
-    """An amount that may be spent, less what is spent and, at worst, outstanding."""
+class Cap(NamedTuple):
+    """An amount that may be spent, and what of it is spent or, at worst, outstanding."""
 
     limit_usd: float
     taken_usd: float
-
-    def allows(self, shard: Sharded) -> bool:
-        """Whether the shard's worst cost fits; one of unknown cost never does."""
-        return shard.cost_max_usd is not None and self.taken_usd + shard.cost_max_usd <= self.limit_usd * (1 + 1e-9)
 
 
 @dataclass(slots=True)
@@ -533,13 +498,15 @@ class Budget:
         return cls(caps)
 
     def allows(self, shard: Sharded) -> bool:
-        """Whether the shard's worst cost fits every cap."""
-        return all(cap.allows(shard) for cap in self.caps)
+        """Whether the shard's worst cost fits every cap; an unknown one fits none."""
+        worst_usd = shard.cost_max_usd
+        fits = (worst_usd is not None and taken + worst_usd <= limit * (1 + 1e-9) for limit, taken in self.caps)
+        return all(fits)
 
     def reserve(self, shard: Sharded) -> None:
         """Take a sent shard's worst cost."""
-        for cap in self.caps:
-            cap.taken_usd += shard.cost_max_usd or 0.0
+        more_usd = shard.cost_max_usd or 0.0
+        self.caps = [Cap(limit_usd, taken_usd + more_usd) for limit_usd, taken_usd in self.caps]
 
 
 def _is_under(approval: Approval, attempt: Attempt) -> bool:
@@ -566,15 +533,13 @@ def _own_usd(attempt: Attempt, actual: dict[str, float | None]) -> float:
 
 def _doubts(session: Session) -> dict[str, int]:
     """Return how many live calls of each attempt may have been paid though no answer came."""
-    with tables.connect(session.store, ["doubts"]) as connection:
-        rows = connection.execute("SELECT attempt_id, count(*) FROM doubts GROUP BY attempt_id").fetchall()
-    return dict(rows)
+    return dict(tables.rows(session.store, ["doubts"], "SELECT attempt_id, count(*) FROM doubts GROUP BY attempt_id"))
 
 
 def _actual_costs(session: Session) -> dict[str, float | None]:
-    with tables.connect(session.store, ["responses"]) as connection:
-        rows = connection.execute(
-            "SELECT attempt_id, sum(cost_usd),"
-            " count(*) FILTER (status = 'succeeded' AND cost_usd IS NULL) FROM responses GROUP BY attempt_id"
-        ).fetchall()
+    sql = (
+        "SELECT attempt_id, sum(cost_usd),"
+        " count(*) FILTER (status = 'succeeded' AND cost_usd IS NULL) FROM responses GROUP BY attempt_id"
+    )
+    rows = tables.rows(session.store, ["responses"], sql)
     return {attempt_id: None if n_unknown else float(cost or 0.0) for attempt_id, cost, n_unknown in rows}

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from batchpond import ids
 from batchpond.errors import LakeError
 from batchpond.lake import failpoints, manifest, tables
-from batchpond.lake.attempts import Attempt, LakeState, Phase
+from batchpond.lake.attempts import BEFORE_SENT_PHASES, Attempt, LakeState, Phase
 from batchpond.lake.jsonl import shard_file_name
 from batchpond.lake.records import Approval, Sharded, Voided
 from batchpond.lake.schemas import RAW, SHARD_REQUESTS
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 OVER_PHASES: Final = frozenset({Phase.VERIFIED, Phase.MISMATCH, Phase.LOST})
 
+ASKED_TABLES: Final = ("plan", "requests", "shard_requests", "responses")
 FAILED_SQL: Final = tables.query(__package__, "failed")
 _COUNT: Final = tables.query(__package__, "failures_counted", failed=FAILED_SQL)
 
@@ -115,9 +116,7 @@ def count_failures(store: Store, lake_state: LakeState, study: str, version: str
     values = {"study": study, "version": version, **parameters(lake_state, again)}
     if not values["attempt_ids"]:
         return []
-    with tables.connect(store, ["plan", "requests", "shard_requests", "responses"]) as connection:
-        rows = connection.execute(_COUNT, values).fetchall()
-    return [FailureCount(*row) for row in rows]
+    return [FailureCount(*row) for row in tables.rows(store, ASKED_TABLES, _COUNT, values)]
 
 
 CELLS_TEXT_MAX = 500
@@ -168,7 +167,7 @@ def new_shards(
     chosen, values = _chosen(lake_state, again)
     kind = ShardKind.FIRST if again is None else ShardKind.RETRY
     generation = len(lake_state.voided) + (0 if again is None else len(lake_state.shards))
-    with tables.connect(store, ["plan", "requests", "shard_requests", "responses"]) as connection:
+    with tables.connect(store, ASKED_TABLES) as connection:
         used = versions.used(connection, study, version) if is_any_answered else {}
         found = connection.sql(
             _DUE.replace("{chosen}", chosen).replace("{sampled}", versions.sampled(sample)),
@@ -201,8 +200,7 @@ def unformed(store: Store, lake_state: LakeState, plans: Mapping[str, str]) -> d
         "versions": [*plans.values()], "voided": [*lake_state.voided],
         "void_of": [study for study, _ in void], "voidable": [shard_id for _, shard_id in void],
     }  # fmt: skip
-    with tables.connect(store, ["plan", "shard_requests"]) as connection:
-        return dict(connection.execute(tables.query(__package__, "unformed"), values).fetchall())
+    return dict(tables.rows(store, ["plan", "shard_requests"], tables.query(__package__, "unformed"), values))
 
 
 def _chosen(lake_state: LakeState, again: Again | None) -> tuple[str, dict[str, Any]]:
@@ -237,11 +235,13 @@ def is_under_way(lake_state: LakeState, study: str) -> bool:
 
 def is_voidable(lake_state: LakeState, shard_id: str) -> bool:
     """Whether no batch of a shard exists or is on its way; an adopted batch is one from the start."""
-    latest = lake_state.latest_attempt(shard_id)
-    if shard_id in lake_state.kept:
-        return False
-    is_free = latest is None or latest.phase in {Phase.ABSENT, Phase.INTENT, Phase.UPLOADED, Phase.REJECTED}
-    return is_free and lake_state.shards[shard_id].shard_kind is not ShardKind.ADOPTED
+    is_waiting = shard_id not in lake_state.kept and is_free(lake_state.latest_attempt(shard_id))
+    return is_waiting and lake_state.shards[shard_id].shard_kind is not ShardKind.ADOPTED
+
+
+def is_free(latest: Attempt | None) -> bool:
+    """Whether no batch of a shard is at the provider or on its way."""
+    return latest is None or latest.phase in BEFORE_SENT_PHASES | {Phase.ABSENT}
 
 
 def pending_shards(lake_state: LakeState) -> list[str]:
@@ -356,7 +356,7 @@ def _grouped(found: Iterable[NewShard]) -> Iterator[list[NewShard]]:
 def asks_all_itself(session: Session, approval: Approval) -> bool:
     """Whether the study's shards on record hold all that is approved; saves an idle pass the look at the plan."""
     study, version = approval.study, approval.study_version
-    n_sharded = session.archive.asked.get(version, 0)
+    n_sharded = session.log.archive.asked.get(version, 0)
     for event in session.open_state.shards_of(study):
         is_mine = (event.study_version, event.shard_kind) == (version, ShardKind.FIRST)
         if is_mine and is_real(session.store, session.open_state, event):

@@ -5,8 +5,7 @@ Where a provider carries no token, only the results of a batch tell whose it is.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -29,7 +28,7 @@ from batchpond.lake.records import (
     Possible,
     Unknown,
 )
-from batchpond.model import EPOCH, RemoteBatch, ShardKind
+from batchpond.model import EPOCH, BatchPage, RemoteBatch, ShardKind
 from batchpond.providers import registry
 from batchpond.providers.base import BatchProvider
 from batchpond.run.session import Listing, Session, Severity
@@ -50,17 +49,16 @@ class Proof(StrEnum):
     OPEN = "open"
 
 
-@dataclass(frozen=True, slots=True)
-class Search:
-    """What looking into the candidates came to: the batch, if it was found, and how many are undecided."""
+def look_for(
+    session: Session, provider: BatchProvider, attempt: Attempt, listed: Sequence[RemoteBatch]
+) -> tuple[list[RemoteBatch], int]:
+    """Return the listed batches of an attempt, the oldest first, or else how many may be it all the same.
 
-    found: RemoteBatch | None
-    n_undecided: int
-
-
-def search(session: Session, provider: BatchProvider, attempt: Attempt, listed: Iterable[RemoteBatch]) -> Search:
-    """Look into every candidate among the listed batches and record what is learnt of each."""
-    n_undecided = 0
+    Where no batch carries a token, every candidate is looked into, and what is learnt of each is recorded.
+    """
+    found, n_undecided = matches(session, provider, attempt, listed), 0
+    if found or not provider.descriptor.is_opaque:
+        return found, 0
     for batch in listed:
         if not _is_candidate(session, session.attempt(attempt.attempt_id), batch):
             continue
@@ -68,13 +66,13 @@ def search(session: Session, provider: BatchProvider, attempt: Attempt, listed: 
             session.record(_fact(Candidate, attempt, batch))
         match prove(provider, attempt, batch):
             case Proof.OURS:
-                return Search(batch, 0)
+                return [batch], 0
             case Proof.FOREIGN:
                 session.record(_fact(Foreign, attempt, batch))
             case Proof.OPEN:
                 n_undecided += 1
                 _tell_of_a_candidate(session, attempt, batch)
-    return Search(None, n_undecided)
+    return [], n_undecided
 
 
 def _is_candidate(session: Session, attempt: Attempt, batch: RemoteBatch) -> bool:
@@ -149,6 +147,19 @@ def day_before(moment: datetime) -> datetime:
     return max(moment, EPOCH + _WINDOW) - _WINDOW
 
 
+def pages(provider: BatchProvider) -> Iterator[BatchPage]:
+    """Yield the pages of an account's listing; a repeated cursor ends it."""
+    cursors: set[str] = set()
+    cursor: str | None = None
+    for _ in range(PAGES_MAX):
+        page = provider.list_page(cursor)
+        yield page
+        cursor = page.next_cursor
+        if cursor is None or cursor in cursors:
+            return
+        cursors.add(cursor)
+
+
 def list_since(provider: BatchProvider, since: datetime) -> Listing:
     """Page through the account's batches back to `since`; a repeated cursor ends it incomplete.
 
@@ -156,17 +167,12 @@ def list_since(provider: BatchProvider, since: datetime) -> Listing:
     newest first: otherwise an older page says nothing about those after it.
     """
     batches: list[RemoteBatch] = []
-    cursors: set[str] = set()
-    cursor: str | None = None
-    for _ in range(PAGES_MAX):
-        page = provider.list_page(cursor)
+    for page in pages(provider):
         batches += page.batches
         if page.next_cursor is None or (page.batches and _is_past(batches, len(page.batches), since)):
             return Listing(tuple(batches), is_complete=True)
-        if page.next_cursor in cursors or not page.batches:
-            return Listing(tuple(batches), is_complete=False)
-        cursors.add(page.next_cursor)
-        cursor = page.next_cursor
+        if not page.batches:
+            break
     return Listing(tuple(batches), is_complete=False)
 
 
@@ -228,11 +234,7 @@ def _resolve(session: Session, provider: BatchProvider, attempts: list[Attempt])
     listing = list_since(provider, EPOCH if gone else day_before(oldest))
     failpoints.reach("Y1")
     for attempt in attempts:
-        found = matches(session, provider, attempt, listing.batches)
-        n_undecided = 0
-        if not found and provider.descriptor.is_opaque:
-            looked = search(session, provider, attempt, listing.batches)
-            found, n_undecided = [looked.found] if looked.found else [], looked.n_undecided
+        found, n_undecided = look_for(session, provider, attempt, listing.batches)
         if found:
             adopt(session, attempt, found)
         else:
@@ -376,15 +378,15 @@ def place(session: Session, client_name: str, batch: RemoteBatch, known: Mapping
     Its token says so or, where batches carry none, the file that it was made of. It is the attempt's own where that
     was called absent or refused and nothing was sent instead; else its requests were bought twice.
     """
-    if batch.batch_id in session.open_state.batch_ids or batch.batch_id in session.archive.marks:
+    if batch.batch_id in session.open_state.batch_ids or batch.batch_id in session.log.archive.marks:
         return True
     mark = batch.token or batch.input_file_id
-    if mark in session.archive.marks:
+    if mark in session.log.archive.marks:
         known = owners(session.lake_state, client_name)
     if mark is None or mark not in known:
         return False
     attempt = session.attempt(known[mark])
-    if attempt.phase.is_unclear or attempt.batch_id == batch.batch_id:
+    if attempt.phase in UNCLEAR_PHASES or attempt.batch_id == batch.batch_id:
         return True
     if matches(session, session.providers.get(client_name), attempt, [batch]):
         if session.lake_state.is_late(attempt):

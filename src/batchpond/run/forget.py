@@ -8,7 +8,7 @@ nothing is half forgotten then. What a killed process left half done is finished
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial, reduce
 from typing import Any, Final
@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from batchpond.answers import derive
 from batchpond.errors import UsageError
-from batchpond.lake import erase, failpoints, tables
+from batchpond.lake import failpoints, rewrite, tables
 from batchpond.lake.attempts import SETTLED_PHASES, Attempt, LakeState
 from batchpond.lake.jsonl import part_paths, shard_lines
 from batchpond.lake.records import Forget, Forgotten, Tidied, Uploaded
@@ -107,10 +107,7 @@ def look(store: Store, lake_state: LakeState, target: Target) -> Scope:
         request_ids = tuple(row[0] for row in connection.execute(sql, values).fetchall())
         _check_known(connection, lake_state, target, request_ids)
         _check_whole(connection, lake_state, target, request_ids)
-        connection.register("own", pa.table({"request_id": pa.array(request_ids, pa.string())}))
-        rows = connection.execute("SELECT DISTINCT shard_id FROM shard_requests JOIN own USING (request_id)").fetchall()
-        connection.unregister("own")
-    shards = {shard_id for (shard_id,) in rows}
+        shards = _shards_of(connection, request_ids)
     mine = tuple(
         one for one in lake_state.attempts.values() if one.shard_id in shards or one.intent.study == target.study
     )
@@ -125,6 +122,18 @@ def look(store: Store, lake_state: LakeState, target: Target) -> Scope:
             hint="let `batchpond sync` end it, or `batchpond cancel` its batches first",
         )
     return Scope(target, request_ids, mine)
+
+
+def _ids(request_ids: Iterable[str]) -> pa.Table:
+    return pa.table({"request_id": pa.array(sorted(request_ids), pa.string())})
+
+
+def _shards_of(connection: Any, request_ids: Iterable[str]) -> set[str]:
+    """Return the shards that hold any of the requests."""
+    connection.register("own", _ids(request_ids))
+    rows = connection.execute("SELECT DISTINCT shard_id FROM shard_requests JOIN own USING (request_id)").fetchall()
+    connection.unregister("own")
+    return {shard_id for (shard_id,) in rows}
 
 
 def _asked(target: Target) -> tuple[str, dict[str, Any]]:
@@ -239,35 +248,31 @@ class _Forgetting:
         """
         store = self._store
         if self._study is not None:
-            with tables.connect(store, ["plan"]) as connection:
-                rows = connection.execute(_OWN, {"study": self._study}).fetchall()
+            rows = tables.rows(store, ["plan"], _OWN, {"study": self._study})
             self._requests = frozenset(row[0] for row in rows)
         orphans = dict(self._orphans())
         n_lines = sum(self._empty(attempt) for attempt in self._attempts())
         failpoints.reach("F1")
         own = _one_of("request_id", pa.array(sorted(self._requests), pa.string()))
-        erase.take_out(store, REQUESTS, own)
+        rewrite.take_out(store, REQUESTS, own)
         for table, hashes in orphans.items():
-            erase.take_out(store, table, _one_of(_INPUTS[table][0], hashes))
-        erase.take_out(store, IMPORTED_JUDGMENTS, self._is_imported)
+            rewrite.take_out(store, table, _one_of(_INPUTS[table][0], hashes))
+        rewrite.take_out(store, IMPORTED_JUDGMENTS, self._is_imported)
         if self._study is not None:
-            erase.take_out(store, STUDIES, self._is_of_study)
+            rewrite.take_out(store, STUDIES, self._is_of_study)
         failpoints.reach("F2")
-        erase.take_out(store, PLAN, own if self._study is None else self._is_of_study)
+        rewrite.take_out(store, PLAN, own if self._study is None else self._is_of_study)
         self._make_anew()
         return n_lines
 
     def _attempts(self) -> list[Attempt]:
         with tables.connect(self._store, ["shard_requests"]) as connection:
-            connection.register("own", pa.table({"request_id": pa.array(sorted(self._requests), pa.string())}))
-            sql = "SELECT DISTINCT shard_id FROM shard_requests JOIN own USING (request_id)"
-            shards = {row[0] for row in connection.execute(sql).fetchall()}
-            connection.unregister("own")
+            shards = _shards_of(connection, self._requests)
         return [one for one in self._session.lake_state.attempts.values() if one.shard_id in shards]
 
     def _orphans(self) -> Iterator[tuple[Table, pa.Array]]:
         with tables.connect(self._store, ["plan"]) as connection:
-            connection.register("own", pa.table({"request_id": pa.array(sorted(self._requests), pa.string())}))
+            connection.register("own", _ids(self._requests))
             goes = "coalesce(study = $study, request_id IN (SELECT request_id FROM own))"
             for table, (_, *columns) in _INPUTS.items():
                 of = " UNION ALL ".join(f"SELECT {column} AS hash, {goes} AS goes FROM plan" for column in columns)
@@ -297,7 +302,7 @@ class _Forgetting:
         for file in source.files:
             read = derive.line_reader(source.provider, file.role)
             is_kept = partial(_answers, kept, read)
-            n_lines += sum(erase.empty_lines(store, path, is_kept) for path in part_paths(store, file))
+            n_lines += sum(rewrite.empty_lines(store, path, is_kept) for path in part_paths(store, file))
             for table in (RESPONSES, JUDGMENTS):
                 for path in (store.path / table.name).glob(f"*/{file.stem}-*.parquet"):
                     path.unlink()

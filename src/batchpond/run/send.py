@@ -13,10 +13,9 @@ on record explains was cut otherwise, and may hold some of the same requests: th
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -29,7 +28,7 @@ from batchpond.model import CreateSpec, ErrorClass, Mode, Origin, RemoteBatch, R
 from batchpond.providers import registry
 from batchpond.providers.base import BatchProvider
 from batchpond.run import find
-from batchpond.run.find import adopt, check_host, day_before, list_since, matches, record_doubt, search
+from batchpond.run.find import adopt, check_host, day_before, list_since, look_for, matches, record_doubt
 from batchpond.run.session import LARGE, Listing, Session, Severity
 
 SEND_LEASE_S = 60.0
@@ -49,27 +48,20 @@ class Sending(StrEnum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True)
-class Baseline:
-    """Where an attempt starts from, by the provider's own word: its account, and its newest batch's time.
+def _start(session: Session, provider: BatchProvider, mode: Mode) -> dict[str, Any]:
+    """Return where an attempt starts from: an address and, by the provider's word, its account and newest batch's time.
 
-    Only an opaque provider needs it: what is older cannot be the attempt's batch, and
-    a key of another account proves nothing about it.
+    Only an opaque provider needs the latter: what is older cannot be the attempt's batch, and a key of another account
+    proves nothing about it. It is asked once a pass: an older time is only a lower floor.
     """
-
-    scope: str | None = None
-    newest: datetime | None = None
-
-    @classmethod
-    def take(cls, session: Session, provider: BatchProvider) -> Baseline:
-        """Ask the provider where it is needed, once a pass: an older time is only a lower floor."""
-        if not provider.descriptor.is_opaque:
-            return cls()
-        name = provider.descriptor.name
-        if name not in session.newest:
-            dates = (batch.created_at for batch in provider.list_page(None).batches)
-            session.newest[name] = max((date for date in dates if date is not None), default=None)
-        return cls(session.scope(provider), session.newest[name])
+    start = {"host": provider.host, "origin": origin_of(mode, provider), "scope": None, "newest_batch_at": None}
+    if not provider.descriptor.is_opaque:
+        return start
+    name = provider.descriptor.name
+    if name not in session.newest:
+        dates = (batch.created_at for batch in provider.list_page(None).batches)
+        session.newest[name] = max((date for date in dates if date is not None), default=None)
+    return start | {"scope": session.scope(provider), "newest_batch_at": session.newest[name]}
 
 
 def send_shard(session: Session, shard: Sharded, approval: Approval) -> Sending:
@@ -115,12 +107,9 @@ def _look_again(session: Session, provider: BatchProvider, attempt: Attempt) -> 
             session.note(Severity.INFO, text, hint="until then it might still come to be; `batchpond sync` goes on")
             return Sending.WAITING
     listing = _listed_whole(session, provider, attempt)
-    found = matches(session, provider, attempt, listing.batches)
-    if not found and provider.descriptor.is_opaque:
-        looked = search(session, provider, attempt, listing.batches)
-        if looked.n_undecided:
-            return _in_doubt(session, attempt, "it was refused, and a batch may be of it all the same")
-        found = [looked.found] if looked.found else []
+    found, n_undecided = look_for(session, provider, attempt, listing.batches)
+    if n_undecided:
+        return _in_doubt(session, attempt, "it was refused, and a batch may be of it all the same")
     if not found:
         return None
     adopt(session, attempt, found)
@@ -206,25 +195,13 @@ def _attempt_to_send(session: Session, shard: Sharded, approval: Approval, provi
             # Its file and its token are at that host: a batch made elsewhere would never be looked for there.
             check_host(latest, provider)
         elif provider.host != latest.intent.host:
-            latest = _meant_anew(session, latest, provider)
+            # What was uploaded elsewhere is of no use here.
+            session.record(replace(latest.intent, **_start(session, provider, latest.mode)))
+            latest = session.attempt(latest.attempt_id)
         _rebuild_payload(session, latest)
         return latest
     ordinal = 1 if latest is None else latest.intent.ordinal + 1
     return _record_intent(session, shard, approval, provider, ordinal)
-
-
-def _meant_anew(session: Session, attempt: Attempt, provider: BatchProvider) -> Attempt:
-    """Mean an attempt that was never sent for the address of now: what was uploaded elsewhere is of no use here."""
-    baseline = Baseline.take(session, provider)
-    meant = replace(
-        attempt.intent,
-        host=provider.host,
-        origin=origin_of(attempt.mode, provider),
-        scope=baseline.scope,
-        newest_batch_at=baseline.newest,
-    )
-    session.record(meant)
-    return session.attempt(attempt.attempt_id)
 
 
 def _record_intent(
@@ -232,22 +209,17 @@ def _record_intent(
 ) -> Attempt:
     """S2 to S4: payload on disk, then the durable intent that carries the token."""
     store = session.store
-    baseline = Baseline.take(session, provider)
+    start = _start(session, provider, shard.mode)
     attempt_id = ids.attempt_id(store.lake_id, shard.shard_id, ordinal)
     built = jsonl.build_payload(store, registry.module(shard.provider), shard, attempt_id)
-    said = shard.asked() | {"size_bytes": built.size_bytes}
     session.record(
         Intent(
-            **said,
+            **shard.asked() | start | {"size_bytes": built.size_bytes},
             attempt_id=attempt_id,
             ordinal=ordinal,
             token=ids.token(store.lake_id, attempt_id, store.secret, built.sha256),
             approval_id=approval.approval_id,
-            host=provider.host,
-            origin=origin_of(shard.mode, provider),
             sha256=built.sha256,
-            scope=baseline.scope,
-            newest_batch_at=baseline.newest,
         )
     )
     failpoints.reach("S4")
@@ -390,10 +362,8 @@ def _rejected(session: Session, attempt: Attempt, answer: model.Rejected) -> Sen
     message = f"{attempt.provider} refused a batch of {attempt.intent.n_requests} requests: {answer.message}"
     match answer.error_class:
         case ErrorClass.ACCESS:
-            session.providers.put_out(
-                attempt.client_name,
-                AccessError(message, hint="mend the key, then run `batchpond sync`; no batch was created"),
-            )
+            hint = "mend the key, then run `batchpond sync`; no batch was created"
+            session.providers.out[attempt.client_name] = AccessError(message, hint=hint)
             session.note(Severity.ERROR, message, exit_code=ExitCode.ACCESS)
         case ErrorClass.BILLING:
             session.paused.add((attempt.client_name, ""))

@@ -10,12 +10,14 @@ import hashlib
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, Self
+
+import msgspec
 
 from batchpond import answers
 from batchpond.clock import Clock
@@ -29,12 +31,12 @@ from batchpond.errors import (
     UnreachableError,
 )
 from batchpond.lake import disk, tables
-from batchpond.lake.attempts import READ_PHASES, Archive, Attempt, LakeState, fold
+from batchpond.lake.attempts import READ_PHASES, Attempt, LakeState, fold
 from batchpond.lake.events import EventLog
 from batchpond.lake.jsonl import shard_file_name
 from batchpond.lake.records import Asked, Event, PutOff
 from batchpond.lake.schemas import JUDGMENTS, PLAN, RAW, RESPONSES, SHARD_REQUESTS
-from batchpond.lake.store import Memo, Store, keep_memo, recall_memo, relative
+from batchpond.lake.store import Memo, Store, keep_memo, recall_memo
 from batchpond.model import RemoteBatch
 from batchpond.plan import versions
 from batchpond.providers import registry
@@ -107,14 +109,14 @@ class Report(Shown):
 class Providers:
     """The providers a pass may call, connected when first needed; as a context, closed with it.
 
-    A provider whose key is missing or refused, or that cannot be reached, is out for the rest of the pass; the others
-    go on.
+    A provider whose key is missing or refused, or that cannot be reached, is `out` for the rest of the pass, with what
+    put it out; the others go on.
     """
 
     def __init__(self, connect: Callable[[str], BatchProvider]) -> None:
         self._connect = connect
+        self.out: dict[str, AccessError | UnreachableError] = {}
         self._connected: dict[str, BatchProvider] = {}
-        self._out: dict[str, AccessError | UnreachableError] = {}
 
     @classmethod
     def of_environment(cls, clock: Clock, lake_path: Path) -> Providers:
@@ -140,27 +142,15 @@ class Providers:
 
     def get(self, name: str) -> BatchProvider:
         """Return the provider; raises the AccessError or UnreachableError that put it out for this pass."""
-        if name in self._out:
-            raise self._out[name]
+        if name in self.out:
+            raise self.out[name]
         if name not in self._connected:
             try:
                 self._connected[name] = self._connect(name)
             except AccessError as error:
-                self._out[name] = error
+                self.out[name] = error
                 raise
         return self._connected[name]
-
-    def put_out(self, name: str, error: AccessError | UnreachableError) -> None:
-        """Stop calling a provider for the rest of the pass."""
-        self._out[name] = error
-
-    def is_out(self, name: str) -> bool:
-        """Whether the provider is out for this pass."""
-        return name in self._out
-
-    def why_out(self, name: str) -> AccessError | UnreachableError | None:
-        """Return what put the provider out for this pass, None for one that is not."""
-        return self._out.get(name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,11 +210,6 @@ class Session:
         if self.log.is_whole and not self._is_whole:
             self._state, self._is_whole = fold(self.log.events), True
         return self._state
-
-    @property
-    def archive(self) -> Archive:
-        """What is told of the attempts that `open_state` lacks."""
-        return self.log.archive
 
     @property
     def lake_state(self) -> LakeState:
@@ -297,17 +282,15 @@ class Session:
             yield
         except LakeError:
             raise
-        except AccessError as error:
-            self.providers.put_out(provider, error)
-            self.note(Severity.ERROR, error.message, hint=error.hint, exit_code=error.exit_code)
-        except UnreachableError as error:
-            self.providers.put_out(provider, error)
-            self.note(Severity.WARNING, f"{what}: {error.message}", hint=error.hint, exit_code=error.exit_code)
-        except ProviderError as error:
-            self.note(Severity.WARNING, f"{what}: {error.message}", hint=error.hint, exit_code=error.exit_code)
-            self._put_off(provider, error)
         except BatchpondError as error:
-            self.note(Severity.WARNING, f"{what}: {error.message}", hint=error.hint, exit_code=error.exit_code)
+            is_refused = isinstance(error, AccessError)
+            severity = Severity.ERROR if is_refused else Severity.WARNING
+            text = error.message if is_refused else f"{what}: {error.message}"
+            self.note(severity, text, hint=error.hint, exit_code=error.exit_code)
+            if isinstance(error, AccessError | UnreachableError):
+                self.providers.out[provider] = error
+            elif isinstance(error, ProviderError):
+                self._put_off(provider, error)
 
     def _put_off(self, client_name: str, error: ProviderError) -> None:
         """Remember until when a provider wants no call, for this pass and those to come; others go on."""
@@ -320,9 +303,9 @@ class Session:
     def keep_away(self) -> None:
         """Put out for this pass the providers that asked not to be called yet."""
         for name, event in self.open_state.put_off.items():
-            if self.store.clock.now() < event.retry_at and not self.providers.is_out(name):
+            if self.store.clock.now() < event.retry_at and name not in self.providers.out:
                 text = f"{name} asked not to be called before {event.retry_at:%Y-%m-%d %H:%M:%S} UTC"
-                self.providers.put_out(name, PutOffError(text, hint="`batchpond sync` goes on with it after that"))
+                self.providers.out[name] = PutOffError(text, hint="`batchpond sync` goes on with it after that")
 
     def settle_s(self, provider: BatchProvider) -> float:
         """Return how long an unclear create must stay invisible; shorter only against loopback."""
@@ -375,16 +358,14 @@ class Rules:
 
     @cached_property
     def _plan(self) -> list[str]:
-        return relative(self._store, self._store.published(PLAN.name))
+        return disk.relative(self._store.path, self._store.published(PLAN.name))
 
     @cached_property
     def _found(self) -> _Found:
         kept = recall_memo(self._store, RULES_MEMO, _RULES_LAYOUT)
         if kept is None or not set(kept.content["plan"]) <= set(self._plan):
             return _Found()
-        used = {name: [(study, rule) for study, rule in found] for name, found in kept.content["used"].items()}
-        read = kept.content["read"]
-        return _Found(set(kept.content["plan"]), used, _Read(**read) if read else None)
+        return msgspec.convert(kept.content, _Found)
 
     @cached_property
     def _specs(self) -> dict[str, dict[str, Any]]:
@@ -417,10 +398,9 @@ class Rules:
         if rules and plan:
             paths = [os.fspath(self._store.final_path(SHARD_REQUESTS, name)) for name in rules]
             of_id = {name.rpartition("/")[2]: name for name in rules}
-            with tables.connect(self._store, []) as connection:
-                values = {"plan": self._paths(plan), "shards": paths}
-                for shard_id, study, rule in connection.execute(_USED, values).fetchall():
-                    rules[of_id[shard_id]].add((study, rule))
+            values = {"plan": self._paths(plan), "shards": paths}
+            for shard_id, study, rule in tables.rows(self._store, [], _USED, values):
+                rules[of_id[shard_id]].add((study, rule))
         self._found.used |= {name: sorted(found) for name, found in rules.items()}
 
     def _has_shared(self, new: Sequence[str], old: Collection[str]) -> bool:
@@ -430,8 +410,7 @@ class Rules:
         asked = (frozenset(new), frozenset(old))
         if asked not in self._shared:
             values = {"new": self._paths(new), "old": self._paths(old)}
-            with tables.connect(self._store, []) as connection:
-                self._shared[asked] = bool(connection.execute(_SHARED, values).fetchall()[0][0])
+            self._shared[asked] = bool(tables.rows(self._store, [], _SHARED, values)[0][0])
         return self._shared[asked]
 
     def _paths(self, names: Iterable[str]) -> list[str]:
@@ -461,14 +440,13 @@ class Rules:
     def published(self) -> list[str]:
         """Return the files of raw lines and of what is read from them, as `table/name.parquet`."""
         paths = (path for table in (RAW, RESPONSES, JUDGMENTS) for path in self._store.published(table.name))
-        return relative(self._store, list(paths))
+        return disk.relative(self._store.path, paths)
 
     def keep(self, attempts: Sequence[Attempt], *, is_all_read: bool) -> None:
         """Keep what was found for the next pass."""
         last_ord = max((one.downloads[-1].ord for one in attempts), default=0)
         read = _Read(self._plan, self._readers, last_ord, self._digest(attempts, ())) if is_all_read else None
-        read_too = asdict(read) if read else None
-        content = {"plan": sorted(self._found.plan), "used": self._found.used, "read": read_too}
+        content = msgspec.to_builtins(replace(self._found, read=read), order="sorted")
         keep_memo(self._store, RULES_MEMO, Memo(_RULES_LAYOUT, (), (), content))
 
     def _digest(self, attempts: Iterable[Attempt], without: Iterable[Attempt]) -> str:

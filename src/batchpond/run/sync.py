@@ -31,15 +31,7 @@ from batchpond.model import EPOCH, BatchState, Mode, RemoteBatch
 from batchpond.plan import versions
 from batchpond.providers.base import BatchProvider
 from batchpond.run.dispatch import count_unapproved, count_unsent, finish_adoptions, send_due
-from batchpond.run.find import (
-    PAGES_MAX,
-    check_host,
-    owners,
-    place,
-    resolve_unknowns,
-    take_in_duplicates,
-    tell_duplicates,
-)
+from batchpond.run.find import check_host, owners, pages, place, resolve_unknowns, take_in_duplicates, tell_duplicates
 from batchpond.run.session import TAKE_HINT, Counts, Note, Providers, Report, Session, Severity, answered
 from batchpond.run.told import count_failed, tell_concerns, tell_failures, tell_strays, tell_waiting
 from batchpond.views.refresh import refresh
@@ -99,7 +91,7 @@ def sync_once(
         tell_strays(session)
         _tell_conflicts(session, conflicts)
         tell_duplicates(session)
-        tell_failures(session, session.began_ord)
+        tell_failures(session)
         tell_concerns(session)
         settled = (a for a in session.open_state.attempts.values() if a.phase in SETTLED_PHASES)
         jsonl.sweep_payloads(store, {a.attempt_id for a in settled})
@@ -149,7 +141,7 @@ def bring_in(session: Session, seen: Mapping[str, RemoteBatch]) -> None:
 def read_unread(session: Session) -> None:
     """Read the answers that are here and not read, or whose reading was taken away."""
     attempts = answered(session.open_state)
-    if (attempts or session.archive.n_attempts) and not session.rules.is_all_read(attempts):
+    if (attempts or session.log.archive.n_attempts) and not session.rules.is_all_read(attempts):
         from batchpond.run.collect import read_what_is_unread
 
         read_what_is_unread(session, attempts)
@@ -165,7 +157,7 @@ def _take_in_live(session: Session) -> None:
 
 def _is_stuck(session: Session) -> bool:
     names = {one.client_name for one in _remote(session.open_state, PENDING_PHASES)}
-    whys = map(session.providers.why_out, names)
+    whys = map(session.providers.out.get, names)
     return bool(names) and not session.n_waiting and all(isinstance(why, AccessError) for why in whys)
 
 
@@ -188,7 +180,7 @@ def poll_open(session: Session) -> dict[str, RemoteBatch]:
     seen: dict[str, RemoteBatch] = {}
     by_client: dict[str, list[Attempt]] = {}
     for attempt in session.open_state.attempts.values():
-        if (attempt.is_open or attempt.phase is Phase.MISSING_REMOTE) and attempt.mode is not Mode.LIVE:
+        if attempt.phase in {Phase.OPEN, Phase.MISSING_REMOTE} and attempt.mode is not Mode.LIVE:
             by_client.setdefault(attempt.client_name, []).append(attempt)
     for name, attempts in by_client.items():
         with session.isolated(name, f"asking {name} about {len(attempts)} open batches"):
@@ -205,7 +197,7 @@ def _missing(session: Session, client_name: str) -> dict[str, Attempt]:
 def _poll(
     session: Session, client_name: str, provider: BatchProvider, attempts: list[Attempt], seen: dict[str, RemoteBatch]
 ) -> None:
-    waiting = {attempt.known_batch_id: attempt for attempt in attempts if attempt.is_open}
+    waiting = {attempt.known_batch_id: attempt for attempt in attempts if attempt.phase is Phase.OPEN}
     for attempt in waiting.values():
         check_host(attempt, provider)
     if not provider.descriptor.lists_state:
@@ -216,7 +208,7 @@ def _poll(
     missing = _missing(session, client_name)
     unseen = [pair for pair in missing.items() if pair[1].attempt_id not in seen and pair[0] not in waiting]
     for batch_id, attempt in [*list(waiting.items())[:gets_max], *unseen[:GETS_MAX]]:
-        if session.providers.is_out(client_name):
+        if client_name in session.providers.out:
             return
         with session.isolated(client_name, f"asking for batch {batch_id}"):
             check_host(attempt, provider)
@@ -243,7 +235,7 @@ def _poll_listed(
 
 def _ask(session: Session, provider: BatchProvider, attempt: Attempt, seen: dict[str, RemoteBatch]) -> None:
     found = provider.get(attempt.known_batch_id)
-    if found is None and attempt.is_open:
+    if found is None and attempt.phase is Phase.OPEN:
         _not_found(session, attempt)
     elif found is not None:
         _observe(session, [(attempt, found)], seen)
@@ -252,16 +244,11 @@ def _ask(session: Session, provider: BatchProvider, attempt: Attempt, seen: dict
 def _listed(provider: BatchProvider, waiting: dict[str, Attempt]) -> Iterator[tuple[RemoteBatch, ...]]:
     """Yield pages of listed batches until every waited-for one was seen or the list is past them all."""
     oldest = min(attempt.created_at or attempt.intent.occurred_at for attempt in waiting.values())
-    cursor: str | None = None
-    cursors: set[str] = set()
-    for _ in range(PAGES_MAX):
-        page = provider.list_page(cursor)
+    for page in pages(provider):
         yield page.batches
         newest = max((batch.created_at or EPOCH for batch in page.batches), default=EPOCH)
-        cursor = page.next_cursor
-        if not waiting or cursor is None or cursor in cursors or newest < oldest - CLOCK_SKEW:
+        if not waiting or newest < oldest - CLOCK_SKEW:
             return
-        cursors.add(cursor)
 
 
 def _observe(session: Session, pairs: Sequence[tuple[Attempt, RemoteBatch]], seen: dict[str, RemoteBatch]) -> None:

@@ -20,8 +20,6 @@ from enum import StrEnum
 from functools import partial
 from typing import Final
 
-import orjson
-
 from batchpond import fields, ids
 from batchpond.errors import AccessError, AttentionError, BatchpondError, ExitCode, ForbiddenError, ProviderError
 from batchpond.lake import tables
@@ -36,7 +34,7 @@ from batchpond.providers.base import BatchProvider, Descriptor
 from batchpond.providers.http import keys
 from batchpond.providers.shared.folder import of_host
 from batchpond.run import due
-from batchpond.run.batch_map import TABLES, BatchMap, LineRows, MapReader, Target
+from batchpond.run.batch_map import BatchMap, LineRows, MapReader, Target
 from batchpond.run.find import day_before, ids_at_head, ids_of, list_since
 from batchpond.run.send import AHEAD_MAX, listed, planned_since
 from batchpond.run.session import Note, Providers, Report, Session, Severity
@@ -59,12 +57,11 @@ def endpoints_by_client(store: Store, study: str, version: str) -> dict[str, fro
 
     Those are the only ones at which its batches can be.
     """
-    with tables.connect(store, ["plan"]) as connection:
-        rows = connection.execute(
-            "SELECT provider, mode, list(DISTINCT endpoint) FROM plan"
-            " WHERE study = $1 AND study_version = $2 AND mode <> $3 GROUP BY ALL ORDER BY ALL",
-            [study, version, Mode.LIVE],
-        ).fetchall()
+    sql = (
+        "SELECT provider, mode, list(DISTINCT endpoint) FROM plan"
+        " WHERE study = $1 AND study_version = $2 AND mode <> $3 GROUP BY ALL ORDER BY ALL"
+    )
+    rows = tables.rows(store, ["plan"], sql, [study, version, Mode.LIVE])
     return {client_name(provider, mode): frozenset(found) for provider, mode, found in rows}
 
 
@@ -163,7 +160,7 @@ class Lines:
             return None
         rows = LineRows(f"batch {one.batch.batch_id}", custom_ids)
         target = Target(study, None, *named_client(one.client_name))
-        with tables.connect(self.session.store, TABLES) as connection:
+        with tables.connect(self.session.store, due.ASKED_TABLES) as connection:
             return MapReader(connection, rows, target).read()
 
 
@@ -177,12 +174,8 @@ def is_gone(provider: BatchProvider, batch: RemoteBatch) -> bool:
 def _planned_keys(store: Store, study: str, keys: list[str]) -> list[str]:
     if not keys:
         return []
-    with tables.connect(store, ["plan"]) as connection:
-        rows = connection.execute(
-            "SELECT DISTINCT left(request_id, $1) AS key FROM plan WHERE study = $2 AND list_contains($3, key)",
-            [ids.REQUEST_KEY_LENGTH, study, keys],
-        ).fetchall()
-    return [key for (key,) in rows]
+    sql = "SELECT DISTINCT left(request_id, $1) AS key FROM plan WHERE study = $2 AND list_contains($3, key)"
+    return [key for (key,) in tables.rows(store, ["plan"], sql, [ids.REQUEST_KEY_LENGTH, study, keys])]
 
 
 def _files(provider: BatchProvider, batch: RemoteBatch) -> Iterator[list[str]]:
@@ -257,7 +250,7 @@ def before_first(session: Session, study: str, only: str | None = None) -> None:
 
 def _candidates(session: Session, study: str, name: str, endpoints: Collection[str]) -> list[UnknownBatch]:
     """Return the listed batches that may hold requests of the study, and that no copy of this lake made."""
-    if session.providers.is_out(name):
+    if name in session.providers.out:
         return []
     found: list[UnknownBatch] = []
     with session.isolated(name, f"looking for batches of study {study} at {name}"):
@@ -410,12 +403,8 @@ def ownership_of(
 
 
 def _name(batch: RemoteBatch) -> str | None:
-    try:
-        found = batch.seen
-    except orjson.JSONDecodeError:
-        return None
-    metadata = fields.mapping(found.get("metadata"))
-    for place in (found, metadata):
+    metadata = fields.mapping(batch.seen.get("metadata"))
+    for place in (batch.seen, metadata):
         named = next((place[name] for name in _NAMES if fields.identifier(place.get(name))), None)
         if named is not None:
             return str(named)[:_NAME_CHARS]

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from batchpond.lake import events as columns
-from batchpond.lake.attempts import Attempt, Phase, fold, seconds_of
+from batchpond.lake.attempts import UNCLEAR_PHASES, Attempt, Phase, fold, seconds_of
 from batchpond.lake.events import EventLog, read
 from batchpond.lake.records import (
     Absent,
@@ -132,7 +132,7 @@ def test_any_history_folds_and_moves_only_as_allowed(history: list[Event]) -> No
         attempt = _attempt(history[:n])
         assert attempt.phase is phase or attempt.phase in ALLOWED_MOVES[phase], history[n - 1]
         phase = attempt.phase
-        assert attempt.batch_id is None or not attempt.phase.is_unclear
+        assert attempt.batch_id is None or attempt.phase not in UNCLEAR_PHASES
 
 
 @given(histories)

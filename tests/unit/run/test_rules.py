@@ -47,7 +47,7 @@ def test_rules_are_those_of_all_plans_whatever_was_kept_when(steps: list[tuple[s
                 assert isinstance(said, str)
                 assert isinstance(which, frozenset)
                 plans.append((said, which))
-                rows = [{"request_id": f"q{n}", "parser_id": said} for n in sorted(which)]
+                rows = [{"study": "s", "request_id": f"q{n}", "parser_id": said} for n in sorted(which)]
                 publish(store, PLAN, f"plan{number}", rows)
             elif what == "shard":
                 assert isinstance(which, frozenset)
@@ -72,7 +72,7 @@ def test_a_shards_rules_are_looked_up_once(tmp_path: Path) -> None:
     """However long the lake's past is, a later pass opens no file for a shard that it knows, and one for a new one."""
     store = Store.init(tmp_path / "lake")
     publish(store, STUDIES, "s", [{"study_version": "v", "parsers": json.dumps({name: {} for name in RULES})}])
-    publish(store, PLAN, "plan", [{"request_id": f"q{n}", "parser_id": RULES[n % 2]} for n in range(9)])
+    publish(store, PLAN, "plan", [{"study": "s", "request_id": f"q{n}", "parser_id": RULES[n % 2]} for n in range(9)])
     shards = []
     for n in range(9):
         publish(store, SHARD_REQUESTS, f"p_provider=openai/s{n}", [{"shard_id": f"s{n}", "request_id": f"q{n}"}])

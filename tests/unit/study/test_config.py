@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from batchpond.errors import UsageError
+from batchpond.lake.attempts import Phase
 from batchpond.providers import registry
 from batchpond.study import prices
 from batchpond.study.prices import Config, Limits, load_config
@@ -93,7 +94,7 @@ def test_waves_keep_to_the_limits_and_end_with_everything_sent_once(
     rig.submit()
     n_waves = 1
     while len(rig.answers()) < 24:
-        waiting = [attempt.intent for attempt in rig.attempts() if attempt.is_open]
+        waiting = [attempt.intent for attempt in rig.attempts() if attempt.phase is Phase.OPEN]
         assert 0 < len(waiting) <= n_batches
         assert sum(intent.n_requests or 0 for intent in waiting) <= max(n_requests, 5)
         assert sum(intent.input_tokens or 0 for intent in waiting) <= n_tokens

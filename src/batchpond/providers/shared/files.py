@@ -175,7 +175,7 @@ class Files(BatchProvider):
         with self._errors():
             if not self._cancelled(batch_id).exists():
                 disk.write_private(self._cancelled(batch_id), b"")
-                disk.sync_directory(self._folder.outbox)
+                disk.sync(self._folder.outbox)
         return self.get(batch_id)
 
     def result_files(self, batch: RemoteBatch) -> tuple[tuple[FileRole, str], ...]:

@@ -165,7 +165,8 @@ class Spool:
     """What is written to now, by many threads; a thread of its own makes it durable.
 
     Whatever the disk refuses is raised as a LakeError by the next call, whoever makes it. A segment's name
-    is never given twice to an attempt: it goes into the lake as the file id of the segment's answers.
+    is never given twice to an attempt: it goes into the lake as the file id of the segment's answers. Once it
+    `is_closed` nothing more can be written.
     """
 
     def __init__(self, folder: Path, clock: Clock) -> None:
@@ -178,7 +179,7 @@ class Spool:
         self._fsync = threading.Lock()  # taken before the other where both are
         self._n_written = self._n_durable = 0
         self._failure: OSError | None = None
-        self._is_closed = False
+        self.is_closed = False
         self._is_closing = threading.Event()
         with disk_errors(folder):
             disk.make_directory(folder)
@@ -192,12 +193,12 @@ class Spool:
         """Record that requests are about to be asked, and make that durable."""
         with self._lock:
             self._under_way |= dict.fromkeys(custom_ids)
-            n_written = self._write(_claimed(custom_ids))
+            n_written = self._write(_line(claimed=list(custom_ids)))
         self._sync(n_written)
 
     def asked(self, custom_id: str, at: datetime) -> None:
         """Record that a call leaves now."""
-        line = _asked(custom_id, at)
+        line = _line(asked=custom_id, at=at)
         with self._lock:
             self._under_way[custom_id] = at
             self._write(line)
@@ -206,22 +207,23 @@ class Spool:
         """Record that the provider did not take a call."""
         with self._lock:
             self._under_way[custom_id] = None
-            self._write(orjson.dumps({"back": custom_id}))
+            self._write(_line(back=custom_id))
 
     def free(self, custom_ids: Sequence[str]) -> None:
         """Record that claimed requests will not be asked by this process."""
         with self._lock:
             for custom_id in custom_ids:
                 self._under_way.pop(custom_id, None)
-            self._write(orjson.dumps({"free": list(custom_ids)}))
+            self._write(_line(free=list(custom_ids)))
 
     def doubt(self, doubts: Sequence[Doubt]) -> None:
         """Record calls that may have been answered, and make that durable."""
         with self._lock:
             n_written = self._n_written
-            for doubt in doubts:
-                self._under_way.pop(doubt.custom_id, None)
-                n_written = self._write(_doubt(doubt))
+            for one in doubts:
+                self._under_way.pop(one.custom_id, None)
+                line = _line(doubt=one.custom_id, asked_at=one.asked_at, at=one.found_at, reason=one.reason)
+                n_written = self._write(line)
         self._sync(n_written)
 
     def answer(self, custom_id: str, line: bytes) -> None:
@@ -250,21 +252,16 @@ class Spool:
             self.n_answers = 0
             self.opened_s = self._clock.monotonic_s()
 
-    @property
-    def is_closed(self) -> bool:
-        """Whether nothing more can be written."""
-        return self._is_closed
-
     def closed_segments(self) -> list[Path]:
         """Return the segments that nothing is written to any more, the oldest first."""
-        return [path for path in segments(self._folder) if self._is_closed or path != self._path]
+        return [path for path in segments(self._folder) if self.is_closed or path != self._path]
 
     def close(self) -> None:
         """Make everything durable and write no more; safe to call twice."""
         with self._lock:
-            if self._is_closed:
+            if self.is_closed:
                 return
-            self._is_closed = True
+            self.is_closed = True
         self._is_closing.set()
         self._syncer.join()
         try:
@@ -275,20 +272,20 @@ class Spool:
     def _next_segment(self) -> tuple[Path, int]:
         self._number += 1
         path = self._folder / f"{self._number:0{_NUMBER_DIGITS}d}-{random_hex(4)}.jsonl"
-        lines = [orjson.dumps({"boot": self._clock.boot_id()})]
+        lines = [_line(boot=self._clock.boot_id())]
         if self._under_way:
-            lines.append(_claimed(list(self._under_way)))
-            lines += [_asked(custom_id, at) for custom_id, at in self._under_way.items() if at is not None]
+            lines.append(_line(claimed=list(self._under_way)))
+            lines += [_line(asked=custom_id, at=at) for custom_id, at in self._under_way.items() if at is not None]
         disk.write_private(path, b"".join(line + b"\n" for line in lines))
-        disk.sync_directory(self._folder)
+        disk.sync(self._folder)
         return path, os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW)
 
     def _write(self, line: bytes) -> int:
         self._check()
-        if self._is_closed:
+        if self.is_closed:
             raise LakeError(f"{self._path} is closed", hint="this call came too late: it counts as in doubt")
         try:
-            _write_whole(self._descriptor, line + b"\n")
+            disk.write_whole(self._descriptor, line + b"\n")
         except OSError as error:
             self._failure = error
             self._check()
@@ -325,20 +322,5 @@ class Spool:
                 return
 
 
-def _claimed(custom_ids: Sequence[str]) -> bytes:
-    return orjson.dumps({"claimed": list(custom_ids)})
-
-
-def _asked(custom_id: str, at: datetime) -> bytes:
-    return orjson.dumps({"asked": custom_id, "at": at}, option=orjson.OPT_UTC_Z)
-
-
-def _doubt(doubt: Doubt) -> bytes:
-    found = {"doubt": doubt.custom_id, "asked_at": doubt.asked_at, "at": doubt.found_at, "reason": doubt.reason}
-    return orjson.dumps(found, option=orjson.OPT_UTC_Z)
-
-
-def _write_whole(descriptor: int, line: bytes) -> None:
-    view = memoryview(line)
-    while view:
-        view = view[os.write(descriptor, view) :]
+def _line(**record: Any) -> bytes:
+    return orjson.dumps(record, option=orjson.OPT_UTC_Z)
