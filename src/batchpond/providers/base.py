@@ -180,20 +180,13 @@ class BatchProvider(ABC):
 
     No method retries `create`; the others may be called again safely. Each raises
     `AccessError` when the key is refused and `ProviderError` when permitted retries end. What is not abstract holds
-    where requests travel inside the create call and nothing can be looked up by its token.
+    where requests travel inside the create call and nothing can be looked up by its token. `host` is what the key is
+    bound to; `is_loopback` where the base URL is on this machine, that is, a simulator.
     """
 
     descriptor: Descriptor
-
-    @property
-    @abstractmethod
-    def host(self) -> str:
-        """The host that the key is bound to."""
-
-    @property
-    @abstractmethod
-    def is_loopback(self) -> bool:
-        """Whether the base URL is on this machine, that is, a simulator."""
+    host: str
+    is_loopback: bool
 
     @abstractmethod
     def close(self) -> None:

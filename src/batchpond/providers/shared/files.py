@@ -90,24 +90,18 @@ def descriptor_of(descriptor: Descriptor) -> Descriptor:
 class Files(BatchProvider):
     """A folder as the client of a provider's batches; `module` says how its lines are written and read.
 
-    Requests in a folder are its owner's to delete: none is dropped.
+    Requests in a folder are its owner's to delete: none is dropped. `host` is what attempts remember of the folder;
+    whether a simulator answers, nobody here knows.
     """
+
+    is_loopback = False
 
     def __init__(self, module: Dialect, folder: Folder, clock: Clock) -> None:
         self._module = module
         self._folder = folder
         self._clock = clock
         self.descriptor = descriptor_of(module.DESCRIPTOR)
-
-    @property
-    def host(self) -> str:
-        """Return what attempts remember of the folder."""
-        return self._folder.host
-
-    @property
-    def is_loopback(self) -> bool:
-        """Whether a simulator answers: nobody here knows who does."""
-        return False
+        self.host = folder.host
 
     def close(self) -> None:
         """Do nothing: a folder is not held open."""

@@ -61,6 +61,8 @@ class VertexClient(GoogleClient):
         self._place = place
         self._auth = auth
         self.batches_path = f"/v1/{place.parent}/batchPredictionJobs"
+        # The same credential makes batches in many projects and locations.
+        self.host = f"{http.host}/{place.project}/{place.location}"
 
     @classmethod
     def connect(cls, clock: Clock, environ: Mapping[str, str], base_url: str | None, transport: Any) -> Self:
@@ -74,11 +76,6 @@ class VertexClient(GoogleClient):
             for url in (place.base_url, place.storage_url)
         )
         return cls(http, Storage(storage), clock, place, auth)
-
-    @property
-    def host(self) -> str:
-        """Return host, project and location: the same credential makes batches in many of them."""
-        return f"{self._http.host}/{self._place.project}/{self._place.location}"
 
     def close(self) -> None:
         """Close all connections."""
