@@ -58,9 +58,10 @@ class Descriptor:
     the value of their variable where it is set. The answers' headers `scope_headers`, in lower case, say which account
     a key belongs to; an empty name stands for a part that none says. `price_name` is what the price data call the
     provider. The ids of its batches begin with `batch_id_prefix`, where that tells them from those of other providers.
-    `nearest` gives, for a model that its table of models does not have, the names in it that are most like it, and None
-    for one that it has. `base_of` returns what endpoints are below, by the base URL that the user gave and the
-    environment.
+    `rates` are the headers in which answers tell the account's limits, as `RateNames` has them; None for any that are
+    usual. `nearest` gives, for a model that its table of models does not have, the names in it that are most like it,
+    and None for one that it has. `base_of` returns what endpoints are below, by the base URL that the user gave and
+    the environment.
     """
 
     name: str
@@ -101,6 +102,7 @@ class Descriptor:
     scope_headers: tuple[str, ...] = ()
     price_name: str | None = None
     batch_id_prefix: str | None = None
+    rates: Mapping[str, Any] | None = None
     nearest: Callable[[str], tuple[str, ...] | None] = lambda _: None
     base_of: Callable[[str, Mapping[str, str]], str] = lambda base_url, _: base_url
 

@@ -20,15 +20,9 @@ from batchpond.providers.anthropic.dialect import DIALECT, HEAD, MESSAGES, TAIL,
 from batchpond.providers.http.client import JsonStream
 from batchpond.providers.http.errors import AckRule
 from batchpond.providers.shared.batches import BatchClient, Order
-from batchpond.providers.shared.live import LiveApi, Names, RateNames
+from batchpond.providers.shared.live import LiveApi
 
 _BLOCK_BYTES: Final = 1 << 20
-
-
-_RATES: Final = RateNames(
-    (Names("anthropic-ratelimit-requests-{}"),),
-    (Names("anthropic-ratelimit-tokens-{}"), Names("anthropic-ratelimit-input-tokens-{}")),
-)
 
 
 class AnthropicClient(BatchClient):
@@ -86,7 +80,6 @@ class AnthropicClient(BatchClient):
 BATCH: Final = AnthropicClient
 LIVE: Final = LiveApi(
     DIALECT.DESCRIPTOR,
-    _RATES,
     models_path="/v1/models",
     request_id_headers=("request-id",),
     address=lambda endpoint, model: (MESSAGES, {"anthropic-version": version_of(endpoint, model)}),

@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
-
 from batchpond.model import RemoteFile
 from batchpond.providers.compatible.dialect import Compatible
 from batchpond.providers.http.errors import AckRule, HttpError
 from batchpond.providers.shared.batches import FilesClient
-from batchpond.providers.shared.live import ANY_RATES, LiveApi, RateNames
+from batchpond.providers.shared.live import LiveApi
 
 _NOT_SERVED = frozenset({404, 405, 501})
 
@@ -40,8 +38,7 @@ class Calls:
     @property
     def LIVE(self) -> LiveApi:  # named as in the modules of the other providers
         """What tells this host's live calls from another's."""
-        rates = self.host.rates
-        return LiveApi(self.host.DESCRIPTOR, ANY_RATES if rates is None else msgspec.convert(rates, RateNames))
+        return LiveApi(self.host.DESCRIPTOR)
 
     @property
     def BATCH(self) -> type[CompatibleClient]:

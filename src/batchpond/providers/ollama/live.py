@@ -27,7 +27,7 @@ from batchpond.providers.shared.dialect import (
     refused_thinking,
 )
 from batchpond.providers.shared.lines import Row, answered, failed, unreadable, without_thoughts
-from batchpond.providers.shared.live import NO_RATES, LiveApi, LiveClient
+from batchpond.providers.shared.live import LiveApi, LiveClient
 
 CHAT: Final = "/api/chat"
 CONTEXT_MIN_TOKENS: Final = 8_192
@@ -177,7 +177,6 @@ class Ollama(Dialect):
 DIALECT: Final = Ollama()
 LIVE: Final = LiveApi(
     DIALECT.DESCRIPTOR,
-    NO_RATES,
     models_path="/api/tags",
     request_id_headers=(),
     client=OllamaClient,

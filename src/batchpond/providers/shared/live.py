@@ -20,12 +20,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
+from functools import cached_property
 from typing import Any, Final, NamedTuple
+
+import msgspec
 
 from batchpond import fields
 from batchpond.clock import Clock
 from batchpond.errors import AccessError, BatchpondError
 from batchpond.model import ErrorClass
+from batchpond.providers import base
 from batchpond.providers.base import (
     NO_HINTS,
     Answered,
@@ -84,11 +88,7 @@ class RateNames:
     tokens: tuple[Names, ...] = ()
 
 
-NO_RATES: Final = RateNames()
-REQUESTS_AND_TOKENS: Final = RateNames((Names("x-ratelimit-{}-requests"),), (Names("x-ratelimit-{}-tokens"),))
-ANY_RATES: Final = RateNames(
-    (*REQUESTS_AND_TOKENS.requests, Names("x-ratelimit-{}", Per.UNKNOWN)), REQUESTS_AND_TOKENS.tokens
-)
+ANY_RATES: Final = msgspec.convert(base.table("shared", "rates"), RateNames)
 
 
 def read_hints(headers: Mapping[str, str], names: RateNames, now: datetime) -> RateHints:
@@ -241,7 +241,7 @@ def below_version(endpoint: str, request_model: str) -> Address:  # noqa: ARG001
     return endpoint.removeprefix("/v1"), None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class LiveApi:
     """What tells one provider's live calls from another's, beside its descriptor; header names are lower case.
 
@@ -250,12 +250,17 @@ class LiveApi:
     """
 
     descriptor: Descriptor
-    rates: RateNames
     models_path: str = "/models"
     models_shape: Shape = dict
     request_id_headers: tuple[str, ...] = ("x-request-id",)
     address: Callable[[str, str], Address] = below_version
     client: type[LiveClient] = LiveClient
+
+    @cached_property
+    def rates(self) -> RateNames:
+        """Where answers tell the account's limits: as the descriptor says it, else in any headers that are usual."""
+        said = self.descriptor.rates
+        return ANY_RATES if said is None else msgspec.convert(said, RateNames)
 
     def connect(
         self, clock: Clock, environ: Mapping[str, str], base_url: str | None, transport: Any, max_connections: int
