@@ -21,6 +21,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
+import msgspec
+
 from batchpond.errors import ProviderError
 from batchpond.model import (
     BatchPage,
@@ -362,8 +364,6 @@ class Families(Generic[F]):
         return self._read([other | table(self._provider, "models")["other"]])[0]
 
     def _read(self, rows: list[dict[str, Any]]) -> tuple[F, ...]:
-        import msgspec  # noqa: PLC0415 - a pass that only looks at batches asks for no family
-
         return tuple(msgspec.convert(row, self._kind) for row in rows)
 
     def _of(self, model: str) -> F:
@@ -395,7 +395,8 @@ def known(provider: str) -> Known:
     """Return what is known of a provider; nothing of one without such data."""
     data = _data(provider)
     fields = {endpoint: _by_name(kinds) for endpoint, kinds in data.get("fields", {}).items()}
-    return Known(fields, _days(data.get("ended", {})), _days(data.get("ends", {})))
+    days = ({name: day for day, names in data.get(part, {}).items() for name in names} for part in ("ended", "ends"))
+    return Known(fields, *days)
 
 
 @cache
@@ -421,7 +422,3 @@ def day_of(model: str, days: Mapping[str, str]) -> str | None:
 def _by_name(kinds: Mapping[str, list[str]]) -> dict[str, tuple[str, ...]]:
     names = dict.fromkeys(name for listed in kinds.values() for name in listed)
     return {name: tuple(kind for kind, listed in kinds.items() if name in listed) for name in names}
-
-
-def _days(by_day: Mapping[str, list[str]]) -> dict[str, str]:
-    return {name: day for day, names in by_day.items() for name in names}

@@ -62,8 +62,8 @@ def retry_after_s(headers: Mapping[str, str], now: datetime, asked: str | None =
     Reads `retry-after-ms` before `retry-after` (seconds or an HTTP date) before `asked`, which a body said ("34s",
     "2m3.5s"); header names are lower case. A negative or past value is 0, nonsense is None.
     """
-    milliseconds, value = _number(headers.get("retry-after-ms")), headers.get("retry-after", "")
-    said_s = _number(value) if milliseconds is None else milliseconds / 1000
+    milliseconds, value = number_of(headers.get("retry-after-ms")), headers.get("retry-after", "")
+    said_s = number_of(value) if milliseconds is None else milliseconds / 1000
     if said_s is None and (moment := http_date(value)) is not None:
         said_s = (moment - now).total_seconds()
     if said_s is None and asked is not None:
@@ -76,7 +76,7 @@ def duration_s(text: str) -> float | None:
     text = text.strip()
     parts = _DURATION_PART.findall(text) if _DURATION.fullmatch(text) else []
     if not parts:
-        return _number(text.removesuffix("s"))
+        return number_of(text.removesuffix("s"))
     return sum(float(number) * _UNIT_S[unit] for number, unit in parts)
 
 
@@ -89,7 +89,8 @@ def http_date(text: str) -> datetime | None:
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
 
 
-def _number(value: str | None) -> float | None:
+def number_of(value: str | None) -> float | None:
+    """Return a number that a header says, None for nonsense."""
     try:
         number = float(value) if value is not None else math.nan
     except ValueError:

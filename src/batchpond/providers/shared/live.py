@@ -14,7 +14,6 @@ uncertain.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -53,6 +52,7 @@ from batchpond.providers.http.errors import (
     classify,
     duration_s,
     http_date,
+    number_of,
     own_error,
     read_any,
     redirect_host,
@@ -126,11 +126,8 @@ def _read_window(
 
 
 def _count(value: str | None) -> int | None:
-    try:
-        number = float(value) if value is not None and value.isascii() else math.nan
-    except ValueError:
-        return None
-    return int(number) if 0 <= number <= _COUNT_MAX else None  # false for NaN too
+    number = number_of(value) if value and value.isascii() else None
+    return int(number) if number is not None and 0 <= number <= _COUNT_MAX else None
 
 
 def _reset_s(value: str, headers: Mapping[str, str], now: datetime) -> float | None:
