@@ -123,12 +123,6 @@ class Ask(NamedTuple):
         found = [row.tier for row in (self.first, self.second) if row is not None and row.tier is not None]
         return max(found, default=None)
 
-    @property
-    def pair_key(self) -> tuple[str, str, str]:
-        """The rubric and the two items, smaller id first, of an ask about two rows."""
-        lo, hi = sorted((self.first.item_id, self.second.item_id if self.second else ""))
-        return self.rubric.rubric_id, lo, hi
-
 
 def asks(stage: StageSpec, rows: Sequence[SourceRow], seed: int, pairs: Pairs | None = None) -> Iterator[Ask]:
     """Yield what a stage asks about its rows, in `pairs` that were chosen where it compares any two.
