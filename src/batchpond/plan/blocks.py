@@ -253,14 +253,8 @@ def grid_blocks(found: Round, grid: Grid, n_rows: int = BLOCK_ROWS) -> Iterator[
             )  # fmt: skip
 
 
-def candidate_label(config: ModelConfig, template: Template, stage: StageSpec) -> str:
-    """Return the name under which a model's own outputs go on: what tells it from the stage's other ways."""
-    spec = config.spec
-    return label_of(spec.provider, spec.model, config.thinking, template.template_id, n_templates=len(stage.templates))
-
-
 def label_of(provider: str, model: str, thinking: str, template_id: str, *, n_templates: int) -> str:
-    """Return what tells one way to ask from the others of a stage."""
+    """Return what tells one way to ask from the others of a stage; a model's own outputs go on under that name."""
     label = f"{provider}/{model}" if thinking == THINKING_DEFAULT else f"{provider}/{model}@{thinking}"
     return label if n_templates == 1 else f"{label}#{template_id}"
 
@@ -272,7 +266,8 @@ class _Way:
         self.config = config
         self.bodies = Bodies(config)
         self.hash_of = ids.request_hashes(config.spec.provider, config.settings.endpoint, config.settings.request_model)
-        self.templates = [(template, candidate_label(config, template, stage)) for template in stage.templates]
+        n, way = len(stage.templates), (config.spec.provider, config.spec.model, config.thinking)
+        self.templates = [(one, label_of(*way, one.template_id, n_templates=n)) for one in stage.templates]
 
 
 @dataclass(slots=True)
