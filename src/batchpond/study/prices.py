@@ -222,9 +222,7 @@ class Prices:
             worst_usd = unit.cost_usd(round(mean * INPUT_FACTOR_WORST), 0, worst) * n_requests
         if used is not None:
             return used.cost(unit, n_requests, input_tokens, worst_usd)
-        if worst_usd is None:
-            return Estimate(low_usd, expected_usd, None, None, low_usd, expected_usd)
-        return Estimate(low_usd, expected_usd, worst_usd, None, low_usd, expected_usd, worst_usd)
+        return Estimate(low_usd, expected_usd, worst_usd, None, low_usd, expected_usd, worst_usd or 0.0)
 
 
 def known(provider: str) -> tuple[str, ...]:
