@@ -214,9 +214,9 @@ def open_rounds(
 
 
 def _open(look: Look, stage: StageSpec) -> int:
-    basis = look.basis(stage)
+    basis, is_begun = look.basis(stage), look.standing(stage.name).n_rows > 0
     stopped: Counter[str] = Counter()
-    asks = asks_by_now(look.store, look.staged, stage, look.last.round_no, stopped)
+    asks = asks_by_now(look.store, look.staged, stage, look.last.round_no, stopped, is_begun=is_begun)
     n_new = publish_round(look.store, look.staged, look.version, look.last.round_no + 1, stage, asks)
     failpoints.reach("R1")
     look.looked[stage.name] = basis

@@ -71,10 +71,11 @@ def check(store: Store, stage: StageSpec) -> None:
 
 
 def asks_by_now(
-    store: Store, staged: Study, stage: StageSpec, until: int | None, stopped: Counter[str]
+    store: Store, staged: Study, stage: StageSpec, until: int | None, stopped: Counter[str], *, is_begun: bool
 ) -> Iterator[Ask]:
     """Yield what a waiting stage, or one that goes on, asks by what the lake holds now; the lens is up to date.
 
+    The rounds of an adaptive stage go on where it `is_begun`: it has been asked something.
     `until` is the last round that stands for sure: what an adaptive stage has of later ones is chosen anew.
     Its cells that are asked no further are counted into `stopped` by the reason.
     """
@@ -84,7 +85,7 @@ def asks_by_now(
     if stage.rows.lacking is not None:
         yield from further_asks(store, staged, stage, stage.rows.lacking)
         return
-    if stage.pairs.adaptive is not None and has_rows(store, staged.name, stage.name):
+    if stage.pairs.adaptive is not None and is_begun:
         yield from adaptive_asks(store, staged, stage, _rows_by_now(store, staged, stage), until, stopped)
         return
     found = asks(stage, source_rows(store, staged, stage), staged.seed)
@@ -208,12 +209,6 @@ ITEMS: Final = tables.query(__package__, "items_shown")
 """The items of a stage that has been asked about all of them, which its first round is."""
 _ASKED: Final = tables.query(__package__, "cells_asked", good=GOOD)
 _CELL: Final = ("rubric_id", "provider", "request_model", "thinking", "template_id")
-
-
-def has_rows(store: Store, study: str, stage: str) -> bool:
-    """Whether a stage has been asked anything, so that its rounds go on from there."""
-    sql = "SELECT 1 FROM plan_current WHERE study = $study AND stage = $stage LIMIT 1"
-    return any(query(store, sql, study=study, stage=stage))
 
 
 def adaptive_asks(
