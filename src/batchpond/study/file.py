@@ -106,8 +106,14 @@ def parse_study(data: bytes, source: str = "study.toml", base_path: Path = Path(
     else:
         file = read(root, tables.OneStageFile)
         stages = _of_one(MAIN_STAGE, root, file, base_path, ())
-    settings = _settings_of(root, file)
-    study = Study(stages=stages, source=source, base_path=base_path, templates=written, **settings)
+    if file.shards.segments is not None and file.shards.max_requests is not None:
+        root.inside("shards").fail("segments", "cannot be given together with max_requests")
+    rules = file.retry
+    retry = RetrySpec() if rules is None else RetrySpec(rules.max_attempts, rules.classes, is_automatic=True)
+    study = Study(
+        file.study, stages, file.seed, file.grid.unsupported, file.shards, retry, file.budget, file.claims, source,
+        base_path, written,
+    )  # fmt: skip
     # Pairs alone count their repeats themselves, and a version's name was made of both numbers as they are written.
     if study.is_pairs_alone:
         return study
@@ -417,21 +423,6 @@ SUFFIXES: Final = {
 }
 ADAPTIVE_KEYS: Final = tuple(key.name for key in dataclasses.fields(AdaptiveSpec))
 REVERSE_OF_ADAPTIVE: Final = 0.1
-
-
-def _settings_of(root: Table, file: tables.StudyFile) -> dict[str, Any]:
-    if file.shards.segments is not None and file.shards.max_requests is not None:
-        root.inside("shards").fail("segments", "cannot be given together with max_requests")
-    rules = file.retry
-    return {
-        "name": file.study,
-        "seed": file.seed,
-        "unsupported": file.grid.unsupported,
-        "shards": file.shards,
-        "retry": RetrySpec() if rules is None else RetrySpec(rules.max_attempts, rules.classes, is_automatic=True),
-        "budget": file.budget,
-        "claims": file.claims,
-    }
 
 
 def _items_of(table: Table, written: tables.Items) -> ItemsSpec:
