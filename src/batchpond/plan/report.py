@@ -246,17 +246,15 @@ def notes(draft: Draft, prices: Prices) -> tuple[str, ...]:
     """Return what the study gives reason to say, each once: what makes its prompts wrong first."""
     found = [note for stage in draft.stages for note in _of_inputs(stage.stage)]
     found += model_notes([config for stage in draft.stages for config in stage.configs])
-    for stage in draft.stages:
-        about = f"stage {stage.stage.name}: " if len(draft.stages) > 1 else ""
-        found += [about + note for note in _of_answers(stage)]
+    told = [(f"stage {one.stage.name}: " if len(draft.stages) > 1 else "", one) for one in draft.stages]
+    found += [about + note for about, stage in told for note in _of_answers(stage)]
     found += _of_prices(draft.stages, prices)
     if (claims := draft.study.claims) is not None:
         claimed = ", ".join((claims.primary, *claims.secondary))
         found.append(
             f"claimed: {claimed}; kept with this plan, and the report says whether that was before anything was sent"
         )
-    for stage in draft.stages:
-        about = f"stage {stage.stage.name}: " if len(draft.stages) > 1 else ""
+    for about, stage in told:
         found += [about + note for note in (*_of_pairs(stage.stage.pairs, stage.pairs), *_of_configs(stage))]
     found += [
         f"stage {stage.stage.name} asks in up to {stage.stage.pairs.adaptive.rounds} rounds, each chosen by the answers"
