@@ -215,21 +215,10 @@ class ApiError:
     retry_delay: str | None = None
 
 
-def read_envelope(body: object) -> ApiError | None:
-    """Return the error of a `{"error": {"message": ...}}` body, else None.
-
-    Only this shape counts as the provider's own words; `{"detail": ...}` and plain text do not.
-    """
-    error = fields.mapping(body).get("error")
-    if not isinstance(error, dict) or not isinstance(error.get("message"), str):
-        return None
-    return read_error(error)
-
-
 def read_any(body: object) -> ApiError | None:
     """Return the error of a body in any shape that servers send, None for what is no error.
 
-    Besides `read_envelope`'s: `{"error": "text", "code": ...}` (xAI, Ollama, Together), `{"detail": "text"}` or a
+    Besides `Answer.error`'s: `{"error": "text", "code": ...}` (xAI, Ollama, Together), `{"detail": "text"}` or a
     list of `{msg, loc}` (FastAPI, Mistral), `{"object": "error", "message": ...}` and `{"message": ...}`.
     """
     found = fields.mapping(body)
@@ -333,8 +322,9 @@ class Answer:
 
     @property
     def error(self) -> ApiError | None:
-        """Return the provider's own error envelope, None for any other body."""
-        return read_envelope(self.json)
+        """Return the provider's own error envelope, `{"error": {"message": ...}}`, None for any other body."""
+        error = fields.mapping(self.json).get("error")
+        return read_error(error) if isinstance(error, dict) and isinstance(error.get("message"), str) else None
 
     @property
     def may_be_gone(self) -> bool:
@@ -404,7 +394,8 @@ def _judged(answer: Answer, rule: AckRule) -> Answer | Unclear:
         return Unclear(f"HTTP {answer.status_code} without a JSON {rule.id_field}: {answer.excerpt()}")
     has_envelope = (own_error(answer.json) if rule.has_text_errors else answer.error) is not None
     if rule.repeats_status:
-        is_own = _repeats_status(answer)
+        code, word = (fields.inside(answer.json, f"error.{name}") for name in ("code", "status"))
+        is_own = fields.count(code) == answer.status_code and isinstance(word, str)
         has_envelope = has_envelope and is_own
     else:
         is_own = any(answer.headers.get(name) for name in rule.request_id_headers)
@@ -420,11 +411,6 @@ def _judged(answer: Answer, rule: AckRule) -> Answer | Unclear:
 def _created(answer: Answer, rule: AckRule) -> dict[str, Any]:
     found = fields.mapping(answer.json)
     return fields.mapping(found.get(rule.within)) or found if rule.within else found
-
-
-def _repeats_status(answer: Answer) -> bool:
-    error = fields.mapping(fields.mapping(answer.json).get("error"))
-    return fields.count(error.get("code")) == answer.status_code and isinstance(error.get("status"), str)
 
 
 Shape = type[dict[str, Any]] | type[list[Any]]

@@ -299,7 +299,9 @@ class Files(BatchProvider):
                 return batch
             n_so_far = min(n_lines, n_total)
             return dataclasses.replace(batch, state=BatchState.RUNNING, provider_status="partial", n_completed=n_so_far)
-        n_succeeded, n_failed = folders.read_answers(found, self._module.read_line, _prefix(token))
+        named = ids.lake_and_attempt(token)
+        prefix = ids.custom_id_prefix(named[1] if named else token)
+        n_succeeded, n_failed = folders.read_answers(found, self._module.read_line, prefix)
         n_answered = n_succeeded + n_failed
         is_all = n_answered >= n_total
         is_final = folders.is_at_rest(found, self._clock.now().timestamp(), done_s)
@@ -338,11 +340,6 @@ def _standing(*, is_all: bool, is_closing: bool, is_final: bool) -> tuple[BatchS
     if not is_final:
         return BatchState.RUNNING, RECENT
     return (BatchState.COMPLETED, "complete") if is_all else (BatchState.CANCELLED, "ended")
-
-
-def _prefix(token: str) -> str:
-    named = ids.lake_and_attempt(token)
-    return ids.custom_id_prefix(named[1] if named else token)
 
 
 def _record(path: Path) -> dict[str, Any]:

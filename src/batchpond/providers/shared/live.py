@@ -107,22 +107,13 @@ def _window(
 ) -> tuple[int | None, int | None, float | None]:
     for pattern, per in rows:
         limit, left, reset = (headers.get(pattern.format(word)) for word in ("limit", "remaining", "reset"))
-        if limit is not None or left is not None:
-            return _read_window(_count(limit) or None, _count(left), _reset_s(reset or "", headers, now), per)
+        if limit is None and left is None:
+            continue
+        most, n_left, reset_s = _count(limit) or None, _count(left), _reset_s(reset or "", headers, now)
+        if per is Per.SECOND:
+            reset_s = None if most is None or n_left is None else max(most - n_left, 1) / most
+        return (None if per is Per.UNKNOWN and reset_s is None else most), n_left, reset_s
     return None, None, None
-
-
-def _read_window(
-    limit: int | None, left: int | None, reset_s: float | None, per: Per
-) -> tuple[int | None, int | None, float | None]:
-    match per:
-        case Per.SECOND:
-            refill_s = max(limit - left, 1) / limit if limit is not None and left is not None else None
-            return limit, left, refill_s
-        case Per.UNKNOWN if reset_s is None:
-            return None, left, None
-        case _:
-            return limit, left, reset_s
 
 
 def _count(value: str | None) -> int | None:
@@ -301,7 +292,9 @@ def _reason_to_stop(answer: Answer, error: ApiError | None) -> ErrorClass | None
         return ErrorClass.PERMANENT
     error_class = classify(status_code, error or ApiError(""))
     if error_class is ErrorClass.ACCESS:
-        is_about_text = status_code == 403 and (error is None or _is_moderated(answer.json))
+        # A 403 without an error is about the text and not the key, and one in which OpenRouter's moderation speaks.
+        about = fields.mapping(fields.inside(answer.json, "error.metadata"))
+        is_about_text = status_code == 403 and (error is None or bool(about.keys() & {"flagged_input", "reasons"}))
         return None if is_about_text else ErrorClass.ACCESS
     if status_code in _NOT_THERE or status_code == 403:
         return ErrorClass.MODEL_GONE
@@ -317,12 +310,6 @@ def _is_not_now(answer: Answer, error: ApiError | None) -> bool:
     if status_code == 503 and "retry-after" in answer.headers:
         return True
     return status_code in (500, 503) and own_error(answer.json) is not None
-
-
-def _is_moderated(body: object) -> bool:
-    """Whether a 403 is about the text and not the key, as OpenRouter's moderation says it."""
-    metadata = fields.mapping(fields.mapping(fields.mapping(body).get("error")).get("metadata"))
-    return bool(metadata.keys() & {"flagged_input", "reasons"})
 
 
 def _excerpt(answer: Answer) -> str:

@@ -194,13 +194,11 @@ def _holds(found: dict[str, Any], path: Path) -> bool:
     if size_bytes is not None and size_bytes != path.stat().st_size:
         return False
     said = fields.identifier(found.get("md5Hash"))
-    return (size_bytes is not None and said is None) or said == _md5(path)
-
-
-def _md5(path: Path) -> str:
+    if size_bytes is not None and said is None:
+        return True
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False))
-    return base64.b64encode(digest.digest()).decode("ascii")
+    return said == base64.b64encode(digest.digest()).decode("ascii")
 
 
 class VertexClient(GoogleClient):
