@@ -31,7 +31,6 @@ from batchpond.study.spec import (
     AdaptiveSpec,
     ItemsFrom,
     ItemsSpec,
-    Kept,
     PairsSpec,
     RetrySpec,
     RowsSpec,
@@ -319,8 +318,11 @@ def _rows(table: Table, written: tables.StageKeys, stages: Sequence[StageSpec]) 
             if items.has(other):
                 items.fail(other, "cannot be given together with stage")
         _earlier(items, "stage", asked.stage, earlier)
-        if asked.stage in kept:
-            return _kept_rows(items, kept[asked.stage], after)
+        if (own := kept.get(asked.stage)) is not None:
+            if items.has("where"):
+                why = f"cannot be given: {own.name} itself says which questions are kept"
+                items.fail("where", why, "see `keep_below`")
+            return RowsSpec(after=after, kept=own)
         return RowsSpec(stage=asked.stage, where=asked.where, after=after)
     if items.has("where"):
         items.fail("where", "needs a stage")
@@ -328,15 +330,9 @@ def _rows(table: Table, written: tables.StageKeys, stages: Sequence[StageSpec]) 
     if after and found.source is not ItemsFrom.SQL:
         items.fail("after", "has no meaning with a file, which is read when the study is planned")
     if after:
-        own = {"id": found.id_column, "text": found.text_column}
-        return RowsSpec(sql=found.location, after=after, columns={**own, **columns})
+        named = {"id": found.id_column, "text": found.text_column}
+        return RowsSpec(sql=found.location, after=after, columns={**named, **columns})
     return RowsSpec(items=found, columns=columns)
-
-
-def _kept_rows(items: Table, kept: Kept, after: tuple[str, ...]) -> RowsSpec:
-    if items.has("where"):
-        items.fail("where", f"cannot be given: {kept.name} itself says which questions are kept", "see `keep_below`")
-    return RowsSpec(after=after, kept=kept)
 
 
 def _earlier(items: Table, key: str, name: str, earlier: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:

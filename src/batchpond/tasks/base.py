@@ -261,7 +261,7 @@ def _bare(line: str, markup: dict[int, int | None]) -> str:
 
 def bare_words(line: str) -> str:
     """Return a line without white space, case, bullets, quotes, brackets, emphasis and its last full stop."""
-    return _bare(line[_end_of_bullets(line) :], _MARKUP_OF_WORDS)
+    return _bare(_BULLETS.sub("", line, count=1), _MARKUP_OF_WORDS)
 
 
 def bare_number(line: str, prefix: str = "") -> str | None:
@@ -273,11 +273,6 @@ def bare_number(line: str, prefix: str = "") -> str | None:
     if prefix:
         text = text.lstrip("-+>\u2022")
     return text.removeprefix(prefix) if text.startswith(prefix) else None
-
-
-def _end_of_bullets(line: str) -> int:
-    match = _BULLETS.match(line)
-    return match.end() if match else 0
 
 
 _LEAD_CHARS: Final = 400
