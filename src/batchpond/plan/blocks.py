@@ -125,23 +125,19 @@ def requests_table(block: Block) -> pa.Table:
 
 def plan_table(found: Round, block: Block) -> pa.Table:
     """Return a block's rows of `plan`."""
-    stage = found.stage
+    stage, n = found.stage, len(block.bodies)
     of_all = {
         "study": found.study, "study_version": found.version, "task": stage.task, "stage": stage.name,
         "round_no": found.round_no,
     }  # fmt: skip
     columns: dict[str, Any] = {
-        **{name: _repeated(PLAN.schema, name, value, len(block.bodies)) for name, value in of_all.items()},
+        **{name: pa.repeat(pa.scalar(value, PLAN.schema.field(name).type), n) for name, value in of_all.items()},
         "slot": pa.array(block.slots),
         "request_id": block.request_ids,
         "repeat_no": pa.array(block.repeat_no),
         **dict(zip(ASK_COLUMNS, block.asks.columns, strict=True)),
     }
     return _table(PLAN.schema, columns, block)
-
-
-def _repeated(schema: pa.Schema, name: str, value: object, n: int) -> pa.Array:
-    return pa.repeat(pa.scalar(value, schema.field(name).type), n)
 
 
 _OF_CELL: Final[Mapping[str, Callable[[Cell], Any]]] = {

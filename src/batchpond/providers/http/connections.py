@@ -106,18 +106,15 @@ class DeadlineStream(httpcore.NetworkStream):
         return self._inner.get_extra_info(info)
 
 
-class DeadlineBackend(httpcore.NetworkBackend):
+class DeadlineBackend(httpcore.SyncBackend):
     """Opens connections that know the deadline."""
-
-    def __init__(self) -> None:
-        self._inner = httpcore.SyncBackend()
 
     def connect_tcp(
         self, host: str, port: int, timeout: float | None = None, *others: Any, **more: Any
     ) -> httpcore.NetworkStream:
         """Connect, within what is left."""
         left = _left(timeout, httpcore.ConnectTimeout)
-        return DeadlineStream(self._inner.connect_tcp(host, port, left, *others, **more))
+        return DeadlineStream(super().connect_tcp(host, port, left, *others, **more))
 
     def sleep(self, seconds: float) -> None:
         """Refuse: connections are never retried below the retry policy."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, Self
 
 import orjson
@@ -322,12 +323,7 @@ class FilesClient(BatchClient):
     upload_path = "/files"
     key_chars = 64
     already_there: frozenset[int] = frozenset()
-    ended_at: Mapping[BatchState, str] = {
-        BatchState.COMPLETED: "completed_at",
-        BatchState.FAILED: "failed_at",
-        BatchState.EXPIRED: "expired_at",
-        BatchState.CANCELLED: "cancelled_at",
-    }
+    ended_at: Mapping[BatchState, str] = MappingProxyType({one: f"{one}_at" for one in BatchState if one.is_terminal})
 
     def files_page(self, cursor: str | None) -> Page:
         """Return one page of the account's files for batches, newest first, or all where there are no pages."""

@@ -27,11 +27,7 @@ OTHER: Final = Finish.OTHER
 _INT_DIGITS_MAX: Final = 300  # past the largest double, and past what int() reads by default
 _BEFORE_ANSWER: Final = re.compile(rb"(?:[ \t\r\n]+|:[^\r\n]*(?=[\r\n]))+")
 _EXCERPT_BYTES: Final = 4_000
-_STATUS_OF_CLASS: Final = {
-    ErrorClass.EXPIRED: ResponseStatus.EXPIRED,
-    ErrorClass.CANCELLED: ResponseStatus.CANCELLED,
-    ErrorClass.UNREADABLE: ResponseStatus.UNREADABLE,
-}
+_STATUS_OF_CLASS: Final = {ErrorClass(status): status for status in ResponseStatus if status in {*map(str, ErrorClass)}}
 
 
 def load_row(line: bytes, id_name: str | None = "custom_id", what: str = "the line") -> dict[str, Any] | str:
