@@ -195,11 +195,6 @@ def placed_row(
     return SourceRow(item_id, text, unit_id, rubric_id, candidate, asked or None, more=more, tier=tier)
 
 
-def rubric_row(rubric: Rubric) -> SourceRow:
-    """Return a rubric as a row, for a stage that asks about rubrics themselves."""
-    return SourceRow(rubric.rubric_id, rubric.description, unit_id=rubric.rubric_id, rubric_id=rubric.rubric_id)
-
-
 def _pairwise(stage: StageSpec, rows: Sequence[SourceRow], seed: int, pairs: Pairs | None) -> Iterator[Ask]:
     if stage.pairs.adaptive is not None:
         for choice in adaptive.first_round([row.item_id for row in rows], stage.pairs, seed, stage.name):

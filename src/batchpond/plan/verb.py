@@ -35,7 +35,6 @@ from batchpond.plan.asks import (
     n_asks,
     placed_row,
     row_of_file,
-    rubric_row,
     size_of,
 )
 from batchpond.plan.blocks import Grid
@@ -235,7 +234,7 @@ def _more(study: Study, source: StageSpec) -> dict[str, Any]:
 
 def _rows(store: Store, study: Study, stage: StageSpec, run_sql: SqlRows) -> Sequence[SourceRow]:
     if stage.rows.items is None:
-        return [rubric_row(rubric) for rubric in stage.rubrics]
+        return [SourceRow(one.rubric_id, one.description, one.rubric_id, one.rubric_id) for one in stage.rubrics]
     source = (stage.rows.items, study.base_path, run_sql if stage.rows.items.source is ItemsFrom.SQL else None)
     if study.is_pairs_alone:
         return [row_of_file(item, stage) for item in read_pairs(*source)]

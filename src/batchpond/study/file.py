@@ -201,9 +201,10 @@ def _of_one(
 def _stage(
     name: str, table: Table, written: tables.StageKeys, base_path: Path, earlier: Sequence[StageSpec]
 ) -> StageSpec:
-    task = written.task
-    rule = _rule(table, written)
+    task, settings = written.task, table.inside("answer")
     is_talk = task == CONVERSATION
+    rule = rule_of(settings, "generation" if is_talk else task)
+    derive.check(rule, settings.where())
     stage = StageSpec(
         name=name,
         task=task,
@@ -226,13 +227,6 @@ def _stage(
     _check(table, stage)
     _check_rubrics(table, stage, earlier)
     return stage
-
-
-def _rule(table: Table, written: tables.StageKeys) -> Rule:
-    settings = table.inside("answer")
-    rule = rule_of(settings, "generation" if written.task == CONVERSATION else written.task)
-    derive.check(rule, settings.where())
-    return rule
 
 
 def _fields_of(table: Table, rule: FieldsRule) -> tuple[Rubric, ...]:

@@ -131,7 +131,7 @@ def repeat(
     policy: RetryPolicy,
     clock: Clock,
     name: str,
-    on_wait: Callable[[Again, float], None] | None = None,
+    on_wait: Callable[[Again, float], None],
 ) -> T | Again:
     """Call until it returns something other than `Again`; return the last `Again` at the end.
 
@@ -157,16 +157,12 @@ def repeat(
         attempts = _CONNECTS_MAX if _last(state).reason is RetryReason.CONNECT else policy.attempts
         return state.attempt_number >= min(attempts, policy.attempts) or is_long or is_past
 
-    def before_sleep(state: tenacity.RetryCallState) -> None:
-        if on_wait is not None:
-            on_wait(_last(state), state.upcoming_sleep)
-
     retrying = tenacity.Retrying(
         sleep=clock.sleep,
         wait=wait,
         stop=stop,
         retry=tenacity.retry_if_result(lambda result: isinstance(result, Again)),
-        before_sleep=before_sleep,
+        before_sleep=lambda state: on_wait(_last(state), state.upcoming_sleep),
         retry_error_callback=lambda state: state.outcome.result() if state.outcome else None,
     )
     result: T | Again = retrying(call)
