@@ -268,7 +268,8 @@ def _bundled(asked: PricedModel, when: datetime) -> UnitPrices | None:
             found = _looked_up(asked, name, when, None)
             share -= descriptor.batch_discounts.get(asked.model, 0.0)
         case Mode.BATCH:
-            found = _batch_price(asked, name, when)
+            batch, standard = (_looked_up(asked, name, when, context) for context in ({"processing": "batch"}, None))
+            found = batch if batch and standard and batch[:2] != standard[:2] else None
         case Mode.LIVE:
             found = _looked_up(asked, name, when, None)
         case Mode.FILES:  # whoever answers the files sends the bill
@@ -290,11 +291,6 @@ _Rates: TypeAlias = tuple[_Steps, _Steps, _Steps, _Steps]
 
 def _at(steps: _Steps, start: int) -> float:
     return [usd for begins, usd in steps if begins <= start][-1]
-
-
-def _batch_price(asked: PricedModel, name: str, when: datetime) -> _Rates | None:
-    batch, standard = (_looked_up(asked, name, when, context) for context in ({"processing": "batch"}, None))
-    return batch if batch and standard and batch[:2] != standard[:2] else None
 
 
 def _looked_up(asked: PricedModel, name: str, when: datetime, context: dict[str, str] | None) -> _Rates | None:
