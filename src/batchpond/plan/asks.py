@@ -107,11 +107,6 @@ class Ask(NamedTuple):
     gain: float | None = None
 
     @property
-    def unit_id(self) -> str:
-        """What the ask's comparisons stay within."""
-        return self.first.unit_id or ("" if self.second is not None else self.first.item_id)
-
-    @property
     def key(self) -> tuple[str, ...]:
         """What tells it from the stage's other asks."""
         second = self.second.item_id if self.second else ""

@@ -39,7 +39,6 @@ from batchpond.providers.http.errors import (
     Shape,
     answer_of,
     error_class_of,
-    is_passing,
     redirect_host,
     repeat,
 )
@@ -436,7 +435,8 @@ class HttpClient:
                 result = call()
             if not isinstance(result, Answer) or result.status_code in allow:
                 return result
-            if not is_passing(result.status_code) or error_class_of(result) is ErrorClass.BILLING:
+            is_passing = result.status_code in (408, 425, 429) or 500 <= result.status_code <= 599
+            if not is_passing or error_class_of(result) is ErrorClass.BILLING:
                 return result
             wait_s = result.retry_after_s(self._clock.now())
             return Again(RetryReason.STATUS, result.excerpt(), wait_s, result.status_code)

@@ -51,11 +51,6 @@ class RetryReason(StrEnum):
     NO_TURN = "no connection was free"
 
 
-def is_passing(status_code: int) -> bool:
-    """Return whether a call that was answered with this status may be made again."""
-    return status_code in (408, 425, 429) or 500 <= status_code <= 599
-
-
 def retry_after_s(headers: Mapping[str, str], now: datetime, asked: str | None = None) -> float | None:
     """Return how long the server asks to wait, up to a day, or None when it does not say.
 

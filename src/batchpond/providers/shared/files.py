@@ -253,15 +253,12 @@ class Files(BatchProvider):
             "results_in_parts": f"{INBOX}/{spec.token}-*.jsonl (also .jsonl.gz), rows in any order",
             "done": f"{INBOX}/{spec.token}.done, needed only if some requests will never have a row",
         }
-        if self._is_for_vllm(spec.endpoint):
+        line = fields.mapping(orjson.loads(self._module.payload_line("probe", spec.endpoint, b"{}")))
+        if spec.endpoint in _VLLM_ENDPOINTS and set(line) == _VLLM_KEYS:
             work = ("batchpond", "work", ".", "--engine", "vllm", "--model", spec.request_model)
             alone = ("vllm", "run-batch", "-i", requests, "-o", results, "--model", spec.request_model)
             manifest |= {"command": shlex.join(work), "command_without_batchpond": shlex.join(alone)}
         return manifest
-
-    def _is_for_vllm(self, endpoint: str) -> bool:
-        line = fields.mapping(orjson.loads(self._module.payload_line("probe", endpoint, b"{}")))
-        return endpoint in _VLLM_ENDPOINTS and set(line) == _VLLM_KEYS
 
     def _batch(self, token: str) -> RemoteBatch:
         listed = self._listed(token)
