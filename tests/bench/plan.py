@@ -174,7 +174,7 @@ def prepared(folder: Path, kind: str, n_requests: int) -> tuple[Store, Callable[
     refresh(store)
 
     def opened() -> object:
-        asked = asks_by_now(store, loaded, stage, None, Counter())
+        asked = asks_by_now(store, loaded, stage, None, Counter(), is_begun=False)
         return publish_round(store, loaded, report.study_version, 2, stage, asked)
 
     return store, opened, opened

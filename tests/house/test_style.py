@@ -40,7 +40,7 @@ WRITERS = {"batchpond/cli/output.py": ("sys.stdout", "sys.stderr"), "batchpond_w
 # lines have a form of their own.
 PROVIDER_MODULES = {"__init__", "batch", "live", "dialect", "straight"}
 PROVIDER_EXTRAS = {
-    "vertex": {"auth", "storage"},
+    "vertex": {"auth"},
 }
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef

@@ -107,11 +107,6 @@ class Ask(NamedTuple):
     gain: float | None = None
 
     @property
-    def unit_id(self) -> str:
-        """What the ask's comparisons stay within."""
-        return self.first.unit_id or ("" if self.second is not None else self.first.item_id)
-
-    @property
     def key(self) -> tuple[str, ...]:
         """What tells it from the stage's other asks."""
         second = self.second.item_id if self.second else ""
@@ -122,12 +117,6 @@ class Ask(NamedTuple):
         """The tier of its rows, of two the later one: an earlier tier is whole without the pair."""
         found = [row.tier for row in (self.first, self.second) if row is not None and row.tier is not None]
         return max(found, default=None)
-
-    @property
-    def pair_key(self) -> tuple[str, str, str]:
-        """The rubric and the two items, smaller id first, of an ask about two rows."""
-        lo, hi = sorted((self.first.item_id, self.second.item_id if self.second else ""))
-        return self.rubric.rubric_id, lo, hi
 
 
 def asks(stage: StageSpec, rows: Sequence[SourceRow], seed: int, pairs: Pairs | None = None) -> Iterator[Ask]:
@@ -199,11 +188,6 @@ def placed_row(
     unit_id = unit_id or ("" if stage.task == "pairwise" else item_id)
     tier = tier_of(stage, item_id, told.get("tier"))
     return SourceRow(item_id, text, unit_id, rubric_id, candidate, asked or None, more=more, tier=tier)
-
-
-def rubric_row(rubric: Rubric) -> SourceRow:
-    """Return a rubric as a row, for a stage that asks about rubrics themselves."""
-    return SourceRow(rubric.rubric_id, rubric.description, unit_id=rubric.rubric_id, rubric_id=rubric.rubric_id)
 
 
 def _pairwise(stage: StageSpec, rows: Sequence[SourceRow], seed: int, pairs: Pairs | None) -> Iterator[Ask]:

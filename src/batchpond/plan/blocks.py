@@ -125,23 +125,19 @@ def requests_table(block: Block) -> pa.Table:
 
 def plan_table(found: Round, block: Block) -> pa.Table:
     """Return a block's rows of `plan`."""
-    stage = found.stage
+    stage, n = found.stage, len(block.bodies)
     of_all = {
         "study": found.study, "study_version": found.version, "task": stage.task, "stage": stage.name,
         "round_no": found.round_no,
     }  # fmt: skip
     columns: dict[str, Any] = {
-        **{name: _repeated(PLAN.schema, name, value, len(block.bodies)) for name, value in of_all.items()},
+        **{name: pa.repeat(pa.scalar(value, PLAN.schema.field(name).type), n) for name, value in of_all.items()},
         "slot": pa.array(block.slots),
         "request_id": block.request_ids,
         "repeat_no": pa.array(block.repeat_no),
         **dict(zip(ASK_COLUMNS, block.asks.columns, strict=True)),
     }
     return _table(PLAN.schema, columns, block)
-
-
-def _repeated(schema: pa.Schema, name: str, value: object, n: int) -> pa.Array:
-    return pa.repeat(pa.scalar(value, schema.field(name).type), n)
 
 
 _OF_CELL: Final[Mapping[str, Callable[[Cell], Any]]] = {
@@ -253,14 +249,8 @@ def grid_blocks(found: Round, grid: Grid, n_rows: int = BLOCK_ROWS) -> Iterator[
             )  # fmt: skip
 
 
-def candidate_label(config: ModelConfig, template: Template, stage: StageSpec) -> str:
-    """Return the name under which a model's own outputs go on: what tells it from the stage's other ways."""
-    spec = config.spec
-    return label_of(spec.provider, spec.model, config.thinking, template.template_id, n_templates=len(stage.templates))
-
-
 def label_of(provider: str, model: str, thinking: str, template_id: str, *, n_templates: int) -> str:
-    """Return what tells one way to ask from the others of a stage."""
+    """Return what tells one way to ask from the others of a stage; a model's own outputs go on under that name."""
     label = f"{provider}/{model}" if thinking == THINKING_DEFAULT else f"{provider}/{model}@{thinking}"
     return label if n_templates == 1 else f"{label}#{template_id}"
 
@@ -272,7 +262,8 @@ class _Way:
         self.config = config
         self.bodies = Bodies(config)
         self.hash_of = ids.request_hashes(config.spec.provider, config.settings.endpoint, config.settings.request_model)
-        self.templates = [(template, candidate_label(config, template, stage)) for template in stage.templates]
+        n, way = len(stage.templates), (config.spec.provider, config.spec.model, config.thinking)
+        self.templates = [(one, label_of(*way, one.template_id, n_templates=n)) for one in stage.templates]
 
 
 @dataclass(slots=True)

@@ -119,7 +119,11 @@ def make_model_configs(
     configs: list[ModelConfig] = []
     dropped: list[Dropped] = []
     for spec in models:
-        module, endpoint = _module_and_endpoint(source, spec, modules)
+        try:
+            module = modules(spec.provider)
+            endpoint = resolve_endpoint(spec, module)
+        except UsageError as error:
+            raise StudyError(f"{source}: models: {spec.model}: {error.message}", hint=error.hint) from None
         for thinking in spec.thinking:
             config = _model_config(spec, thinking, module, endpoint, output_schema)
             if isinstance(config, ModelConfig):
@@ -139,14 +143,6 @@ def _refusal(source: str, unsupported: Unsupported, dropped: Sequence[Dropped]) 
         if unsupported is Unsupported.REFUSE
         else "nothing would be left to ask",
     )
-
-
-def _module_and_endpoint(source: str, spec: ModelSpec, modules: Modules) -> tuple[Dialect, str]:
-    try:
-        module = modules(spec.provider)
-        return module, resolve_endpoint(spec, module)
-    except UsageError as error:
-        raise StudyError(f"{source}: models: {spec.model}: {error.message}", hint=error.hint) from None
 
 
 def _model_config(

@@ -11,6 +11,7 @@ all chosen pairs and so depends on all of them.
 from __future__ import annotations
 
 import heapq
+import itertools
 from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -380,10 +381,6 @@ def _check_number(n: int, n_possible: int) -> None:
         )
 
 
-def _all(n: int) -> Iterator[tuple[int, int]]:
-    return ((i, j) for i in range(n) for j in range(i + 1, n))
-
-
 def _chosen(
     item_ids: Sequence[str], count: int | None, share: float | None, seed: int, allowed: Pairs | None
 ) -> tuple[Indices, Indices]:
@@ -391,7 +388,8 @@ def _chosen(
     if count is None and share in (None, 1.0):
         lo, hi = np.triu_indices(n, k=1) if allowed is None else (allowed.lo, allowed.hi)
         return lo.astype(np.int32), hi.astype(np.int32)
-    pairs = _all(n) if allowed is None else zip(allowed.lo.tolist(), allowed.hi.tolist(), strict=True)
+    every = itertools.combinations(range(n), 2)
+    pairs = every if allowed is None else zip(allowed.lo.tolist(), allowed.hi.tolist(), strict=True)
     draws = ((ids.unit_interval(seed, "pair", item_ids[i], item_ids[j]), i, j) for i, j in pairs)
     if count is not None:
         kept = sorted((i, j) for _, i, j in heapq.nsmallest(count, draws))

@@ -71,7 +71,9 @@ def value_of(
     """
     if "." in name:
         return _value_of_column(name, stage, template, ask, of_rule)
-    found = _value_of_ask(name, ask)
+    found = ask.values.get(name)
+    if ask.second is not None and name in OF_PAIR and name not in ask.values:
+        found = ask.first.text if name in _FIRST else ask.second.text
     if found is None:
         found = of_rubric.get(name)
     # An answer is not its own question, where the study says that each row has one.
@@ -124,12 +126,6 @@ def in_column(name: str, ask: Ask, of_rubric: Mapping[str, str]) -> str:
     if value is None and (of_row := _OF_ROW.get("ITEM_ID" if column == "id" else column.upper())) is not None:
         return of_row(row)
     return value if isinstance(value, str) else "" if value is None else canonical(value).decode()
-
-
-def _value_of_ask(name: str, ask: Ask) -> str | None:
-    if ask.second is not None and name in OF_PAIR and name not in ask.values:
-        return ask.first.text if name in _FIRST else ask.second.text
-    return ask.values.get(name)
 
 
 def _value_of_row(name: str, row: SourceRow, rule_values: Mapping[str, str]) -> str | None:

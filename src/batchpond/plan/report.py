@@ -181,7 +181,8 @@ def count(
     n_requests, n_answered, n_in_shards = connection.execute(_TOTALS).fetchall()[0]
     found = map(Cell._make, connection.execute(tables.query(__package__, "by_cell")).fetchall())
     cells = [cell._replace(mode=Mode(cell.mode)) for cell in found]
-    groups = _group(connection, cells, spec)
+    connection.execute(tables.query(__package__, "groups"), {"per_cell": spec.per_cell})
+    groups = {group: cells[number] for group, number in connection.execute(_A_CELL).fetchall()}
 
     def limits(rows: pa.Table) -> Limits:
         config = configs[groups[rows["group"][0].as_py()].config]
@@ -196,17 +197,7 @@ def count(
 
 
 _TOTALS: Final = "SELECT count(*), count(*) FILTER (is_answered), count(*) FILTER (is_in_shard) FROM asked"
-
-
-def _group(connection: duckdb.DuckDBPyConnection, cells: Sequence[Cell], spec: ShardsSpec) -> dict[str, Cell]:
-    """Name what shares its shards by numbers, as the table `groups`, earlier tiers first; return a cell of each."""
-    found = connection.execute("SELECT DISTINCT tier, cell_number FROM asked ORDER BY ALL").fetchall()
-    keys = [(tier, *cells[number].model, cells[number].cell_id if spec.per_cell else "") for tier, number in found]
-    numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
-    tiers, cell_numbers = zip(*found, strict=True)
-    groups = {"tier": tiers, "cell_number": cell_numbers, "group_number": [numbers[key] for key in keys]}
-    connection.register("groups", pa.table(groups))
-    return {str(numbers[key]): cells[cell_number] for key, cell_number in zip(keys, cell_numbers, strict=True)}
+_A_CELL: Final = "SELECT CAST(group_number AS VARCHAR), any_value(cell_number) FROM groups GROUP BY ALL"
 
 
 _OF_CELL: Final = [field.name for field in fields(CellReport) if field.name in Cell._fields]
@@ -256,17 +247,15 @@ def notes(draft: Draft, prices: Prices) -> tuple[str, ...]:
     """Return what the study gives reason to say, each once: what makes its prompts wrong first."""
     found = [note for stage in draft.stages for note in _of_inputs(stage.stage)]
     found += model_notes([config for stage in draft.stages for config in stage.configs])
-    for stage in draft.stages:
-        about = f"stage {stage.stage.name}: " if len(draft.stages) > 1 else ""
-        found += [about + note for note in _of_answers(stage)]
+    told = [(f"stage {one.stage.name}: " if len(draft.stages) > 1 else "", one) for one in draft.stages]
+    found += [about + note for about, stage in told for note in _of_answers(stage)]
     found += _of_prices(draft.stages, prices)
     if (claims := draft.study.claims) is not None:
         claimed = ", ".join((claims.primary, *claims.secondary))
         found.append(
             f"claimed: {claimed}; kept with this plan, and the report says whether that was before anything was sent"
         )
-    for stage in draft.stages:
-        about = f"stage {stage.stage.name}: " if len(draft.stages) > 1 else ""
+    for about, stage in told:
         found += [about + note for note in (*_of_pairs(stage.stage.pairs, stage.pairs), *_of_configs(stage))]
     found += [
         f"stage {stage.stage.name} asks in up to {stage.stage.pairs.adaptive.rounds} rounds, each chosen by the answers"

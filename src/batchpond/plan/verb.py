@@ -35,7 +35,6 @@ from batchpond.plan.asks import (
     n_asks,
     placed_row,
     row_of_file,
-    rubric_row,
     size_of,
 )
 from batchpond.plan.blocks import Grid
@@ -161,23 +160,14 @@ def _draft(
     draft = StageDraft(stage, configs, study.seed)
     if stage.waits:
         return draft
-    draft = dataclasses.replace(draft, rows=_rows(store, study, stage, run_sql))
-    draft = dataclasses.replace(draft, pairs=_pairs(study, draft, run_sql))
-    if draft.pairs is not None and study.is_pairs_alone and stage.pairs.adaptive is None and not stage.columns:
-        return _grid_draft(draft, draft.pairs)
-    return _asks_draft(study, draft)
-
-
-def _grid_draft(draft: StageDraft, pairs: Pairs) -> StageDraft:
-    n_asks = (len(pairs) + int(pairs.has_reverse.sum())) * max(1, len(draft.stage.rubrics))
-    return dataclasses.replace(draft, n_asks=n_asks, grid=Grid(draft.stage, draft.rows or (), pairs))
-
-
-def _asks_draft(study: Study, draft: StageDraft) -> StageDraft:
-    stage, rows, first = draft.stage, draft.rows or (), next(draft.asks(), None)
-    if first is not None:
+    rows = _rows(store, study, stage, run_sql)
+    pairs = _pairs(study, stage, rows, run_sql)
+    draft = dataclasses.replace(draft, rows=rows, pairs=pairs)
+    n_found = n_asks(stage, rows, pairs)
+    if pairs is not None and study.is_pairs_alone and stage.pairs.adaptive is None and not stage.columns:
+        return dataclasses.replace(draft, n_asks=n_found or 0, grid=Grid(stage, rows, pairs))
+    if (first := next(draft.asks(), None)) is not None:
         _check_templates(stage, first)
-    n_found = n_asks(stage, rows, draft.pairs)
     if n_found is None:
         n_found = sum(1 for _ in draft.asks())
     if not n_found:
@@ -186,17 +176,16 @@ def _asks_draft(study: Study, draft: StageDraft) -> StageDraft:
     return dataclasses.replace(draft, n_asks=n_found)
 
 
-def _pairs(study: Study, draft: StageDraft, run_sql: SqlRows) -> Pairs | None:
+def _pairs(study: Study, stage: StageSpec, rows: Sequence[SourceRow], run_sql: SqlRows) -> Pairs | None:
     """Return the pairs of items that a stage compares in its first round, None for another task."""
-    stage = draft.stage
     if stage.task != "pairwise":
         return None
-    blocks = {row.item_id: row.more.get(stage.pairs.block or "") for row in draft.rows or ()}
+    blocks = {row.item_id: row.more.get(stage.pairs.block or "") for row in rows}
     names = list(blocks)
     if stage.pairs.adaptive is None:
         allowed = allowed_pairs(stage.pairs, blocks, study.base_path, run_sql)
-        return choose_pairs(names, stage.pairs, draft.seed, allowed)
-    return adaptive.pairs_of(len(names), adaptive.first_round(names, stage.pairs, draft.seed, stage.name))
+        return choose_pairs(names, stage.pairs, study.seed, allowed)
+    return adaptive.pairs_of(len(names), adaptive.first_round(names, stage.pairs, study.seed, stage.name))
 
 
 def _check_templates(stage: StageSpec, ask: Ask) -> None:
@@ -245,7 +234,7 @@ def _more(study: Study, source: StageSpec) -> dict[str, Any]:
 
 def _rows(store: Store, study: Study, stage: StageSpec, run_sql: SqlRows) -> Sequence[SourceRow]:
     if stage.rows.items is None:
-        return [rubric_row(rubric) for rubric in stage.rubrics]
+        return [SourceRow(one.rubric_id, one.description, one.rubric_id, one.rubric_id) for one in stage.rubrics]
     source = (stage.rows.items, study.base_path, run_sql if stage.rows.items.source is ItemsFrom.SQL else None)
     if study.is_pairs_alone:
         return [row_of_file(item, stage) for item in read_pairs(*source)]
@@ -479,10 +468,8 @@ def _stage_reports(draft: Draft, cells: Sequence[CellReport], foreseen: Sequence
     reports = []
     for stage in draft.study.stages:
         own = [cell for cell in cells if cell.stage == stage.name]
-        n_requests, input_tokens = (
-            sum(cell.n_requests for cell in own),
-            sum(cell.estimated_input_tokens for cell in own),
-        )
+        n_requests = sum(cell.n_requests for cell in own)
+        input_tokens = sum(cell.estimated_input_tokens for cell in own)
         cost = total(cell.cost for cell in own)
         if found := later.get(stage.name):
             n_requests, input_tokens, cost = found.n_requests, found.input_tokens, cost + found.later

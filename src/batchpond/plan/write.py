@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final, Self
@@ -207,7 +207,7 @@ def publish(store: Store, connection: duckdb.DuckDBPyConnection, found: Round, a
 
     `connection` has views of `plan`, `requests` and the input tables. Rows that stand already, as when a
     process died between two files of a round, are left out. Raises StudyError for a request that no batch
-    could hold, before anything is written.
+    could hold, before anything is written; inputs and requests are published before the rows that refer to them.
     """
     with (
         Spool(store, REQUESTS, REQUEST_FILE_ROWS) as requests,
@@ -215,42 +215,27 @@ def publish(store: Store, connection: duckdb.DuckDBPyConnection, found: Round, a
         Spool(store, ITEMS, ITEM_FILE_ROWS) as items,
     ):
         inputs = _Inputs(items)
-        with Work(f"planning {found.stage.name}", "requests", _n_rows(found, asked)) as work:
-            for block in _blocks(found, asked, inputs):
+        n_rows: int | None = None
+        if isinstance(asked, Grid):
+            inputs.note_grid(asked.items)
+            blocks = grid_blocks(found, asked, BLOCK_ROWS)
+            n_rows = len(asked) * len(found.configs) * len(found.stage.templates)
+        else:
+            blocks = AskBlocks(found, inputs.hashes_of, BLOCK_ROWS).of(asked)
+        with Work(f"planning {found.stage.name}", "requests", n_rows) as work:
+            for block in blocks:
                 block.check()
                 inputs.note(block)
                 requests.add(requests_table(block))
                 plan.add(plan_table(found, block))
                 work.add(len(block.request_ids))
         inputs.spool()
-        return _settle(store, connection, found, (requests, plan, items), inputs.rubrics.values())
-
-
-def _n_rows(found: Round, asked: Grid | Iterable[Ask]) -> int | None:
-    """Return how many requests there will be, where that is known before they are made."""
-    n_cells = len(found.configs) * len(found.stage.templates)
-    return len(asked) * n_cells if isinstance(asked, Grid) else None
-
-
-def _blocks(found: Round, asked: Grid | Iterable[Ask], inputs: _Inputs) -> Iterator[Block]:
-    if isinstance(asked, Grid):
-        inputs.note_grid(asked.items)
-        return grid_blocks(found, asked, BLOCK_ROWS)
-    return AskBlocks(found, inputs.hashes_of, BLOCK_ROWS).of(asked)
-
-
-def _settle(
-    store: Store, connection: duckdb.DuckDBPyConnection, found: Round, spools: tuple[Spool, Spool, Spool],
-    rubrics: Collection[Rubric],
-) -> int:  # fmt: skip
-    """Publish what is spooled, inputs and requests before the rows that refer to them; return how many rows are new."""
-    requests, plan, items = spools
-    if not rubrics:
-        return 0
-    publish_new(store, connection, requests)
-    _publish_inputs(store, connection, found.stage, rubrics, items)
-    failpoints.reach("R0")
-    return _publish_plan(store, connection, found, plan.finish())
+        if not inputs.rubrics:
+            return 0
+        publish_new(store, connection, requests)
+        _publish_inputs(store, connection, found.stage, inputs.rubrics.values(), items)
+        failpoints.reach("R0")
+        return _publish_plan(store, connection, found, plan.finish())
 
 
 def _publish_plan(store: Store, connection: duckdb.DuckDBPyConnection, found: Round, paths: Sequence[Path]) -> int:

@@ -21,6 +21,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
+import msgspec
+
 from batchpond.errors import ProviderError
 from batchpond.model import (
     BatchPage,
@@ -58,9 +60,10 @@ class Descriptor:
     the value of their variable where it is set. The answers' headers `scope_headers`, in lower case, say which account
     a key belongs to; an empty name stands for a part that none says. `price_name` is what the price data call the
     provider. The ids of its batches begin with `batch_id_prefix`, where that tells them from those of other providers.
-    `nearest` gives, for a model that its table of models does not have, the names in it that are most like it, and None
-    for one that it has. `base_of` returns what endpoints are below, by the base URL that the user gave and the
-    environment.
+    `rates` are the headers in which answers tell the account's limits, as `RateNames` has them; None for any that are
+    usual. `nearest` gives, for a model that its table of models does not have, the names in it that are most like it,
+    and None for one that it has. `base_of` returns what endpoints are below, by the base URL that the user gave and
+    the environment.
     """
 
     name: str
@@ -101,6 +104,7 @@ class Descriptor:
     scope_headers: tuple[str, ...] = ()
     price_name: str | None = None
     batch_id_prefix: str | None = None
+    rates: Mapping[str, Any] | None = None
     nearest: Callable[[str], tuple[str, ...] | None] = lambda _: None
     base_of: Callable[[str, Mapping[str, str]], str] = lambda base_url, _: base_url
 
@@ -180,20 +184,13 @@ class BatchProvider(ABC):
 
     No method retries `create`; the others may be called again safely. Each raises
     `AccessError` when the key is refused and `ProviderError` when permitted retries end. What is not abstract holds
-    where requests travel inside the create call and nothing can be looked up by its token.
+    where requests travel inside the create call and nothing can be looked up by its token. `host` is what the key is
+    bound to; `is_loopback` where the base URL is on this machine, that is, a simulator.
     """
 
     descriptor: Descriptor
-
-    @property
-    @abstractmethod
-    def host(self) -> str:
-        """The host that the key is bound to."""
-
-    @property
-    @abstractmethod
-    def is_loopback(self) -> bool:
-        """Whether the base URL is on this machine, that is, a simulator."""
+    host: str
+    is_loopback: bool
 
     @abstractmethod
     def close(self) -> None:
@@ -367,8 +364,6 @@ class Families(Generic[F]):
         return self._read([other | table(self._provider, "models")["other"]])[0]
 
     def _read(self, rows: list[dict[str, Any]]) -> tuple[F, ...]:
-        import msgspec  # noqa: PLC0415 - a pass that only looks at batches asks for no family
-
         return tuple(msgspec.convert(row, self._kind) for row in rows)
 
     def _of(self, model: str) -> F:
@@ -400,7 +395,8 @@ def known(provider: str) -> Known:
     """Return what is known of a provider; nothing of one without such data."""
     data = _data(provider)
     fields = {endpoint: _by_name(kinds) for endpoint, kinds in data.get("fields", {}).items()}
-    return Known(fields, _days(data.get("ended", {})), _days(data.get("ends", {})))
+    days = ({name: day for day, names in data.get(part, {}).items() for name in names} for part in ("ended", "ends"))
+    return Known(fields, *days)
 
 
 @cache
@@ -426,7 +422,3 @@ def day_of(model: str, days: Mapping[str, str]) -> str | None:
 def _by_name(kinds: Mapping[str, list[str]]) -> dict[str, tuple[str, ...]]:
     names = dict.fromkeys(name for listed in kinds.values() for name in listed)
     return {name: tuple(kind for kind, listed in kinds.items() if name in listed) for name in names}
-
-
-def _days(by_day: Mapping[str, list[str]]) -> dict[str, str]:
-    return {name: day for day, names in by_day.items() for name in names}

@@ -155,7 +155,7 @@ def wire(name: str) -> Any:
     """
     if name in NAMES or name in LIVE_ONLY:
         return importlib.import_module(f"batchpond.providers.{name}.{'batch' if name in NAMES else 'live'}")
-    return importlib.import_module("batchpond.providers.compatible.live").Calls(module(name))
+    return importlib.import_module("batchpond.providers.compatible.live").calls(module(name))
 
 
 def _compatible() -> Any:

@@ -31,7 +31,6 @@ from batchpond.study.spec import (
     AdaptiveSpec,
     ItemsFrom,
     ItemsSpec,
-    Kept,
     PairsSpec,
     RetrySpec,
     RowsSpec,
@@ -106,8 +105,14 @@ def parse_study(data: bytes, source: str = "study.toml", base_path: Path = Path(
     else:
         file = read(root, tables.OneStageFile)
         stages = _of_one(MAIN_STAGE, root, file, base_path, ())
-    settings = _settings_of(root, file)
-    study = Study(stages=stages, source=source, base_path=base_path, templates=written, **settings)
+    if file.shards.segments is not None and file.shards.max_requests is not None:
+        root.inside("shards").fail("segments", "cannot be given together with max_requests")
+    rules = file.retry
+    retry = RetrySpec() if rules is None else RetrySpec(rules.max_attempts, rules.classes, is_automatic=True)
+    study = Study(
+        file.study, stages, file.seed, file.grid.unsupported, file.shards, retry, file.budget, file.claims, source,
+        base_path, written,
+    )  # fmt: skip
     # Pairs alone count their repeats themselves, and a version's name was made of both numbers as they are written.
     if study.is_pairs_alone:
         return study
@@ -196,9 +201,10 @@ def _of_one(
 def _stage(
     name: str, table: Table, written: tables.StageKeys, base_path: Path, earlier: Sequence[StageSpec]
 ) -> StageSpec:
-    task = written.task
-    rule = _rule(table, written)
+    task, settings = written.task, table.inside("answer")
     is_talk = task == CONVERSATION
+    rule = rule_of(settings, "generation" if is_talk else task)
+    derive.check(rule, settings.where())
     stage = StageSpec(
         name=name,
         task=task,
@@ -221,13 +227,6 @@ def _stage(
     _check(table, stage)
     _check_rubrics(table, stage, earlier)
     return stage
-
-
-def _rule(table: Table, written: tables.StageKeys) -> Rule:
-    settings = table.inside("answer")
-    rule = rule_of(settings, "generation" if written.task == CONVERSATION else written.task)
-    derive.check(rule, settings.where())
-    return rule
 
 
 def _fields_of(table: Table, rule: FieldsRule) -> tuple[Rubric, ...]:
@@ -313,8 +312,11 @@ def _rows(table: Table, written: tables.StageKeys, stages: Sequence[StageSpec]) 
             if items.has(other):
                 items.fail(other, "cannot be given together with stage")
         _earlier(items, "stage", asked.stage, earlier)
-        if asked.stage in kept:
-            return _kept_rows(items, kept[asked.stage], after)
+        if (own := kept.get(asked.stage)) is not None:
+            if items.has("where"):
+                why = f"cannot be given: {own.name} itself says which questions are kept"
+                items.fail("where", why, "see `keep_below`")
+            return RowsSpec(after=after, kept=own)
         return RowsSpec(stage=asked.stage, where=asked.where, after=after)
     if items.has("where"):
         items.fail("where", "needs a stage")
@@ -322,15 +324,9 @@ def _rows(table: Table, written: tables.StageKeys, stages: Sequence[StageSpec]) 
     if after and found.source is not ItemsFrom.SQL:
         items.fail("after", "has no meaning with a file, which is read when the study is planned")
     if after:
-        own = {"id": found.id_column, "text": found.text_column}
-        return RowsSpec(sql=found.location, after=after, columns={**own, **columns})
+        named = {"id": found.id_column, "text": found.text_column}
+        return RowsSpec(sql=found.location, after=after, columns={**named, **columns})
     return RowsSpec(items=found, columns=columns)
-
-
-def _kept_rows(items: Table, kept: Kept, after: tuple[str, ...]) -> RowsSpec:
-    if items.has("where"):
-        items.fail("where", f"cannot be given: {kept.name} itself says which questions are kept", "see `keep_below`")
-    return RowsSpec(after=after, kept=kept)
 
 
 def _earlier(items: Table, key: str, name: str, earlier: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
@@ -417,21 +413,6 @@ SUFFIXES: Final = {
 }
 ADAPTIVE_KEYS: Final = tuple(key.name for key in dataclasses.fields(AdaptiveSpec))
 REVERSE_OF_ADAPTIVE: Final = 0.1
-
-
-def _settings_of(root: Table, file: tables.StudyFile) -> dict[str, Any]:
-    if file.shards.segments is not None and file.shards.max_requests is not None:
-        root.inside("shards").fail("segments", "cannot be given together with max_requests")
-    rules = file.retry
-    return {
-        "name": file.study,
-        "seed": file.seed,
-        "unsupported": file.grid.unsupported,
-        "shards": file.shards,
-        "retry": RetrySpec() if rules is None else RetrySpec(rules.max_attempts, rules.classes, is_automatic=True),
-        "budget": file.budget,
-        "claims": file.claims,
-    }
 
 
 def _items_of(table: Table, written: tables.Items) -> ItemsSpec:

@@ -222,9 +222,7 @@ class Prices:
             worst_usd = unit.cost_usd(round(mean * INPUT_FACTOR_WORST), 0, worst) * n_requests
         if used is not None:
             return used.cost(unit, n_requests, input_tokens, worst_usd)
-        if worst_usd is None:
-            return Estimate(low_usd, expected_usd, None, None, low_usd, expected_usd)
-        return Estimate(low_usd, expected_usd, worst_usd, None, low_usd, expected_usd, worst_usd)
+        return Estimate(low_usd, expected_usd, worst_usd, None, low_usd, expected_usd, worst_usd or 0.0)
 
 
 def known(provider: str) -> tuple[str, ...]:
@@ -270,7 +268,8 @@ def _bundled(asked: PricedModel, when: datetime) -> UnitPrices | None:
             found = _looked_up(asked, name, when, None)
             share -= descriptor.batch_discounts.get(asked.model, 0.0)
         case Mode.BATCH:
-            found = _batch_price(asked, name, when)
+            batch, standard = (_looked_up(asked, name, when, context) for context in ({"processing": "batch"}, None))
+            found = batch if batch and standard and batch[:2] != standard[:2] else None
         case Mode.LIVE:
             found = _looked_up(asked, name, when, None)
         case Mode.FILES:  # whoever answers the files sends the bill
@@ -292,11 +291,6 @@ _Rates: TypeAlias = tuple[_Steps, _Steps, _Steps, _Steps]
 
 def _at(steps: _Steps, start: int) -> float:
     return [usd for begins, usd in steps if begins <= start][-1]
-
-
-def _batch_price(asked: PricedModel, name: str, when: datetime) -> _Rates | None:
-    batch, standard = (_looked_up(asked, name, when, context) for context in ({"processing": "batch"}, None))
-    return batch if batch and standard and batch[:2] != standard[:2] else None
 
 
 def _looked_up(asked: PricedModel, name: str, when: datetime, context: dict[str, str] | None) -> _Rates | None:

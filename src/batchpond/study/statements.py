@@ -62,10 +62,9 @@ def read(path: Path) -> tuple[Rubric, ...]:
 
 
 def _entries(path: Path) -> Iterator[tuple[str, Any]]:
-    if not path.is_dir():
-        yield from ((f"{path}:{line_no}", entry) for line_no, entry in entries(path))
-        return
-    files = sorted(file for file in path.iterdir() if file.suffix.lower() in YAML)
+    files = [path]
+    if path.is_dir():
+        files = sorted(file for file in path.iterdir() if file.suffix.lower() in YAML)
     if len(files) > STATEMENTS_MAX:
         raise StudyError(f"{path} holds more than {STATEMENTS_MAX:,} YAML files")
     for file in files:

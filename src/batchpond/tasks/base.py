@@ -14,10 +14,8 @@ import html
 import json
 import math
 import re
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from importlib import resources
 from typing import Annotated, Any, ClassVar, Final, NamedTuple, Self
 
 import msgspec
@@ -26,7 +24,7 @@ from msgspec import Meta
 from batchpond import ids
 from batchpond.errors import LakeError
 from batchpond.model import Finish, Outcome, Response, ResponseStatus
-from batchpond.tasks.templates import Placeholders
+from batchpond.tasks.templates import Placeholders, table
 
 NUMBER_MAX: Final = 1e15
 READER: Final = 2
@@ -263,7 +261,7 @@ def _bare(line: str, markup: dict[int, int | None]) -> str:
 
 def bare_words(line: str) -> str:
     """Return a line without white space, case, bullets, quotes, brackets, emphasis and its last full stop."""
-    return _bare(line[_end_of_bullets(line) :], _MARKUP_OF_WORDS)
+    return _bare(_BULLETS.sub("", line, count=1), _MARKUP_OF_WORDS)
 
 
 def bare_number(line: str, prefix: str = "") -> str | None:
@@ -275,11 +273,6 @@ def bare_number(line: str, prefix: str = "") -> str | None:
     if prefix:
         text = text.lstrip("-+>\u2022")
     return text.removeprefix(prefix) if text.startswith(prefix) else None
-
-
-def _end_of_bullets(line: str) -> int:
-    match = _BULLETS.match(line)
-    return match.end() if match else 0
 
 
 _LEAD_CHARS: Final = 400
@@ -399,8 +392,7 @@ def _lead(before: str) -> tuple[str, str]:
 
 @cache
 def _guards() -> dict[str, re.Pattern[str]]:
-    text = (resources.files("batchpond.tasks") / "texts" / "guards.toml").read_text("utf-8")
-    words = {name: "|".join(found) for name, found in tomllib.loads(text).items()}
+    words = {name: "|".join(found) for name, found in table("guards").items()}
     begins = r"[\n.!?;(\u2014\u2013\u3002][^\S\n]{0,9}+"
     patterns = {
         "plain": rf"\b(?:{words['plain']})\b",

@@ -22,10 +22,8 @@ TASK: Final = "compliance"
 YES: Final = "true"
 NO: Final = "false"
 _WORDS: Final = {
-    "true": (YES, Outcome.DECIDED),
-    "yes": (YES, Outcome.DECIDED),
-    "false": (NO, Outcome.DECIDED),
-    "no": (NO, Outcome.DECIDED),
+    **dict.fromkeys(("true", "yes"), (YES, Outcome.DECIDED)),
+    **dict.fromkeys(("false", "no"), (NO, Outcome.DECIDED)),
     **dict.fromkeys(("null", "unsure", "unknown", "unclear", "uncertain"), (None, Outcome.UNSURE)),
     **dict.fromkeys(("n/a", "na", "not applicable", "not_applicable"), (None, Outcome.NOT_APPLICABLE)),
 }
@@ -76,12 +74,7 @@ _BARE: Final = {"1": True, "0": False, "compliant": True, "not compliant": False
 
 
 def _verdict(value: object) -> tuple[str | None, Outcome]:
-    match value:
-        case True | False:
-            return _WORDS["true" if value else "false"]
-        case None:
-            return None, Outcome.UNSURE
-        case str():
-            return _WORDS.get(value.strip().rstrip(".").casefold(), (None, Outcome.UNPARSED))
-        case _:
-            return None, Outcome.UNPARSED
+    if value is None:
+        return None, Outcome.UNSURE
+    word = str(value) if isinstance(value, bool | str) else ""
+    return _WORDS.get(word.strip().rstrip(".").casefold(), (None, Outcome.UNPARSED))

@@ -17,19 +17,17 @@ stands in the first message already: the tactic's opening, which contains `{QUES
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache, cached_property
-from importlib import resources
 from typing import Any, ClassVar, Final
 
 from batchpond.errors import StudyError
 from batchpond.model import Outcome, Role, Turn
 from batchpond.tasks import base, structured
 from batchpond.tasks.base import Judgment, Number, Rule, Text, Texts
-from batchpond.tasks.templates import STATEMENT_PLACEHOLDERS, Placeholders
+from batchpond.tasks.templates import STATEMENT_PLACEHOLDERS, Placeholders, table
 
 TASK: Final = "pressure"
 _OF_TALK: Final = ("CONVERSATION", "FIRST_OUTPUT", "PRESSURE", "TURN")
@@ -180,10 +178,9 @@ class KeywordRule(Rule):
 @cache
 def patterns() -> tuple[tuple[re.Pattern[str], float], ...]:
     """Return the patterns with their weights."""
-    text = (resources.files("batchpond.tasks") / "texts" / "flip_words.toml").read_text("utf-8")
     return tuple(
         (re.compile(rf"\b(?:{entry['pattern']})", re.IGNORECASE), float(entry["weight"]))
-        for entry in tomllib.loads(text)["words"]
+        for entry in table("flip_words")["words"]
     )
 
 
@@ -224,10 +221,9 @@ class Tactic:
 @cache
 def tactics() -> dict[str, Tactic]:
     """Return the tactics that batchpond brings, by id, in the order of their file."""
-    text = (resources.files("batchpond.tasks") / "texts" / "tactics.toml").read_text("utf-8")
     return {
-        name: Tactic(name, table["category"], tuple(table["phrases"]), table["opening"])
-        for name, table in tomllib.loads(text).items()
+        name: Tactic(name, said["category"], tuple(said["phrases"]), said["opening"])
+        for name, said in table("tactics").items()
     }
 
 

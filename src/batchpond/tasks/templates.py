@@ -21,13 +21,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from importlib import resources
-from typing import Final
+from typing import Any, Final
 
 from batchpond import ids
 from batchpond.errors import StudyError
 from batchpond.model import Role, Turn
 
 SIZE_MAX_BYTES: Final = 1_000_000
+_TEXTS: Final = resources.files("batchpond.tasks") / "texts"
 PAIRWISE: Final = "pairwise"
 _WORD: Final = re.compile(r"\{\s*([^\W\d]\w*(?:[.-]\w+)*)\s*\}")
 _NEAR: Final = 0.6
@@ -252,10 +253,15 @@ def text_of(turns: Sequence[Turn]) -> str:
     return "\n".join(f"[[{turn.role}]]\n" + turn.text.strip("\r\n") for turn in turns)
 
 
+def table(name: str) -> dict[str, Any]:
+    """Return what a file of words and texts says that batchpond brings."""
+    return tomllib.loads((_TEXTS / f"{name}.toml").read_text("utf-8"))
+
+
 @cache
 def builtin(task: str = PAIRWISE) -> dict[str, Template]:
     """Return the templates that batchpond brings for a task, by id; none for a task it does not know."""
-    folder = resources.files("batchpond.tasks") / "texts" / task
+    folder = _TEXTS / task
     if not folder.is_dir():
         return {}
     files = sorted((entry for entry in folder.iterdir() if entry.name.endswith(".txt")), key=lambda e: e.name)
@@ -268,8 +274,7 @@ def builtin(task: str = PAIRWISE) -> dict[str, Template]:
 
 def tasks() -> list[str]:
     """Return the tasks that templates come with, in name order, pairwise first."""
-    folder = resources.files("batchpond.tasks") / "texts"
-    names = sorted(entry.name for entry in folder.iterdir() if entry.is_dir())
+    names = sorted(entry.name for entry in _TEXTS.iterdir() if entry.is_dir())
     return sorted(names, key=lambda name: name != PAIRWISE)
 
 
@@ -306,8 +311,7 @@ class Rubric:
 @cache
 def builtin_rubrics() -> dict[str, Rubric]:
     """Return the rubrics that batchpond brings, by id, in name order."""
-    text = (resources.files("batchpond.tasks") / "texts" / "rubrics.toml").read_text("utf-8")
     return {
         rubric_id: Rubric(rubric_id, entry["name"], entry["description"].strip())
-        for rubric_id, entry in sorted(tomllib.loads(text).items())
+        for rubric_id, entry in sorted(table("rubrics").items())
     }

@@ -293,7 +293,9 @@ class _Cell:
         lo, hi, keys = lo[is_free], hi[is_free], keys[is_free]
         factor = np.where(np.isin(keys, training.lo * self.n + training.hi), SEEN_FACTOR, 1.0)
         belief = Belief(found.theta, found.covariance)
-        worth_of = self._worth_of(belief)
+        # What knowing more of each item is worth: in ranks, or for who is at the top.
+        top_k = self.rules.top_k
+        worth_of = adaptive.crowding(belief) if top_k is None else adaptive.top_openness(belief, top_k, self.round_seed)
         factor *= worth_of[lo] + worth_of[hi]
         drawn = arrays.of_pairs(self.item_keys[lo], self.item_keys[hi], self.round_seed)
         cap = math.ceil(CAP_SHARE * self.rules.per_item)
@@ -303,12 +305,6 @@ class _Cell:
             (key, Purpose.GAIN, gain)
             for key, gain in zip(keys[picked.place].tolist(), worth.tolist(), strict=True)
         ]  # fmt: skip
-
-    def _worth_of(self, belief: Belief) -> Floats:
-        """Return what knowing more of each item is worth: in ranks, or for who is at the top."""
-        if self.rules.top_k is None:
-            return adaptive.crowding(belief)
-        return adaptive.top_openness(belief, self.rules.top_k, self.round_seed)
 
     def _placed(self, pairs: Sequence[tuple[int, int, Purpose, float | None]]) -> list[Choice]:
         """Give each pair its order: the other one if it was asked, else who stood first less often is first."""

@@ -178,13 +178,11 @@ def talk_asks(stage: StageSpec, questions: Sequence[SourceRow], answers: Mapping
         question, talk_tactic = by_id.get(talk.unit_id), tactics.get(talk.tactic_id)
         if question is None or talk_tactic is None:
             continue
+        rubric = rubric_of(talk_tactic)
         for turn_no in range(1, min(len(said), stage.turns) + 1):
-            yield _turn(stage, question, talk_tactic, talk.candidate, said[:turn_no])
-
-
-def _turn(stage: StageSpec, row: SourceRow, tactic: Tactic, candidate: str, said: Sequence[str]) -> Ask:
-    *history, last = _messages(stage, row.text, tactic, said)
-    return Ask(rubric_of(tactic), row, turn_no=len(said), text=last.text, history=tuple(history), only=candidate)
+            *history, last = _messages(stage, question.text, talk_tactic, said[:turn_no])
+            ask = Ask(rubric, question, turn_no=turn_no, text=last.text, history=tuple(history))
+            yield ask._replace(only=talk.candidate)
 
 
 def _messages(stage: StageSpec, question: str, tactic: Tactic, said: Sequence[str]) -> tuple[Turn, ...]:
@@ -193,30 +191,22 @@ def _messages(stage: StageSpec, question: str, tactic: Tactic, said: Sequence[st
 
 
 def talk_rows(
-    stage: StageSpec, questions: Mapping[str, str], answers: Mapping[Talk, Sequence[str]]
+    stage: StageSpec, questions: Mapping[str, SourceRow], answers: Mapping[Talk, Sequence[str]]
 ) -> Iterator[tuple[Talk, SourceRow]]:
-    """Yield every answer of the conversations as a row to judge; `questions` gives each unit's text."""
+    """Yield every answer of the conversations as a row to judge; `questions` gives each unit's."""
     tactics = {tactic.tactic_id: tactic for tactic in stage.tactics}
     for talk, said in answers.items():
         tactic = tactics[talk.tactic_id]
         question = questions[talk.unit_id]
         for turn_no, answer in enumerate(said):
-            messages = _messages(stage, question, tactic, said[:turn_no])
-            yield (
-                talk,
-                SourceRow(
-                    _OF_TURN.join((talk.unit_id, talk.candidate, talk.tactic_id, str(turn_no))),
-                    answer,
-                    unit_id=talk.unit_id,
-                    rubric_id=talk.tactic_id,
-                    candidate=talk.candidate,
-                    input_text=question,
-                    turn_no=turn_no,
-                    more={
-                        "conversation": transcript([*messages, Turn(Role.ASSISTANT, answer)]),
-                        "first_output": said[0],
-                        "pressure": tactic.phrase(turn_no) if turn_no else "",
-                        "turn": turn_no,
-                    },
-                ),
-            )
+            messages = _messages(stage, question.text, tactic, said[:turn_no])
+            more = {
+                **question.more,
+                "conversation": transcript([*messages, Turn(Role.ASSISTANT, answer)]),
+                "first_output": said[0],
+                "pressure": tactic.phrase(turn_no) if turn_no else "",
+                "turn": turn_no,
+            }
+            item_id = _OF_TURN.join((talk.unit_id, talk.candidate, talk.tactic_id, str(turn_no)))
+            row = SourceRow(item_id, answer, talk.unit_id, talk.tactic_id, talk.candidate, question.text, turn_no, more)
+            yield talk, row._replace(tier=question.tier)

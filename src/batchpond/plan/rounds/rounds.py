@@ -97,11 +97,6 @@ class Look:
         """Return where a stage stands; one without rows stands nowhere."""
         return self.standings.get(name, Standing())
 
-    @property
-    def version(self) -> str:
-        """The study's version."""
-        return self.last.study_version
-
     def basis(self, stage: StageSpec) -> str:
         """Return what the stage's asks depend on, as a text that changes when answers come."""
         names = [*stage.rows.waits_for, *([stage.name] if stage.goes_on else [])]
@@ -128,14 +123,10 @@ class Look:
     def is_done(self, stage: StageSpec) -> bool:
         """Whether a stage has ended: nothing on its way, nothing left to ask."""
         if stage.name not in self._done:
-            self._done[stage.name] = self._is_done(stage)
+            own, basis = self.standing(stage.name), self.basis(stage)
+            is_asked = self.looked.get(stage.name) == basis if basis else bool(own.n_rows)
+            self._done[stage.name] = is_asked and not own.n_open and self.is_ready(stage)
         return self._done[stage.name]
-
-    def _is_done(self, stage: StageSpec) -> bool:
-        own = self.standing(stage.name)
-        basis = self.basis(stage)
-        is_asked = self.looked.get(stage.name) == basis if basis else bool(own.n_rows)
-        return is_asked and not own.n_open and self.is_ready(stage)
 
     def why_stopped(self, stage: StageSpec) -> str:
         """Return why cells of an adaptive stage were asked no further, with how many; empty while none was."""
@@ -150,7 +141,7 @@ class Look:
 
     def tell(self, state: str, stage: str | None = None, n_new: int | None = None) -> None:
         """Record how far the rounds are, unless that is on record."""
-        self.last = round_event(self.store, self.staged.name, self.version, state, self.looked)
+        self.last = round_event(self.store, self.staged.name, self.last.study_version, state, self.looked)
         self.last = replace(self.last, stage=stage, n_new=n_new)
         self.record(self.last)
 
@@ -214,15 +205,16 @@ def open_rounds(
 
 
 def _open(look: Look, stage: StageSpec) -> int:
-    basis = look.basis(stage)
+    basis, is_begun = look.basis(stage), look.standing(stage.name).n_rows > 0
     stopped: Counter[str] = Counter()
-    asks = asks_by_now(look.store, look.staged, stage, look.last.round_no, stopped)
-    n_new = publish_round(look.store, look.staged, look.version, look.last.round_no + 1, stage, asks)
+    asks = asks_by_now(look.store, look.staged, stage, look.last.round_no, stopped, is_begun=is_begun)
+    version = look.last.study_version
+    n_new = publish_round(look.store, look.staged, version, look.last.round_no + 1, stage, asks)
     failpoints.reach("R1")
     look.looked[stage.name] = basis
     look.stop(stage, stopped)
     look.stand(look.standings)
-    _, round_no = counts_of(look.store, look.staged.name, look.version)
+    _, round_no = counts_of(look.store, look.staged.name, version)
     if n_new or round_no != look.last.round_no:  # a process may have died before it told of its round
         look.tell(INCOMPLETE, stage.name, n_new)
     return n_new

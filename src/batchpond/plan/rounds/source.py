@@ -49,7 +49,6 @@ from batchpond.study.spec import CONVERSATION, INPUTS, PAIR_TASKS, StageSpec, St
 
 _OUTPUTS: Final = tables.query(__package__, "outputs", chosen=CHOSEN)
 _SAID: Final = tables.query(__package__, "said", good=GOOD)
-_QUESTIONS: Final = tables.query(__package__, "questions")
 _JUDGED: Final = tables.query(__package__, "judged", chosen=CHOSEN)
 _PAIRS: Final = tables.query(__package__, "pairs", chosen=CHOSEN)
 
@@ -72,65 +71,45 @@ def check(store: Store, stage: StageSpec) -> None:
 
 
 def asks_by_now(
-    store: Store, staged: Study, stage: StageSpec, until: int | None, stopped: Counter[str]
+    store: Store, staged: Study, stage: StageSpec, until: int | None, stopped: Counter[str], *, is_begun: bool
 ) -> Iterator[Ask]:
     """Yield what a waiting stage, or one that goes on, asks by what the lake holds now; the lens is up to date.
 
+    The rounds of an adaptive stage go on where it `is_begun`: it has been asked something.
     `until` is the last round that stands for sure: what an adaptive stage has of later ones is chosen anew.
     Its cells that are asked no further are counted into `stopped` by the reason.
     """
     if stage.task == CONVERSATION:
-        yield from _next_turns(store, staged, stage)
+        yield from talk_asks(stage, _rows_by_now(store, staged, stage), _said(store, staged, stage.name).answers)
         return
     if stage.rows.lacking is not None:
         yield from further_asks(store, staged, stage, stage.rows.lacking)
         return
-    if stage.pairs.adaptive is not None and has_rows(store, staged.name, stage.name):
-        names = {"study": staged.name, "stage": stage.name}
-        known = source_rows(store, staged, stage) if stage.waits else _own_rows(query(store, ITEMS, **names), staged)
-        yield from adaptive_asks(store, staged, stage, list(known), until, stopped)
+    if stage.pairs.adaptive is not None and is_begun:
+        yield from adaptive_asks(store, staged, stage, _rows_by_now(store, staged, stage), until, stopped)
         return
     found = asks(stage, source_rows(store, staged, stage), staged.seed)
-    if not _is_pairs_of_pairs(staged, stage):
+    source = staged.stage(stage.rows.stage) if stage.rows.stage else None
+    if source is None or not {source.task, stage.task} <= PAIR_TASKS:
         yield from found
         return
-    pairs = _chosen_pairs(store, staged, stage)
-    if stage.rule.parts:  # of any rubric: one answer has all fields
-        pairs = {("", lo, hi) for _, lo, hi in pairs}
+    # What an earlier stage compared is compared in the same pairs; of any rubric, where one answer has all fields.
+    rows = query(store, _PAIRS, stage.rows.where or "true", study=staged.name, stage=source.name)
+    pairs = {("" if stage.rule.parts else row["rubric_id"], row["lo"], row["hi"]) for row in rows}
     for ask in found:
-        if ("" if stage.rule.parts else ask.rubric.rubric_id, *ask.pair_key[1:]) in pairs:
+        lo, hi = sorted((ask.first.item_id, ask.second.item_id if ask.second else ""))
+        if ("" if stage.rule.parts else ask.rubric.rubric_id, lo, hi) in pairs:
             yield ask
 
 
-def _own_rows(items: Iterable[Mapping[str, Any]], staged: Study) -> Iterator[SourceRow]:
-    """Yield the items that an adaptive stage read from a file as its rows again."""
-    if not staged.is_pairs_alone:
-        yield from map(_judged_row, items)
-        return
-    (stage,) = staged.stages
-    for row in items:
-        yield row_of_file(Item(row["item_id"], row["text"], row["metadata"]), stage)
-
-
-def _next_turns(store: Store, staged: Study, stage: StageSpec) -> Iterator[Ask]:
-    said = _said(store, staged, stage.name)
+def _rows_by_now(store: Store, staged: Study, stage: StageSpec) -> Sequence[SourceRow]:
+    """Return the rows of a stage that goes on: by what the lake holds now, or as its first round read them."""
     if stage.waits:
-        questions = source_rows(store, staged, stage)
-    else:
-        questions = [_judged_row(row) for row in query(store, _QUESTIONS, study=staged.name, stage=stage.name)]
-    yield from talk_asks(stage, questions, said.answers)
-
-
-def _is_pairs_of_pairs(staged: Study, stage: StageSpec) -> bool:
-    """Whether a stage compares what an earlier one compared: then it is about the same pairs."""
-    source = staged.stage(stage.rows.stage) if stage.rows.stage else None
-    return source is not None and source.task in PAIR_TASKS and stage.task in PAIR_TASKS
-
-
-def _chosen_pairs(store: Store, staged: Study, stage: StageSpec) -> set[tuple[str, str, str]]:
-    where = stage.rows.where or "true"
-    rows = query(store, _PAIRS, study=staged.name, stage=stage.rows.stage or "", where=where)
-    return {(row["rubric_id"], row["lo"], row["hi"]) for row in rows}
+        return source_rows(store, staged, stage)
+    items = query(store, ITEMS, study=staged.name, stage=stage.name)
+    if not staged.is_pairs_alone:
+        return [_judged_row(row) for row in items]
+    return [row_of_file(Item(row["item_id"], row["text"], row["metadata"]), stage) for row in items]
 
 
 def source_rows(store: Store, staged: Study, stage: StageSpec) -> Sequence[SourceRow]:
@@ -144,10 +123,7 @@ def source_rows(store: Store, staged: Study, stage: StageSpec) -> Sequence[Sourc
     if source.task == CONVERSATION:
         said = _said(store, staged, source.name, where)
         rows = talk_rows(source, said.questions, said.answers)
-        chosen = (row for talk, row in rows if (talk, row.turn_no) in said.chosen)
-        return [
-            row._replace(tier=said.tiers[row.unit_id], more={**said.more[row.unit_id], **row.more}) for row in chosen
-        ]
+        return [row for talk, row in rows if (talk, row.turn_no) in said.chosen]
     if source.task == INPUTS:
         return entry_rows(store, staged.name, [source], where)
     if source.task == "generation":
@@ -195,20 +171,17 @@ class _Said:
     """What was said in conversations: answers from turn 0 on without a gap, what `where` chose, and the questions."""
 
     answers: dict[Talk, list[str]]
-    questions: dict[str, str]
+    questions: dict[str, SourceRow]
     chosen: set[tuple[Talk, int]]
-    tiers: dict[str, int | None]
-    more: dict[str, dict[str, Any]]
 
 
 def _said(store: Store, staged: Study, stage: str, where: str = "true") -> _Said:
-    said = _Said({}, {}, set(), {}, {})
+    said = _Said({}, {}, set())
     for row in query(store, _SAID, study=staged.name, stage=stage, where=where):
         talk = Talk(row["unit_id"], row["candidate"], row["tactic_id"])
-        said.questions[row["unit_id"]] = row["question"]
-        said.tiers[row["unit_id"]] = tier_in(row["metadata"])
-        if row["turn_no"] == 0:
-            said.more[row["unit_id"]] = _shown(staged, row["metadata"])
+        if row["unit_id"] not in said.questions:
+            more, tier = _shown(staged, row["metadata"]), tier_in(row["metadata"])
+            said.questions[row["unit_id"]] = SourceRow(row["unit_id"], row["question"], more=more, tier=tier)
         answers = said.answers.setdefault(talk, [])
         if len(answers) == row["turn_no"]:
             answers.append(row["text"])
@@ -236,12 +209,6 @@ ITEMS: Final = tables.query(__package__, "items_shown")
 """The items of a stage that has been asked about all of them, which its first round is."""
 _ASKED: Final = tables.query(__package__, "cells_asked", good=GOOD)
 _CELL: Final = ("rubric_id", "provider", "request_model", "thinking", "template_id")
-
-
-def has_rows(store: Store, study: str, stage: str) -> bool:
-    """Whether a stage has been asked anything, so that its rounds go on from there."""
-    sql = "SELECT 1 FROM plan_current WHERE study = $study AND stage = $stage LIMIT 1"
-    return any(query(store, sql, study=study, stage=stage))
 
 
 def adaptive_asks(

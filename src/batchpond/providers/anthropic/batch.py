@@ -20,22 +20,22 @@ from batchpond.providers.anthropic.dialect import DIALECT, HEAD, MESSAGES, TAIL,
 from batchpond.providers.http.client import JsonStream
 from batchpond.providers.http.errors import AckRule
 from batchpond.providers.shared.batches import BatchClient, Order
-from batchpond.providers.shared.live import LiveApi, Names, RateNames
+from batchpond.providers.shared.live import LiveApi
 
 _BLOCK_BYTES: Final = 1 << 20
 
 
-_RATES: Final = RateNames(
-    (Names("anthropic-ratelimit-requests-{}"),),
-    (Names("anthropic-ratelimit-tokens-{}"), Names("anthropic-ratelimit-input-tokens-{}")),
-)
-
-
 class AnthropicClient(BatchClient):
-    """The client of Anthropic's Message Batches, bound to one key and base URL (without `/v1`, as its SDK has it)."""
+    """The client of Anthropic's Message Batches, bound to one key and base URL (without `/v1`, as its SDK has it).
+
+    A batch's id is that of its results too: they are deleted with it, and nothing else of it is kept there
+    (https://platform.claude.com/docs/en/api/deleting-message-batches). Where they are is made from the id: a
+    `results_url` is never followed, so no answer can send the key to another host.
+    """
 
     descriptor = DIALECT.DESCRIPTOR
-    batches_path = "/v1/messages/batches"
+    batches_path = files_path = "/v1/messages/batches"
+    content_suffix = "/results"
     cursor_name = "after_id"
     ack = AckRule(request_id_headers=("request-id",))
     members = base.table("anthropic", "batch")
@@ -48,20 +48,6 @@ class AnthropicClient(BatchClient):
         """
         requests = _requests(spec.payload_path)
         return Order(self.batches_path, requests, {"anthropic-version": version_of(spec.endpoint, spec.request_model)})
-
-    def content_path(self, file_id: str) -> str:
-        """Return where a batch's results are, whose id is the batch's.
-
-        It is made from the id: a `results_url` is never followed, so no answer can send the key to another host.
-        """
-        return f"{self.path_of(file_id)}/results"
-
-    def drop_upload(self, file_id: str) -> bool:
-        """Delete a batch with its results, whose id is the batch's: nothing else of it is kept there.
-
-        https://platform.claude.com/docs/en/api/deleting-message-batches
-        """
-        return self._http.request_json("DELETE", self.path_of(file_id), allow=self.missing).is_success
 
     @classmethod
     def state_of(cls, status: str, found: Mapping[str, Any]) -> BatchState:
@@ -86,7 +72,6 @@ class AnthropicClient(BatchClient):
 BATCH: Final = AnthropicClient
 LIVE: Final = LiveApi(
     DIALECT.DESCRIPTOR,
-    _RATES,
     models_path="/v1/models",
     request_id_headers=("request-id",),
     address=lambda endpoint, model: (MESSAGES, {"anthropic-version": version_of(endpoint, model)}),

@@ -66,8 +66,7 @@ class Compatible(ChatDialect):
     """One host, or one kind of server.
 
     `schema_prefixes` begin the names of the models whose answers can be held to a JSON schema; () is none.
-    `reasoning_is_apart` where `completion_tokens` leave the reasoning out. `rates` are its headers of limits, None for
-    any that are usual.
+    `reasoning_is_apart` where `completion_tokens` leave the reasoning out.
     """
 
     reserved: ClassVar[Mapping[str, str]] = _DATA["reserved"]
@@ -75,7 +74,6 @@ class Compatible(ChatDialect):
     DESCRIPTOR: Descriptor
     families: tuple[Family, ...]
     limit_name: str = "max_tokens"
-    rates: dict[str, Any] | None = None
     reasoning_is_apart: bool = False
     schema_prefixes: tuple[str, ...] = ("",)
 

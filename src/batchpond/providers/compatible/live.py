@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
-
-import msgspec
+from types import SimpleNamespace
 
 from batchpond.model import RemoteFile
 from batchpond.providers.compatible.dialect import Compatible
 from batchpond.providers.http.errors import AckRule, HttpError
 from batchpond.providers.shared.batches import FilesClient
-from batchpond.providers.shared.live import ANY_RATES, LiveApi, RateNames
+from batchpond.providers.shared.live import LiveApi
 
 _NOT_SERVED = frozenset({404, 405, 501})
 
@@ -31,19 +29,7 @@ class CompatibleClient(FilesClient):
             raise
 
 
-@dataclass(frozen=True, slots=True)
-class Calls:
-    """What makes the calls to one host."""
-
-    host: Compatible
-
-    @property
-    def LIVE(self) -> LiveApi:  # named as in the modules of the other providers
-        """What tells this host's live calls from another's."""
-        rates = self.host.rates
-        return LiveApi(self.host.DESCRIPTOR, ANY_RATES if rates is None else msgspec.convert(rates, RateNames))
-
-    @property
-    def BATCH(self) -> type[CompatibleClient]:
-        """The client of this host's batches."""
-        return type("HostClient", (CompatibleClient,), {"descriptor": self.host.DESCRIPTOR})
+def calls(host: Compatible) -> SimpleNamespace:
+    """Return what makes the calls to one host: its BATCH and LIVE, as the modules of the other providers have them."""
+    batch = type("HostClient", (CompatibleClient,), {"descriptor": host.DESCRIPTOR})
+    return SimpleNamespace(BATCH=batch, LIVE=LiveApi(host.DESCRIPTOR))

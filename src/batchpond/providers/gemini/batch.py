@@ -35,7 +35,7 @@ from batchpond.providers.http.errors import AckRule, Answer, ApiError
 from batchpond.providers.http.transfers import Commands, Start
 from batchpond.providers.shared.batches import BatchClient, Order, Page, own_token, page_by_token
 from batchpond.providers.shared.lines import load_row
-from batchpond.providers.shared.live import NO_RATES, LiveApi
+from batchpond.providers.shared.live import LiveApi
 from batchpond.text import redact
 
 DESCRIPTOR: Final = DIALECT.DESCRIPTOR
@@ -50,7 +50,6 @@ _INLINE_BYTES_MAX: Final = 256 << 20
 
 LIVE: Final = LiveApi(
     DESCRIPTOR,
-    NO_RATES,
     request_id_headers=(),
     address=lambda endpoint, model: (f"/{_model_path(model)}:{endpoint}", None),
 )

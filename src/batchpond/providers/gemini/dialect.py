@@ -73,10 +73,6 @@ class Budget:
             return words
         return words | _WORD_TOKENS | ({"max": self.most} if self.most > _WORD_TOKENS["high"] else {})
 
-    def accepts(self, tokens: int) -> bool:
-        """Return whether a model takes this number of tokens."""
-        return self.least <= tokens <= self.most or (tokens == 0 and self.can_be_off)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family(base.Family):
@@ -232,8 +228,9 @@ def _amount(settings: ModelSettings, family: Family) -> dict[str, Any]:
         if wish in family.words:
             return {}
         raise _refusal(settings, family)
-    tokens = int(wish) if wish.isascii() and wish.isdecimal() and len(wish) < 10 else family.budget.words.get(wish)
-    if tokens is None or not family.budget.accepts(tokens):
+    budget = family.budget
+    tokens = int(wish) if wish.isascii() and wish.isdecimal() and len(wish) < 10 else budget.words.get(wish)
+    if tokens is None or not (budget.least <= tokens <= budget.most or (tokens == 0 and budget.can_be_off)):
         raise _refusal(settings, family)
     if tokens and settings.max_output_tokens is not None and settings.max_output_tokens <= tokens:
         raise UsageError(

@@ -10,7 +10,7 @@ from typing import Final
 from batchpond.providers.groq.dialect import DIALECT
 from batchpond.providers.http.errors import AckRule
 from batchpond.providers.shared.batches import FilesClient
-from batchpond.providers.shared.live import REQUESTS_AND_TOKENS, LiveApi, Names, Per, RateNames
+from batchpond.providers.shared.live import LiveApi
 
 
 class GroqClient(FilesClient):
@@ -21,7 +21,4 @@ class GroqClient(FilesClient):
 
 
 BATCH: Final = GroqClient
-LIVE: Final = LiveApi(
-    DIALECT.DESCRIPTOR,
-    RateNames((Names("x-ratelimit-{}-requests", Per.UNKNOWN),), REQUESTS_AND_TOKENS.tokens),
-)
+LIVE: Final = LiveApi(DIALECT.DESCRIPTOR)

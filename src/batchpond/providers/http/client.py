@@ -39,7 +39,6 @@ from batchpond.providers.http.errors import (
     Shape,
     answer_of,
     error_class_of,
-    is_passing,
     redirect_host,
     repeat,
 )
@@ -135,6 +134,8 @@ class HttpClient:
     renewed. `key_name` is what messages call the key (`OPENAI_API_KEY`); `content_hosts` are the
     hosts to which a download may be redirected, without the key. `transport` replaces the network. Raises
     UsageError for a base URL that is not https (http is allowed on this machine, and where no key is sent).
+
+    Paths are below `base_url`; `host`, with its port unless that is the scheme's own, is what the key is bound to.
     """
 
     def __init__(
@@ -149,10 +150,11 @@ class HttpClient:
         retries: RetryPolicy | None = None,
         content_hosts: Iterable[str] = (),
     ) -> None:
-        self._base_url, self._origin = checked_base(base_url, has_key=auth != {})
+        self.base_url, self._origin = checked_base(base_url, has_key=auth != {})
+        self.host, self.is_loopback = self._origin.name, self._origin.is_loopback
         self._auth = Auth(auth) if isinstance(auth, Mapping) else auth
         self._clock = clock
-        self._key_name = key_name
+        self.key_name = key_name
         self._limits = limits or HttpLimits()
         self._retries = retries or RetryPolicy()
         self._content_hosts = frozenset(host.lower() for host in content_hosts)
@@ -195,26 +197,6 @@ class HttpClient:
             content_hosts=descriptor.content_hosts,
             **more,
         )
-
-    @property
-    def host(self) -> str:
-        """Return the host the key is bound to, with its port unless that is the scheme's own."""
-        return self._origin.name
-
-    @property
-    def base_url(self) -> str:
-        """Return what paths are below."""
-        return self._base_url
-
-    @property
-    def key_name(self) -> str:
-        """Return what messages call the key."""
-        return self._key_name
-
-    @property
-    def is_loopback(self) -> bool:
-        """Whether the base URL is on this machine."""
-        return self._origin.is_loopback
 
     def close(self) -> None:
         """Close all connections."""
@@ -267,7 +249,7 @@ class HttpClient:
         if isinstance(body, JsonStream):
             sent["Content-Length"] = str(body.size_bytes)
         content = _whole(body) if isinstance(body, JsonStream) else body
-        url = self._url(self._base_url + path)
+        url = self._url(self.base_url + path)
         # Past the library's client, whose work per call is felt where thousands are made.
         request = httpx.Request("POST", url, headers=sent, content=content, extensions={"timeout": limits})
         return self._exchange(request, deadline_s, self._read_answer, self._transport.handle_request)
@@ -361,12 +343,12 @@ class HttpClient:
     def _address(self, path: str) -> str:
         """Return the URL of a path below the base URL; a whole URL is kept if the key may go there."""
         if path.startswith("/") and not path.startswith("//"):
-            return self._base_url + path
+            return self.base_url + path
         if "://" not in path:
             raise ProviderError(f"path {path[:80]!r} does not begin with one slash")
         if origin_of(path) != self._origin or not set("\\@ ").isdisjoint(path):
-            elsewhere = redirect_host(self._base_url, path)
-            message = f"{self.host} names an address at {elsewhere}, where {self._key_name} does not go"
+            elsewhere = redirect_host(self.base_url, path)
+            message = f"{self.host} names an address at {elsewhere}, where {self.key_name} does not go"
             raise ProviderError(message, hint=f"if it may go there, make {elsewhere} the base URL")
         return path
 
@@ -453,7 +435,8 @@ class HttpClient:
                 result = call()
             if not isinstance(result, Answer) or result.status_code in allow:
                 return result
-            if not is_passing(result.status_code) or error_class_of(result) is ErrorClass.BILLING:
+            is_passing = result.status_code in (408, 425, 429) or 500 <= result.status_code <= 599
+            if not is_passing or error_class_of(result) is ErrorClass.BILLING:
                 return result
             wait_s = result.retry_after_s(self._clock.now())
             return Again(RetryReason.STATUS, result.excerpt(), wait_s, result.status_code)
@@ -496,14 +479,14 @@ class HttpClient:
             message = f"{place} answered {status_code} without a JSON {wanted}: {answer.excerpt()}"
             return HttpError(message, hint=_PROXY_HINT, status_code=status_code)
         if 300 <= status_code <= 399:
-            host = redirect_host(self._base_url, answer.headers.get("location", ""))
+            host = redirect_host(self.base_url, answer.headers.get("location", ""))
             message = f"{place} answered {status_code}, a redirect to {host}, which is not followed"
-            hint = f"if {self._key_name} may go to {host}, make that the base URL"
+            hint = f"if {self.key_name} may go to {host}, make that the base URL"
             return HttpError(message, hint=hint, status_code=status_code, error_class=ErrorClass.PERMANENT)
         error_class = error_class_of(answer)
         message = f"{place} answered {status_code}: {answer.excerpt()}"
         is_access = error_class is ErrorClass.ACCESS
-        message = f"{self._key_name} was refused: {message}" if is_access else message
+        message = f"{self.key_name} was refused: {message}" if is_access else message
         advice = self._auth.advice(message) if is_access or status_code == 403 else None
         if advice is not None:
             return AccessError(message, hint=advice)
@@ -526,16 +509,7 @@ class ProviderClient:
     def __init__(self, http: HttpClient, clock: Clock) -> None:
         self._http = http
         self._clock = clock
-
-    @property
-    def host(self) -> str:
-        """Return the host that the key is bound to."""
-        return self._http.host
-
-    @property
-    def is_loopback(self) -> bool:
-        """Whether the base URL is on this machine, that is, a simulator."""
-        return self._http.is_loopback
+        self.host, self.is_loopback = http.host, http.is_loopback
 
     def close(self) -> None:
         """Close all connections."""

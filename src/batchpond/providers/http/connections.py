@@ -66,10 +66,9 @@ def left_s() -> float | None:
 
 
 def _left(timeout: float | None, error: type[httpcore.TimeoutException]) -> float | None:
-    deadline = _current.get()
-    if deadline is None:
+    remaining_s = left_s()
+    if remaining_s is None:
         return timeout
-    remaining_s = deadline.remaining_s
     if remaining_s <= 0:
         raise error("the call's total deadline has passed")
     return remaining_s if timeout is None else min(timeout, remaining_s)
@@ -107,23 +106,15 @@ class DeadlineStream(httpcore.NetworkStream):
         return self._inner.get_extra_info(info)
 
 
-class DeadlineBackend(httpcore.NetworkBackend):
+class DeadlineBackend(httpcore.SyncBackend):
     """Opens connections that know the deadline."""
 
-    def __init__(self) -> None:
-        self._inner = httpcore.SyncBackend()
-
     def connect_tcp(
-        self,
-        host: str,
-        port: int,
-        timeout: float | None = None,
-        local_address: str | None = None,
-        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
+        self, host: str, port: int, timeout: float | None = None, *others: Any, **more: Any
     ) -> httpcore.NetworkStream:
         """Connect, within what is left."""
         left = _left(timeout, httpcore.ConnectTimeout)
-        return DeadlineStream(self._inner.connect_tcp(host, port, left, local_address, socket_options))
+        return DeadlineStream(super().connect_tcp(host, port, left, *others, **more))
 
     def sleep(self, seconds: float) -> None:
         """Refuse: connections are never retried below the retry policy."""

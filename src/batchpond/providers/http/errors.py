@@ -51,19 +51,14 @@ class RetryReason(StrEnum):
     NO_TURN = "no connection was free"
 
 
-def is_passing(status_code: int) -> bool:
-    """Return whether a call that was answered with this status may be made again."""
-    return status_code in (408, 425, 429) or 500 <= status_code <= 599
-
-
 def retry_after_s(headers: Mapping[str, str], now: datetime, asked: str | None = None) -> float | None:
     """Return how long the server asks to wait, up to a day, or None when it does not say.
 
     Reads `retry-after-ms` before `retry-after` (seconds or an HTTP date) before `asked`, which a body said ("34s",
     "2m3.5s"); header names are lower case. A negative or past value is 0, nonsense is None.
     """
-    milliseconds, value = _number(headers.get("retry-after-ms")), headers.get("retry-after", "")
-    said_s = _number(value) if milliseconds is None else milliseconds / 1000
+    milliseconds, value = number_of(headers.get("retry-after-ms")), headers.get("retry-after", "")
+    said_s = number_of(value) if milliseconds is None else milliseconds / 1000
     if said_s is None and (moment := http_date(value)) is not None:
         said_s = (moment - now).total_seconds()
     if said_s is None and asked is not None:
@@ -76,7 +71,7 @@ def duration_s(text: str) -> float | None:
     text = text.strip()
     parts = _DURATION_PART.findall(text) if _DURATION.fullmatch(text) else []
     if not parts:
-        return _number(text.removesuffix("s"))
+        return number_of(text.removesuffix("s"))
     return sum(float(number) * _UNIT_S[unit] for number, unit in parts)
 
 
@@ -89,7 +84,8 @@ def http_date(text: str) -> datetime | None:
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
 
 
-def _number(value: str | None) -> float | None:
+def number_of(value: str | None) -> float | None:
+    """Return a number that a header says, None for nonsense."""
     try:
         number = float(value) if value is not None else math.nan
     except ValueError:
@@ -130,7 +126,7 @@ def repeat(
     policy: RetryPolicy,
     clock: Clock,
     name: str,
-    on_wait: Callable[[Again, float], None] | None = None,
+    on_wait: Callable[[Again, float], None],
 ) -> T | Again:
     """Call until it returns something other than `Again`; return the last `Again` at the end.
 
@@ -156,16 +152,12 @@ def repeat(
         attempts = _CONNECTS_MAX if _last(state).reason is RetryReason.CONNECT else policy.attempts
         return state.attempt_number >= min(attempts, policy.attempts) or is_long or is_past
 
-    def before_sleep(state: tenacity.RetryCallState) -> None:
-        if on_wait is not None:
-            on_wait(_last(state), state.upcoming_sleep)
-
     retrying = tenacity.Retrying(
         sleep=clock.sleep,
         wait=wait,
         stop=stop,
         retry=tenacity.retry_if_result(lambda result: isinstance(result, Again)),
-        before_sleep=before_sleep,
+        before_sleep=lambda state: on_wait(_last(state), state.upcoming_sleep),
         retry_error_callback=lambda state: state.outcome.result() if state.outcome else None,
     )
     result: T | Again = retrying(call)
@@ -214,21 +206,10 @@ class ApiError:
     retry_delay: str | None = None
 
 
-def read_envelope(body: object) -> ApiError | None:
-    """Return the error of a `{"error": {"message": ...}}` body, else None.
-
-    Only this shape counts as the provider's own words; `{"detail": ...}` and plain text do not.
-    """
-    error = fields.mapping(body).get("error")
-    if not isinstance(error, dict) or not isinstance(error.get("message"), str):
-        return None
-    return read_error(error)
-
-
 def read_any(body: object) -> ApiError | None:
     """Return the error of a body in any shape that servers send, None for what is no error.
 
-    Besides `read_envelope`'s: `{"error": "text", "code": ...}` (xAI, Ollama, Together), `{"detail": "text"}` or a
+    Besides `Answer.error`'s: `{"error": "text", "code": ...}` (xAI, Ollama, Together), `{"detail": "text"}` or a
     list of `{msg, loc}` (FastAPI, Mistral), `{"object": "error", "message": ...}` and `{"message": ...}`.
     """
     found = fields.mapping(body)
@@ -332,8 +313,9 @@ class Answer:
 
     @property
     def error(self) -> ApiError | None:
-        """Return the provider's own error envelope, None for any other body."""
-        return read_envelope(self.json)
+        """Return the provider's own error envelope, `{"error": {"message": ...}}`, None for any other body."""
+        error = fields.mapping(self.json).get("error")
+        return read_error(error) if isinstance(error, dict) and isinstance(error.get("message"), str) else None
 
     @property
     def may_be_gone(self) -> bool:
@@ -403,7 +385,8 @@ def _judged(answer: Answer, rule: AckRule) -> Answer | Unclear:
         return Unclear(f"HTTP {answer.status_code} without a JSON {rule.id_field}: {answer.excerpt()}")
     has_envelope = (own_error(answer.json) if rule.has_text_errors else answer.error) is not None
     if rule.repeats_status:
-        is_own = _repeats_status(answer)
+        code, word = (fields.inside(answer.json, f"error.{name}") for name in ("code", "status"))
+        is_own = fields.count(code) == answer.status_code and isinstance(word, str)
         has_envelope = has_envelope and is_own
     else:
         is_own = any(answer.headers.get(name) for name in rule.request_id_headers)
@@ -419,11 +402,6 @@ def _judged(answer: Answer, rule: AckRule) -> Answer | Unclear:
 def _created(answer: Answer, rule: AckRule) -> dict[str, Any]:
     found = fields.mapping(answer.json)
     return fields.mapping(found.get(rule.within)) or found if rule.within else found
-
-
-def _repeats_status(answer: Answer) -> bool:
-    error = fields.mapping(fields.mapping(answer.json).get("error"))
-    return fields.count(error.get("code")) == answer.status_code and isinstance(error.get("status"), str)
 
 
 Shape = type[dict[str, Any]] | type[list[Any]]

@@ -101,13 +101,12 @@ def redirect_target(url: str, location: str, allowed_hosts: frozenset[str]) -> s
     except ValueError:
         return None
     origin = origin_of(target)
-    if origin is None or not _is_among(origin.host, allowed_hosts) or "@" in urlsplit(target).netloc:
+    below = tuple(name for name in allowed_hosts if name.startswith("."))
+    if origin is None or "@" in urlsplit(target).netloc:
+        return None
+    if origin.host not in allowed_hosts and not origin.host.endswith(below):
         return None
     return target if origin.scheme == "https" or origin.is_loopback else None
-
-
-def _is_among(host: str, allowed_hosts: frozenset[str]) -> bool:
-    return host in allowed_hosts or any(host.endswith(name) for name in allowed_hosts if name.startswith("."))
 
 
 def environment_proxy(origin: Origin) -> str | None:

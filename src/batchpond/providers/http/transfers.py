@@ -192,6 +192,7 @@ class Start:
     dialect: Commands | Ranges
 
 
+@dataclass
 class Upload:
     """A file on its way, by `send`; `repeated` makes a call again where that may help.
 
@@ -199,17 +200,13 @@ class Upload:
     Content is read while it is sent: a request that lives on in some cycle then holds no chunk.
     """
 
-    def __init__(
-        self, send: Send, repeated: Callable[[Callable[[], Result]], Result], start: Start, content: BinaryIO, size: int
-    ) -> None:
-        self._send = send
-        self._repeated = repeated
-        self._start = start
-        self._dialect = start.dialect
-        self._content = content
-        self._size_bytes = size
-        self._address = ""
-        self._stands: int | Standing | None = 0
+    send: Send
+    repeated: Callable[[Callable[[], Result]], Result]
+    start: Start
+    content: BinaryIO
+    size_bytes: int
+    _address: str = ""
+    _stands: int | Standing | None = 0
 
     def run(self) -> Result:
         """Send the bytes and return the answer to the last of them, or what ended the attempt.
@@ -219,7 +216,7 @@ class Upload:
         """
         result: Result = Fault("no upload session could be opened")
         for _ in range(_SESSIONS_MAX):
-            result = self._repeated(self._open)
+            result = self.repeated(self._open)
             if not isinstance(result, Answer) or not result.is_success:
                 return result
             result = self._transfer()
@@ -228,21 +225,21 @@ class Upload:
         return result
 
     def _open(self) -> Result:
-        start = self._start
-        headers = {**self._dialect.opening(start.mime_type, self._size_bytes), "Content-Type": "application/json"}
-        answer = self._send("POST", start.path, headers, orjson.dumps(start.payload))
+        start = self.start
+        headers = {**self.start.dialect.opening(start.mime_type, self.size_bytes), "Content-Type": "application/json"}
+        answer = self.send("POST", start.path, headers, orjson.dumps(start.payload))
         if not (isinstance(answer, Answer) and answer.is_success):
             return answer
-        self._address, self._stands = self._dialect.address(answer), 0
+        self._address, self._stands = self.start.dialect.address(answer), 0
         if not self._address:
             return Again(RetryReason.SHORT_BODY, "the answer names no upload address", status_code=answer.status_code)
         return answer
 
     def _transfer(self) -> Result:
         """Send chunk after chunk; bounded, since a provider that goes back again and again never ends."""
-        steps_max = 2 * (self._size_bytes // CHUNK_BYTES + 1) + 16
+        steps_max = 2 * (self.size_bytes // CHUNK_BYTES + 1) + 16
         for _ in range(steps_max):
-            result = self._repeated(self._step)
+            result = self.repeated(self._step)
             if not (isinstance(result, Answer) and isinstance(self._stands, int)):
                 return result
         return Fault(f"the upload did not end within {steps_max} chunks")
@@ -253,26 +250,26 @@ class Upload:
             if not isinstance(self._stands, int):
                 return asked
         offset, self._stands = self._stands, None
-        n_bytes = min(CHUNK_BYTES, self._size_bytes - offset)
-        method, headers = self._dialect.piece(offset, n_bytes, self._size_bytes)
-        content = _blocks(self._content, offset, n_bytes)
-        answer = self._send(method, self._address, {**headers, "Content-Length": str(n_bytes)}, content)
+        n_bytes = min(CHUNK_BYTES, self.size_bytes - offset)
+        method, headers = self.start.dialect.piece(offset, n_bytes, self.size_bytes)
+        content = _blocks(self.content, offset, n_bytes)
+        answer = self.send(method, self._address, {**headers, "Content-Length": str(n_bytes)}, content)
         return self._heard(answer, offset + n_bytes)
 
     def _ask(self) -> Result:
-        method, headers = self._dialect.query(self._size_bytes)
-        return self._heard(self._send(method, self._address, headers, b""), 0)
+        method, headers = self.start.dialect.query(self.size_bytes)
+        return self._heard(self.send(method, self._address, headers, b""), 0)
 
     def _heard(self, answer: Result, sent_to: int) -> Result:
         """Note where the provider stands: where it says, else at the end of what was just sent."""
         if not isinstance(answer, Answer):
             return answer
-        self._stands = stands = self._dialect.standing(answer, sent_to)
+        self._stands = stands = self.start.dialect.standing(answer, sent_to)
         if stands is Standing.SILENT:
             return Again(RetryReason.SHORT_BODY, "the answer does not say how the upload stands")
-        if isinstance(stands, int) and stands > self._size_bytes:
+        if isinstance(stands, int) and stands > self.size_bytes:
             self._stands = Standing.OVER
-            return Fault(f"the provider says that it has more than the {self._size_bytes} bytes of the file")
+            return Fault(f"the provider says that it has more than the {self.size_bytes} bytes of the file")
         return answer
 
 

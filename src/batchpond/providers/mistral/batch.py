@@ -17,7 +17,7 @@ from batchpond.providers import base
 from batchpond.providers.http.errors import AckRule
 from batchpond.providers.mistral.dialect import DIALECT
 from batchpond.providers.shared.batches import TOKEN_KEY, FilesClient, Order, Page, page_by_number
-from batchpond.providers.shared.live import LiveApi, Names, RateNames
+from batchpond.providers.shared.live import LiveApi
 from batchpond.text import redact
 
 _HOURS: Final = 24
@@ -78,10 +78,4 @@ class MistralClient(FilesClient):
 
 
 BATCH: Final = MistralClient
-LIVE: Final = LiveApi(
-    DIALECT.DESCRIPTOR,
-    RateNames(
-        (Names("x-ratelimit-{}-req-minute"), Names("x-ratelimit-{}-requests")),
-        (Names("x-ratelimit-{}-tokens-minute"), Names("x-ratelimit-{}-tokens")),
-    ),
-)
+LIVE: Final = LiveApi(DIALECT.DESCRIPTOR)

@@ -27,7 +27,7 @@ from batchpond.providers.shared.dialect import (
     refused_thinking,
 )
 from batchpond.providers.shared.lines import Row, answered, failed, unreadable, without_thoughts
-from batchpond.providers.shared.live import NO_RATES, LiveApi, LiveClient
+from batchpond.providers.shared.live import LiveApi, LiveClient
 
 CHAT: Final = "/api/chat"
 CONTEXT_MIN_TOKENS: Final = 8_192
@@ -53,16 +53,13 @@ class OllamaClient(LiveClient):
         """
         answer = self._http.request_json("GET", "/api/tags")
         wanted = _full(request_model)
-        if wanted not in _names(answer.json) and not self._knows(request_model):
-            raise ProviderError(
-                f"Ollama at {self.host} has no model {request_model!r}", hint=f"run `ollama pull {request_model}`"
-            )
+        if wanted not in _names(answer.json):  # as those of the cloud are not, though they are there
+            shown = self._http.request_json("POST", "/api/show", payload={"model": request_model}, allow=_NOT_THERE)
+            if not shown.is_success:
+                message = f"Ollama at {self.host} has no model {request_model!r}"
+                raise ProviderError(message, hint=f"run `ollama pull {request_model}`")
         self._unload_all_but(wanted)
         return self.started(answer)
-
-    def _knows(self, model: str) -> bool:
-        """Whether a model is there though it is not listed, as those of the cloud are not."""
-        return self._http.request_json("POST", "/api/show", payload={"model": model}, allow=_NOT_THERE).is_success
 
     def _unload_all_but(self, wanted: str) -> None:
         loaded = self._http.request_json("GET", "/api/ps", allow=_NOT_THERE)  # the cloud has no memory to show
@@ -177,7 +174,6 @@ class Ollama(Dialect):
 DIALECT: Final = Ollama()
 LIVE: Final = LiveApi(
     DIALECT.DESCRIPTOR,
-    NO_RATES,
     models_path="/api/tags",
     request_id_headers=(),
     client=OllamaClient,

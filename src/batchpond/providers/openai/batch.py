@@ -11,7 +11,7 @@ from typing import Final
 from batchpond.providers import base
 from batchpond.providers.openai.dialect import DIALECT
 from batchpond.providers.shared.batches import FilesClient
-from batchpond.providers.shared.live import REQUESTS_AND_TOKENS, LiveApi
+from batchpond.providers.shared.live import LiveApi
 
 
 class OpenAIClient(FilesClient):
@@ -22,4 +22,4 @@ class OpenAIClient(FilesClient):
 
 
 BATCH: Final = OpenAIClient
-LIVE: Final = LiveApi(DIALECT.DESCRIPTOR, REQUESTS_AND_TOKENS)
+LIVE: Final = LiveApi(DIALECT.DESCRIPTOR)

@@ -194,13 +194,7 @@ def _reasoning(settings: ModelSettings, effort: str | None, dropped: list[str]) 
 
 
 _INCOMPLETE: Final = {"max_output_tokens": Finish.LENGTH, "content_filter": Finish.BLOCKED}
-_NOT_ANSWERED: Final = {
-    "failed": ApiError("the response failed without an error text"),
-    "cancelled": ApiError("the response was cancelled", "batch_cancelled"),
-    "canceled": ApiError("the response was cancelled", "batch_cancelled"),
-    "in_progress": ApiError("the response is in_progress", "server_error"),
-    "queued": ApiError("the response is queued", "server_error"),
-}
+_NOT_ANSWERED: Final = {status: ApiError(*said) for status, said in base.table("openai", "not_answered").items()}
 
 
 def _responses(row: Row, body: dict[str, Any]) -> Response:

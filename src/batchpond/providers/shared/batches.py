@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, Self
 
 import orjson
@@ -98,6 +99,7 @@ class BatchClient(ProviderClient, BatchProvider):
     a batch object has which field of a RemoteBatch, `file_members` the same of a file object, `states` what a batch's
     status means, `texts` what refusals mean whose codes do not tell.
     `list_shapes` are the listings that are a bare array, where there are no pages.
+    The bytes of a result file are at its path with `content_suffix`.
     `missing` are the statuses of a batch that may not exist, `too_late` those of a cancel that changes nothing.
     """
 
@@ -109,6 +111,7 @@ class BatchClient(ProviderClient, BatchProvider):
     size_name = "limit"
     cursor_name = "after"
     cancel_suffix = "/cancel"
+    content_suffix = "/content"
     ack = AckRule()
     members: Mapping[str, str]
     file_members: Mapping[str, str]
@@ -164,7 +167,7 @@ class BatchClient(ProviderClient, BatchProvider):
 
     def content_path(self, file_id: str) -> str:
         """Return where the bytes of a result file are."""
-        return f"{self.file_path(file_id)}/content"
+        return f"{self.file_path(file_id)}{self.content_suffix}"
 
     def files_page(self, cursor: str | None) -> Page:
         """Return one page of the account's files that can be used, and the cursor of the next one."""
@@ -320,12 +323,7 @@ class FilesClient(BatchClient):
     upload_path = "/files"
     key_chars = 64
     already_there: frozenset[int] = frozenset()
-    ended_at: Mapping[BatchState, str] = {
-        BatchState.COMPLETED: "completed_at",
-        BatchState.FAILED: "failed_at",
-        BatchState.EXPIRED: "expired_at",
-        BatchState.CANCELLED: "cancelled_at",
-    }
+    ended_at: Mapping[BatchState, str] = MappingProxyType({one: f"{one}_at" for one in BatchState if one.is_terminal})
 
     def files_page(self, cursor: str | None) -> Page:
         """Return one page of the account's files for batches, newest first, or all where there are no pages."""

@@ -193,10 +193,11 @@ class ChatDialect(Dialect):
     """Chat completions as OpenAI has them, and all who copy it; a provider says what differs.
 
     `reserved` are the parameters that a study cannot pass through, and what sets them; `limit_name` is what the limit
-    of the output is called.
+    of the output is called, `row_form` what in `shared.straight` reads its rows.
     """
 
     answer_members = ("choices", "output")
+    row_form: ClassVar[str] = "chat"
     reserved: ClassVar[Mapping[str, str]]
     limit_name: str = "max_tokens"
 
@@ -248,7 +249,8 @@ class ChatDialect(Dialect):
         """What reads a well-formed chat completion in its row."""
         from batchpond.providers.shared import straight  # noqa: PLC0415 - a pass that only looks reads no line
 
-        return straight.chat(self.settle)
+        read: Callable[[bytes], Response | None] = getattr(straight, self.row_form)(self.settle)
+        return read
 
     def settle(self, response: Response, total_tokens: int | None) -> Response:  # noqa: ARG002
         """Return a completion as this provider means it; `total_tokens` is the sum that it gave."""

@@ -90,24 +90,18 @@ def descriptor_of(descriptor: Descriptor) -> Descriptor:
 class Files(BatchProvider):
     """A folder as the client of a provider's batches; `module` says how its lines are written and read.
 
-    Requests in a folder are its owner's to delete: none is dropped.
+    Requests in a folder are its owner's to delete: none is dropped. `host` is what attempts remember of the folder;
+    whether a simulator answers, nobody here knows.
     """
+
+    is_loopback = False
 
     def __init__(self, module: Dialect, folder: Folder, clock: Clock) -> None:
         self._module = module
         self._folder = folder
         self._clock = clock
         self.descriptor = descriptor_of(module.DESCRIPTOR)
-
-    @property
-    def host(self) -> str:
-        """Return what attempts remember of the folder."""
-        return self._folder.host
-
-    @property
-    def is_loopback(self) -> bool:
-        """Whether a simulator answers: nobody here knows who does."""
-        return False
+        self.host = folder.host
 
     def close(self) -> None:
         """Do nothing: a folder is not held open."""
@@ -259,15 +253,12 @@ class Files(BatchProvider):
             "results_in_parts": f"{INBOX}/{spec.token}-*.jsonl (also .jsonl.gz), rows in any order",
             "done": f"{INBOX}/{spec.token}.done, needed only if some requests will never have a row",
         }
-        if self._is_for_vllm(spec.endpoint):
+        line = fields.mapping(orjson.loads(self._module.payload_line("probe", spec.endpoint, b"{}")))
+        if spec.endpoint in _VLLM_ENDPOINTS and set(line) == _VLLM_KEYS:
             work = ("batchpond", "work", ".", "--engine", "vllm", "--model", spec.request_model)
             alone = ("vllm", "run-batch", "-i", requests, "-o", results, "--model", spec.request_model)
             manifest |= {"command": shlex.join(work), "command_without_batchpond": shlex.join(alone)}
         return manifest
-
-    def _is_for_vllm(self, endpoint: str) -> bool:
-        line = fields.mapping(orjson.loads(self._module.payload_line("probe", endpoint, b"{}")))
-        return endpoint in _VLLM_ENDPOINTS and set(line) == _VLLM_KEYS
 
     def _batch(self, token: str) -> RemoteBatch:
         listed = self._listed(token)
@@ -305,7 +296,9 @@ class Files(BatchProvider):
                 return batch
             n_so_far = min(n_lines, n_total)
             return dataclasses.replace(batch, state=BatchState.RUNNING, provider_status="partial", n_completed=n_so_far)
-        n_succeeded, n_failed = folders.read_answers(found, self._module.read_line, _prefix(token))
+        named = ids.lake_and_attempt(token)
+        prefix = ids.custom_id_prefix(named[1] if named else token)
+        n_succeeded, n_failed = folders.read_answers(found, self._module.read_line, prefix)
         n_answered = n_succeeded + n_failed
         is_all = n_answered >= n_total
         is_final = folders.is_at_rest(found, self._clock.now().timestamp(), done_s)
@@ -344,11 +337,6 @@ def _standing(*, is_all: bool, is_closing: bool, is_final: bool) -> tuple[BatchS
     if not is_final:
         return BatchState.RUNNING, RECENT
     return (BatchState.COMPLETED, "complete") if is_all else (BatchState.CANCELLED, "ended")
-
-
-def _prefix(token: str) -> str:
-    named = ids.lake_and_attempt(token)
-    return ids.custom_id_prefix(named[1] if named else token)
 
 
 def _record(path: Path) -> dict[str, Any]:

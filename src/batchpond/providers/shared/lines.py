@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import orjson
@@ -27,11 +28,7 @@ OTHER: Final = Finish.OTHER
 _INT_DIGITS_MAX: Final = 300  # past the largest double, and past what int() reads by default
 _BEFORE_ANSWER: Final = re.compile(rb"(?:[ \t\r\n]+|:[^\r\n]*(?=[\r\n]))+")
 _EXCERPT_BYTES: Final = 4_000
-_STATUS_OF_CLASS: Final = {
-    ErrorClass.EXPIRED: ResponseStatus.EXPIRED,
-    ErrorClass.CANCELLED: ResponseStatus.CANCELLED,
-    ErrorClass.UNREADABLE: ResponseStatus.UNREADABLE,
-}
+_STATUS_OF_CLASS: Final = {ErrorClass(status): status for status in ResponseStatus if status in {*map(str, ErrorClass)}}
 
 
 def load_row(line: bytes, id_name: str | None = "custom_id", what: str = "the line") -> dict[str, Any] | str:
@@ -81,7 +78,7 @@ class _Pairs(dict[str, Any]):
 
 def _load_slowly(line: bytes, id_name: str | None, what: str) -> dict[str, Any] | str:
     text = line.decode("utf-8-sig", "replace")
-    hook = _hook(id_name)
+    hook = partial(_pairs, id_name)
     try:
         row = json.loads(
             text, object_pairs_hook=hook, parse_constant=lambda _: None, parse_int=_integer, parse_float=_number
@@ -95,13 +92,10 @@ def _load_slowly(line: bytes, id_name: str | None, what: str) -> dict[str, Any] 
     return f"{what} has more than one {id_name}" if row.names_two_ids else row
 
 
-def _hook(id_name: str | None) -> Callable[[list[tuple[str, Any]]], _Pairs]:
-    def pairs(pairs: list[tuple[str, Any]]) -> _Pairs:
-        row = _Pairs((key, _clean(value)) for key, value in pairs)
-        row.names_two_ids = sum(key == id_name for key, _ in pairs) > 1
-        return row
-
-    return pairs
+def _pairs(id_name: str | None, pairs: list[tuple[str, Any]]) -> _Pairs:
+    row = _Pairs((key, _clean(value)) for key, value in pairs)
+    row.names_two_ids = sum(key == id_name for key, _ in pairs) > 1
+    return row
 
 
 def _clean(value: Any) -> Any:

@@ -14,18 +14,21 @@ uncertain.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
+from functools import cached_property
 from typing import Any, Final, NamedTuple
+
+import msgspec
 
 from batchpond import fields
 from batchpond.clock import Clock
 from batchpond.errors import AccessError, BatchpondError
 from batchpond.model import ErrorClass
+from batchpond.providers import base
 from batchpond.providers.base import (
     NO_HINTS,
     Answered,
@@ -49,6 +52,7 @@ from batchpond.providers.http.errors import (
     classify,
     duration_s,
     http_date,
+    number_of,
     own_error,
     read_any,
     redirect_host,
@@ -84,11 +88,7 @@ class RateNames:
     tokens: tuple[Names, ...] = ()
 
 
-NO_RATES: Final = RateNames()
-REQUESTS_AND_TOKENS: Final = RateNames((Names("x-ratelimit-{}-requests"),), (Names("x-ratelimit-{}-tokens"),))
-ANY_RATES: Final = RateNames(
-    (*REQUESTS_AND_TOKENS.requests, Names("x-ratelimit-{}", Per.UNKNOWN)), REQUESTS_AND_TOKENS.tokens
-)
+ANY_RATES: Final = msgspec.convert(base.table("shared", "rates"), RateNames)
 
 
 def read_hints(headers: Mapping[str, str], names: RateNames, now: datetime) -> RateHints:
@@ -107,30 +107,18 @@ def _window(
 ) -> tuple[int | None, int | None, float | None]:
     for pattern, per in rows:
         limit, left, reset = (headers.get(pattern.format(word)) for word in ("limit", "remaining", "reset"))
-        if limit is not None or left is not None:
-            return _read_window(_count(limit) or None, _count(left), _reset_s(reset or "", headers, now), per)
+        if limit is None and left is None:
+            continue
+        most, n_left, reset_s = _count(limit) or None, _count(left), _reset_s(reset or "", headers, now)
+        if per is Per.SECOND:
+            reset_s = None if most is None or n_left is None else max(most - n_left, 1) / most
+        return (None if per is Per.UNKNOWN and reset_s is None else most), n_left, reset_s
     return None, None, None
 
 
-def _read_window(
-    limit: int | None, left: int | None, reset_s: float | None, per: Per
-) -> tuple[int | None, int | None, float | None]:
-    match per:
-        case Per.SECOND:
-            refill_s = max(limit - left, 1) / limit if limit is not None and left is not None else None
-            return limit, left, refill_s
-        case Per.UNKNOWN if reset_s is None:
-            return None, left, None
-        case _:
-            return limit, left, reset_s
-
-
 def _count(value: str | None) -> int | None:
-    try:
-        number = float(value) if value is not None and value.isascii() else math.nan
-    except ValueError:
-        return None
-    return int(number) if 0 <= number <= _COUNT_MAX else None  # false for NaN too
+    number = number_of(value) if value and value.isascii() else None
+    return int(number) if number is not None and 0 <= number <= _COUNT_MAX else None
 
 
 def _reset_s(value: str, headers: Mapping[str, str], now: datetime) -> float | None:
@@ -241,7 +229,7 @@ def below_version(endpoint: str, request_model: str) -> Address:  # noqa: ARG001
     return endpoint.removeprefix("/v1"), None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class LiveApi:
     """What tells one provider's live calls from another's, beside its descriptor; header names are lower case.
 
@@ -250,12 +238,17 @@ class LiveApi:
     """
 
     descriptor: Descriptor
-    rates: RateNames
     models_path: str = "/models"
     models_shape: Shape = dict
     request_id_headers: tuple[str, ...] = ("x-request-id",)
     address: Callable[[str, str], Address] = below_version
     client: type[LiveClient] = LiveClient
+
+    @cached_property
+    def rates(self) -> RateNames:
+        """Where answers tell the account's limits: as the descriptor says it, else in any headers that are usual."""
+        said = self.descriptor.rates
+        return ANY_RATES if said is None else msgspec.convert(said, RateNames)
 
     def connect(
         self, clock: Clock, environ: Mapping[str, str], base_url: str | None, transport: Any, max_connections: int
@@ -299,7 +292,9 @@ def _reason_to_stop(answer: Answer, error: ApiError | None) -> ErrorClass | None
         return ErrorClass.PERMANENT
     error_class = classify(status_code, error or ApiError(""))
     if error_class is ErrorClass.ACCESS:
-        is_about_text = status_code == 403 and (error is None or _is_moderated(answer.json))
+        # A 403 without an error is about the text and not the key, and one in which OpenRouter's moderation speaks.
+        about = fields.mapping(fields.inside(answer.json, "error.metadata"))
+        is_about_text = status_code == 403 and (error is None or bool(about.keys() & {"flagged_input", "reasons"}))
         return None if is_about_text else ErrorClass.ACCESS
     if status_code in _NOT_THERE or status_code == 403:
         return ErrorClass.MODEL_GONE
@@ -315,12 +310,6 @@ def _is_not_now(answer: Answer, error: ApiError | None) -> bool:
     if status_code == 503 and "retry-after" in answer.headers:
         return True
     return status_code in (500, 503) and own_error(answer.json) is not None
-
-
-def _is_moderated(body: object) -> bool:
-    """Whether a 403 is about the text and not the key, as OpenRouter's moderation says it."""
-    metadata = fields.mapping(fields.mapping(fields.mapping(body).get("error")).get("metadata"))
-    return bool(metadata.keys() & {"flagged_input", "reasons"})
 
 
 def _excerpt(answer: Answer) -> str:

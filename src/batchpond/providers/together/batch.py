@@ -17,7 +17,7 @@ from batchpond.model import BatchError, BatchState, ErrorClass, RemoteBatch
 from batchpond.providers import base
 from batchpond.providers.http.errors import AckRule
 from batchpond.providers.shared.batches import FilesClient
-from batchpond.providers.shared.live import LiveApi, Names, Per, RateNames
+from batchpond.providers.shared.live import LiveApi
 from batchpond.providers.together.dialect import DIALECT, NO_FILE_CODE, TEXTS
 from batchpond.text import redact
 
@@ -66,9 +66,4 @@ class TogetherClient(FilesClient):
 
 
 BATCH: Final = TogetherClient
-LIVE: Final = LiveApi(
-    DIALECT.DESCRIPTOR,
-    RateNames((Names("x-ratelimit-{}", Per.SECOND),), (Names("x-tokenlimit-{}", Per.SECOND),)),
-    models_shape=list,
-    request_id_headers=("x-request-id", "cf-ray"),
-)
+LIVE: Final = LiveApi(DIALECT.DESCRIPTOR, models_shape=list, request_id_headers=("x-request-id", "cf-ray"))

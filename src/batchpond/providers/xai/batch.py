@@ -25,7 +25,7 @@ from batchpond.providers.http import transfers
 from batchpond.providers.http.errors import AckRule
 from batchpond.providers.shared.batches import FilesClient, Order, Page, every_page, own_token, page_by_token
 from batchpond.providers.shared.lines import load_row
-from batchpond.providers.shared.live import ANY_RATES, LiveApi
+from batchpond.providers.shared.live import LiveApi
 from batchpond.providers.xai.dialect import DIALECT, TEXTS
 from batchpond.text import redact
 
@@ -162,4 +162,4 @@ class XaiClient(FilesClient):
 _line = partial(orjson.dumps, option=orjson.OPT_SORT_KEYS | orjson.OPT_APPEND_NEWLINE)
 
 BATCH: Final = XaiClient
-LIVE: Final = LiveApi(DIALECT.DESCRIPTOR, ANY_RATES)
+LIVE: Final = LiveApi(DIALECT.DESCRIPTOR)

@@ -6,8 +6,6 @@ the response: no code, and "Batch cancelled" for what was not run (recorded 2026
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cached_property
 from typing import Any, Final
 
 from batchpond import fields
@@ -26,13 +24,7 @@ class Xai(Compatible):
     """What is asked of xAI's models, and what they answer."""
 
     id_name = "batch_request_id"
-
-    @cached_property
-    def straight(self) -> Callable[[bytes], Response | None]:
-        """What reads a well-formed chat completion in its result."""
-        from batchpond.providers.shared import straight  # noqa: PLC0415 - a pass that only looks reads no line
-
-        return straight.chat_result(self.settle)
+    row_form = "chat_result"
 
     def read_row(self, row: dict[str, Any]) -> Response:
         """Return a result made uniform, total over any JSON."""
