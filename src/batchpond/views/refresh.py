@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
@@ -96,6 +96,18 @@ def load(folder: Path) -> tuple[Script, ...]:
     """Read a folder of SQL files, in running order; raises LakeError when they form a circle."""
     texts = ((path, path.read_text("utf-8")) for path in _paths(folder))
     return tuple(_ordered([parse(path.stem, path.parent.name, text) for path, text in texts]))
+
+
+def reached(names: Iterable[str], script_of: Callable[[str], Script | None]) -> dict[str, Script]:
+    """Return by name the files that define some views and macros, and those that these read in their turn."""
+    found: dict[str, Script] = {}
+    pending = [*names]
+    while pending:
+        script = script_of(pending.pop())
+        if script is not None and script.name not in found:
+            found[script.name] = script
+            pending += script.needs
+    return found
 
 
 def _paths(folder: Path) -> list[Path]:

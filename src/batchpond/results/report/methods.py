@@ -29,13 +29,7 @@ def render(report: Report) -> str:
 def _used(words: set[str]) -> list[refresh.Script]:
     """Return the files of the views that are named, and of all that these read."""
     definer = {name: script for script in refresh.scripts() for name in (*script.views, *script.macros)}
-    found: dict[str, refresh.Script] = {}
-    pending = [*words]
-    while pending:
-        script = definer.get(pending.pop())
-        if script is not None and script.name not in found:
-            found[script.name] = script
-            pending += script.needs
+    found = refresh.reached(words, definer.get)
     return [script for script in refresh.scripts() if script.name in found and "estimators" in script.header]
 
 
