@@ -338,18 +338,26 @@ def _check(connection: duckdb.DuckDBPyConnection, sql: str) -> None:
     statements = connection.extract_statements(sql)
     if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
         _refuse(f"{len(statements)} statements" if len(statements) != 1 else "not a SELECT")
-    text = connection.execute("SELECT json_serialize_sql(?)", [sql]).fetchall()[0][0]
-    try:
-        tree = orjson.loads(text)
-    except orjson.JSONDecodeError:
+    tree = syntax_tree(connection, sql)
+    if tree is None:
         _refuse("it is nested too deeply")
     if tree.get("error") or len(tree.get("statements", ())) != 1:
         _refuse(str(tree.get("error_message") or "not a SELECT"))
-    for node in _nodes(tree["statements"]):
+    for node in nodes(tree["statements"]):
         _check_node(node)
 
 
-def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
+def syntax_tree(connection: duckdb.DuckDBPyConnection, sql: str) -> dict[str, Any] | None:
+    """Return what DuckDB's parser makes of a query, or its error; None where that is nested too deeply to be read."""
+    text = connection.execute("SELECT json_serialize_sql(?)", [sql]).fetchall()[0][0]
+    try:
+        tree: dict[str, Any] = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return None
+    return tree
+
+
+def nodes(tree: Any) -> Iterator[dict[str, Any]]:
     """Yield every object of the syntax tree, without recursion: its depth is the user's."""
     pending = [tree]
     while pending:
@@ -404,29 +412,37 @@ def _batches(reader: Iterable[_Batch], timeout_s: float, max_rows: int) -> Itera
 
 
 @contextmanager
-def _deadline(connection: duckdb.DuckDBPyConnection, timeout_s: float) -> Iterator[None]:
+def interrupted(connection: duckdb.DuckDBPyConnection, within_s: float) -> Iterator[threading.Event]:
+    """Stop what a connection runs once its time is over, which is what is yielded."""
     is_over = threading.Event()
 
     def stop() -> None:
         is_over.set()
         connection.interrupt()
 
-    timer = threading.Timer(timeout_s, stop)
+    timer = threading.Timer(within_s, stop)
     timer.daemon = True
     timer.start()
     try:
-        yield
-    except (duckdb.Error, OSError) as error:
-        # What an interrupted stream raises depends on who was reading; that time is up does not.
-        if not is_over.is_set() and not isinstance(error, duckdb.InterruptException):
-            raise
-        raise UsageError(
-            f"the query ran longer than {timeout_s:g} s and was stopped",
-            hint="narrow it with WHERE, or allow more with --timeout",
-        ) from None
+        yield is_over
     finally:
         timer.cancel()
         timer.join()
+
+
+@contextmanager
+def _deadline(connection: duckdb.DuckDBPyConnection, timeout_s: float) -> Iterator[None]:
+    with interrupted(connection, timeout_s) as is_over:
+        try:
+            yield
+        except (duckdb.Error, OSError) as error:
+            # What an interrupted stream raises depends on who was reading; that time is up does not.
+            if not is_over.is_set() and not isinstance(error, duckdb.InterruptException):
+                raise
+            raise UsageError(
+                f"the query ran longer than {timeout_s:g} s and was stopped",
+                hint="narrow it with WHERE, or allow more with --timeout",
+            ) from None
 
 
 @contextmanager

@@ -339,6 +339,6 @@ def sorted_out(
     return good, bad
 
 
-def first_line(error: Exception | None) -> str:
+def first_line(error: object) -> str:
     """Return what an error says first."""
     return str(error).split("\n", 1)[0]
