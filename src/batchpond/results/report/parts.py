@@ -102,9 +102,7 @@ class Column:
 
 count = Column
 text = partial(Column, kind=Kind.TEXT)
-number = partial(Column, kind=Kind.NUMBER)
 share = partial(Column, kind=Kind.SHARE)
-usd = partial(Column, kind=Kind.USD)
 
 
 @dataclass(frozen=True, slots=True)
