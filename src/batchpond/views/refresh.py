@@ -231,7 +231,7 @@ def refresh(store: Store) -> bool:
     changed = not is_current(store.path, files)
     if changed:
         gone = [found.name for found in damaged if found.problem == manifest.GONE]
-        damaged += [bad.damage(store.path) for bad in build(store.path, files, gone)]
+        damaged += build(store.path, files, gone)
     for found in dict.fromkeys(damaged):
         found.warn()
     if damaged:
@@ -260,20 +260,6 @@ def _read(lake_path: Path) -> str | None:
         return (lake_path / STAMP).read_text("utf-8")
     except (FileNotFoundError, UnicodeDecodeError):
         return None
-
-
-@dataclass(frozen=True, slots=True)
-class BadFile:
-    """A published file that the views leave out because it cannot be read."""
-
-    table: str
-    path: Path
-    problem: str
-
-    def damage(self, lake_path: Path) -> Damage:
-        """Return it as the lake's own words for what is not as it was published."""
-        (name,) = names(lake_path, [self.path])
-        return Damage(name, self.problem)
 
 
 class Sound(NamedTuple):
@@ -318,14 +304,14 @@ _LARGE: Final = frozenset({RAW.name, REQUESTS.name})  # with all texts, of which
 
 def sorted_out(
     lake_path: Path, files: Named, known: Mapping[str, Sound], gone: Iterable[str] | None = None
-) -> tuple[dict[str, dict[str, Sound]], list[BadFile]]:
-    """Return the files that can be shown and how they stand, and the others; `known` need not be read again.
+) -> tuple[dict[str, dict[str, Sound]], list[Damage]]:
+    """Return the files that can be shown and how they stand, and those that cannot be; `known` need not be read again.
 
     `gone` are the listed files that are not there, for who knows them.
     """
     good: dict[str, dict[str, Sound]] = {name: {} for name in TABLES}
     gone = manifest.missing(Path(os.path.abspath(lake_path))) if gone is None else gone
-    bad = [BadFile(name.partition("/")[0], lake_path / name, manifest.GONE) for name in gone]
+    bad = [Damage(name, manifest.GONE) for name in gone]
     for table in TABLES:
         for name in files.get(table, ()):
             found: Sound | str | None = known.get(name)
@@ -333,7 +319,7 @@ def sorted_out(
                 found = "its name has more than one line" if "\n" in name else None
                 found = found or _examined(table, lake_path / name, known.get(name))
             if isinstance(found, str):
-                bad.append(BadFile(table, lake_path / name, found))
+                bad.append(Damage(name, found))
             else:
                 good[table][name] = found
     return good, bad
