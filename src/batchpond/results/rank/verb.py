@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -227,14 +227,8 @@ def _foretold(everything: Votes, kept: Votes) -> Prediction | None:
 
 def _component_row(component: Component, found: Ranking) -> dict[str, Any]:
     flags = [set(found.flags[item]) for item in component.items]
-    same = (
-        "component_id", "n_pairs", "n_pairs_unbalanced", "n_comparisons", "n_ties", "n_strong_groups", "mle_exists",
-        "n_clusters", "eta", "eta_se", "eta_p", "eta_lr", "eta_lr_p", "is_eta_lr_penalised", "nu",
-        "rank_change_ties_dropped", "rank_change_ties_davidson", "iterations", "score_max",
-    )  # fmt: skip
-    row = {name: getattr(component, name) for name in same}
-    row |= {"n_items": len(component.items)}
-    row |= {"reliability": component.separation.reliability, "strata": component.separation.strata}
+    row = {name: getattr(component, name) for name in RANKING_SCHEMA.names if hasattr(component, name)}
+    row |= {"n_items": len(component.items), **asdict(component.separation)}
     row |= {
         name: sum(flag in one for one in flags)
         for name, flag in (
@@ -242,11 +236,7 @@ def _component_row(component: Component, found: Ranking) -> dict[str, Any]:
             ("n_at_bridges", Flag.BRIDGE),
         )
     }  # fmt: skip
-    if component.triads is not None:
-        circles = component.triads
-        row |= {"n_triads": circles.n_triads, "n_cyclic": circles.n_cyclic, "zeta": circles.zeta}
-        row |= {"n_cyclic_expected": circles.n_cyclic_expected, "p_cyclic_excess": circles.p_excess}
-    return row
+    return row if component.triads is None else row | asdict(component.triads)
 
 
 def _adaptive_notes(rankings: Sequence[dict[str, Any]]) -> Iterator[str]:
