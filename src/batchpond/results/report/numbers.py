@@ -10,6 +10,8 @@ from typing import Any, Final
 
 import polars as pl
 
+from batchpond.text import usd
+
 UNKNOWN: Final = "\u2013"
 MINUS: Final = "\u2212"
 TIMES: Final = "\u00d7"
@@ -93,19 +95,9 @@ def probability(value: float) -> str:
     return "1" if value >= 0.9995 else f"{value:.3f}"
 
 
-def usd(value: float) -> str:
-    """Return an amount in dollars, with cents' parts where there is less than a dollar."""
-    return f"${value:,.4f}" if 0 < abs(value) < 1 else f"${value:,.2f}"
-
-
 def moment(value: datetime) -> str:
     """Return a time in UTC to the second."""
     return f"{value.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
-
-
-def spread(low: int, high: int) -> str:
-    """Return a range of counts, or the count itself."""
-    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
 def _power(value: float, digits: int) -> str:
@@ -126,8 +118,8 @@ def total(frame: pl.DataFrame, column: str) -> int:
 
 def ranged(frame: pl.DataFrame, column: str) -> str:
     """Return the smallest and the largest of a column of counts, in words."""
-    low, high = frame[column].min(), frame[column].max()
-    return spread(int(low or 0), int(high or 0))  # type: ignore[arg-type] # counts are integers
+    low, high = (int(end or 0) for end in (frame[column].min(), frame[column].max()))  # type: ignore[arg-type] # counts
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
 def left_out(frame: pl.DataFrame, words: Iterable[tuple[str, str]], *, seen: int = 1) -> str:
