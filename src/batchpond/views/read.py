@@ -222,10 +222,19 @@ def _with_times(row: tuple[Any, ...], times: Sequence[int]) -> list[Any]:
 
 _Batch = TypeVar("_Batch", bound=Sized)
 
-TIMEOUT_S: Final = 60.0
-QUERY_MEMORY_LIMIT: Final = "1GB"
-QUERY_ROWS_MAX: Final = 1_000_000
 SQL_CHARACTERS_MAX: Final = 300_000
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a user's query may take: its time, that of the caller for its rows included, its memory, and its rows."""
+
+    timeout_s: float = 60.0
+    memory: str = "1GB"
+    max_rows: int = 1_000_000
+
+
+_USUAL: Final = Limits()
 
 _QUERY_NODES = frozenset({"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"})
 _TABLE_FUNCTIONS = frozenset({"range", "generate_series", "unnest", "json_each", "json_tree"})
@@ -239,87 +248,61 @@ _HINT_SELECT = "`query` runs one SELECT over the views; `batchpond views` lists 
 _HINT_VIEWS = "`batchpond views` lists what can be queried, `DESCRIBE name` its columns"
 
 
-def run_query(
-    lake_path: Path,
-    sql: str,
-    *,
-    timeout_s: float = TIMEOUT_S,
-    memory_limit: str = QUERY_MEMORY_LIMIT,
-    max_rows: int = QUERY_ROWS_MAX,
-) -> pa.Table:
+def run_query(lake_path: Path, sql: str, limits: Limits = _USUAL) -> pa.Table:
     """Run one SELECT over the lake's views and return its rows.
 
-    Raises UsageError for anything but one SELECT over views, for what DuckDB cannot make of it,
-    and when it runs longer than `timeout_s`, needs more than `memory_limit`, or returns more
-    than `max_rows` rows; LakeError when a file of the lake cannot be read.
+    Raises UsageError for anything but one SELECT over views, for what DuckDB cannot make of it, and when it takes more
+    than its limits; LakeError when a file of the lake cannot be read.
     """
     import pyarrow as pa
 
-    with _asked(lake_path, sql, timeout_s, memory_limit, None, arrow) as reader:
-        batches = list(_batches(reader, timeout_s, max_rows))
+    with _asked(lake_path, sql, limits, None, arrow) as reader:
+        batches = list(_batches(reader, limits))
         return pa.Table.from_batches(batches, schema=reader.schema)
 
 
 def stream_query(
-    lake_path: Path,
-    sql: str,
-    *,
-    timeout_s: float = TIMEOUT_S,
-    memory_limit: str = QUERY_MEMORY_LIMIT,
-    max_rows: int = QUERY_ROWS_MAX,
-    values: Mapping[str, object] | None = None,
+    lake_path: Path, sql: str, limits: Limits = _USUAL, *, values: Mapping[str, object] | None = None
 ) -> Iterator[pa.RecordBatch]:
     """Run one SELECT as `run_query` does and yield its rows as they come, so that memory holds few of them.
 
-    `values` are bound to the `$name`s in it. The time that the caller takes for the rows counts. Raises as
-    `run_query` does, also between two batches.
+    `values` are bound to the `$name`s in it. Raises as `run_query` does, also between two batches.
     """
-    with _asked(lake_path, sql, timeout_s, memory_limit, values, arrow) as reader:
-        yield from _batches(reader, timeout_s, max_rows)
+    with _asked(lake_path, sql, limits, values, arrow) as reader:
+        yield from _batches(reader, limits)
 
 
 @contextmanager
 def shown_query(
-    lake_path: Path,
-    sql: str,
-    *,
-    is_arrow: bool,
-    timeout_s: float = TIMEOUT_S,
-    memory_limit: str = QUERY_MEMORY_LIMIT,
-    max_rows: int = QUERY_ROWS_MAX,
+    lake_path: Path, sql: str, limits: Limits = _USUAL, *, is_arrow: bool
 ) -> Iterator[Rows | pa.RecordBatchReader]:
     """Run one SELECT as `run_query` does and open its rows, as Arrow or as what is quicker; raises as that does."""
-    with _asked(lake_path, sql, timeout_s, memory_limit, None, arrow if is_arrow else answer) as found:
+    with _asked(lake_path, sql, limits, None, arrow if is_arrow else answer) as found:
         if isinstance(found, Rows):
-            yield Rows(found.names, _batches(found.batches, timeout_s, max_rows))
+            yield Rows(found.names, _batches(found.batches, limits))
         else:
             import pyarrow as pa
 
-            yield pa.RecordBatchReader.from_batches(found.schema, _batches(found, timeout_s, max_rows))
+            yield pa.RecordBatchReader.from_batches(found.schema, _batches(found, limits))
 
 
 @contextmanager
 def _asked(
-    lake_path: Path,
-    sql: str,
-    timeout_s: float,
-    memory_limit: str,
-    values: Mapping[str, object] | None,
-    read: Reader[_T],
+    lake_path: Path, sql: str, limits: Limits, values: Mapping[str, object] | None, read: Reader[_T]
 ) -> Iterator[_T]:
     if len(sql) > SQL_CHARACTERS_MAX:
         raise UsageError(f"the query is longer than {SQL_CHARACTERS_MAX:,} characters", hint=_HINT_SELECT)
 
     def ask(connection: duckdb.DuckDBPyConnection) -> tuple[duckdb.DuckDBPyConnection, _T]:
         _lock_down(connection)
-        with _deadline(connection, timeout_s):
+        with _deadline(connection, limits.timeout_s):
             _check(connection, sql)
             return connection, read(connection, sql, values)
 
     with (
         _translated(lake_path),
-        asked(lake_path, ask, memory_limit=memory_limit) as (connection, found),
-        _deadline(connection, timeout_s),
+        asked(lake_path, ask, memory_limit=limits.memory) as (connection, found),
+        _deadline(connection, limits.timeout_s),
     ):
         yield found
 
@@ -397,14 +380,14 @@ def _refuse(what: str) -> NoReturn:
     raise UsageError(f"this query is not allowed: {what}", hint=_HINT_SELECT)
 
 
-def _batches(reader: Iterable[_Batch], timeout_s: float, max_rows: int) -> Iterator[_Batch]:
-    ends_at = time.monotonic() + timeout_s
+def _batches(reader: Iterable[_Batch], limits: Limits) -> Iterator[_Batch]:
+    ends_at = time.monotonic() + limits.timeout_s
     n_rows = 0
     for batch in reader:
         n_rows += len(batch)
-        if n_rows > max_rows:
+        if n_rows > limits.max_rows:
             raise UsageError(
-                f"the query returns more than {max_rows:,} rows", hint="add LIMIT, or use `batchpond export`"
+                f"the query returns more than {limits.max_rows:,} rows", hint="add LIMIT, or use `batchpond export`"
             )
         if time.monotonic() > ends_at:
             raise duckdb.InterruptException("timeout")
