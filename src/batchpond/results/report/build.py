@@ -16,11 +16,11 @@ from batchpond.clock import each
 from batchpond.errors import UsageError
 from batchpond.results.export import placed, refuse_existing, translated
 from batchpond.results.report import markdown, sections
+from batchpond.results.report.declared import chapter
 from batchpond.results.report.numbers import Kind
 from batchpond.results.report.parts import Column, Exhibit, Report, Section
 from batchpond.results.report.sections import facts
 from batchpond.results.report.source import Source, opened
-from batchpond.results.report.written import chapter
 from batchpond.text import escape
 
 

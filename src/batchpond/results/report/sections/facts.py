@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from batchpond import __version__
+from batchpond.results.report.declared import chapter, exhibits
 from batchpond.results.report.numbers import UNKNOWN, moment
 from batchpond.results.report.parts import Facts, Part, Section
 from batchpond.results.report.source import Source
-from batchpond.results.report.written import chapter, exhibits
 from batchpond.text import escape, plural
 
 _WRITTEN: Final = chapter("facts")

@@ -12,11 +12,10 @@ import polars as pl
 from batchpond.errors import UsageError
 from batchpond.model import CELL_COLUMNS
 from batchpond.results.rank import verb as rank
-from batchpond.results.report.declared import Declared, Drawn
+from batchpond.results.report.declared import Declared, Drawn, chapter, exhibits
 from batchpond.results.report.numbers import total
 from batchpond.results.report.parts import ChartKind, Exhibit, Finding, Section
 from batchpond.results.report.source import ROWS_MAX, Rows, Source, harmless
-from batchpond.results.report.written import chapter, exhibits
 from batchpond.stats.ranking import Options
 from batchpond.text import plural
 
