@@ -34,8 +34,6 @@ from batchpond.results.report.source import ROWS_MAX, Rows, Source
 
 JUDGE: Final = "judge"
 LABEL: Final = "label"
-GROUP: Final = "group"
-PANEL: Final = "panel"
 JUDGED_BY: Final = ("template_id", "provider", "request_model", "thinking")
 GROUPS_MAX: Final = 6
 TITLES: Final = {
@@ -77,14 +75,11 @@ class Cells:
         left = list(self.varying)
         frame = self.frame.head(FIGURE_ROWS_MAX)
         made: list[pl.Expr] = []
-        if panel in left and len(left) > 1 and frame[panel].n_unique() <= PANELS_MAX:
-            encoding["panel"] = PANEL
-            left.remove(panel)
-            made.append(pl.col(panel).cast(pl.String).alias(PANEL))
-        if group in left and len(left) > 1 and frame[group].n_unique() <= GROUPS_MAX:
-            encoding["group"] = GROUP
-            left.remove(group)
-            made.append(pl.col(group).cast(pl.String).alias(GROUP))
+        for role, name, most in (("panel", panel, PANELS_MAX), ("group", group, GROUPS_MAX)):
+            if name in left and len(left) > 1 and frame[name].n_unique() <= most:
+                encoding[role] = role
+                left.remove(name)
+                made.append(pl.col(name).cast(pl.String).alias(role))
         made.append(pl.concat_str([pl.col(name).cast(pl.String) for name in left], separator=" · ").alias(LABEL))
         return frame.with_columns(*made), encoding
 

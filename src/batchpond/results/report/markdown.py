@@ -97,7 +97,7 @@ def render(report: Report) -> str:
 def _lines(report: Report) -> Iterator[str]:
     numbers = count(1)
     yield f"# {plain(report.title)}\n"
-    yield from (f"{plain(sentence)}\n" for sentence in (*report.summary, *report.notes))
+    yield from (f"{plain(sentence)}\n" for sentence in report.summary)
     if report.findings():
         yield "## Findings\n"
         yield from _findings(report)

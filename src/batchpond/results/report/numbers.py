@@ -33,7 +33,7 @@ class Kind(StrEnum):
     RANGE = "range"  # text that stands to the right, as numbers do
 
 
-def shown(value: Any, kind: Kind) -> str:  # noqa: PLR0911 - one line per kind
+def shown(value: Any, kind: Kind) -> str:
     """Return a value as text; NULL and what is no number as a dash."""
     if value is None or (isinstance(value, float) and not math.isfinite(value)):
         return UNKNOWN
@@ -42,16 +42,10 @@ def shown(value: Any, kind: Kind) -> str:  # noqa: PLR0911 - one line per kind
             return str(value)
         case Kind.COUNT:
             return f"{round(value):,}".replace("-", MINUS)
-        case Kind.NUMBER:
-            return number(float(value))
-        case Kind.SHARE:
-            return share(float(value))
-        case Kind.P:
-            return probability(float(value))
-        case Kind.USD:
-            return usd(float(value))
         case Kind.TIME:
             return moment(value)
+        case _:
+            return _OF_FLOATS[kind](float(value))
 
 
 def number(value: float) -> str:
@@ -104,6 +98,8 @@ def _power(value: float, digits: int) -> str:
     mantissa, exponent = f"{value:.{digits}e}".split("e")
     return f"{mantissa} {TIMES} 10{str(int(exponent)).translate(_SUPERSCRIPTS)}".replace("-", MINUS)
 
+
+_OF_FLOATS: Final = {Kind.NUMBER: number, Kind.SHARE: share, Kind.P: probability, Kind.USD: usd}
 
 PPI: Final = (
     "PPI++ corrects by the labelled part and is to be preferred where that part was drawn at random. 95 % intervals "

@@ -194,7 +194,6 @@ class Report:
     summary: Sequence[str]
     sections: Sequence[Section]
     fingerprint: str
-    notes: Sequence[str] = field(default=())
 
     def exhibits(self) -> list[Exhibit]:
         """Return the exhibits in order."""

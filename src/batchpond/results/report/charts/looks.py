@@ -106,9 +106,10 @@ def percent(*, is_share: bool) -> Spec:
     return {"format": ".0%"} if is_share else {}
 
 
-def axis(figure: Figure, **more: Any) -> Spec:
-    """Return the axis of `value`."""
-    return {"tickCount": 5, **percent(is_share=figure.is_share), **more}
+def numbers(figure: Figure, domain: tuple[float, float], title: list[str] | None, **more: Any) -> Spec:
+    """Return the channel of `value`, or of what is measured as that is, with its axis."""
+    axis = {"tickCount": 5, **percent(is_share=figure.is_share), "title": title, **more}
+    return {"type": "quantitative", "scale": scale(domain), "axis": axis}
 
 
 def estimate(row: Row, ends: tuple[float, float], *, is_share: bool) -> str:
