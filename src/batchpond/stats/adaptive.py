@@ -35,11 +35,17 @@ CONJUGATE_MAX: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class MapFit:
-    """A posterior mode: `covariance` is that of theta, shape (items, items), by Laplace's method."""
+class Belief:
+    """What is believed of all items: theta, and its covariance, shape (items, items)."""
 
     theta: Floats
     covariance: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class MapFit(Belief):
+    """A posterior mode; its covariance is by Laplace's method."""
+
     eta: float
     sd: float
     log_evidence: float
@@ -281,14 +287,6 @@ AT_RANDOM: Final = 10
 UPDATED_MAX: Final = 500
 TOP_DRAWS: Final = 500
 TOP_FLOOR: Final = 0.005
-
-
-@dataclass(frozen=True, slots=True)
-class Belief:
-    """What is believed of all items before a round: theta, and its covariance, shape (items, items)."""
-
-    theta: Floats
-    covariance: Floats
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,9 @@ import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import duckdb
 import orjson
@@ -88,8 +88,7 @@ _STANDS = "coalesce(getvariable('lake'), parse_dirpath(replace(current_setting('
 _BAD = "SELECT path, problem FROM lens_bad ORDER BY path"
 
 
-@dataclass(frozen=True, slots=True)
-class _Info:
+class _Info(NamedTuple):
     """The row of `lens_info`: what a lens was written from, and by which engine."""
 
     fingerprint: str
@@ -98,16 +97,11 @@ class _Info:
     duckdb_version: str
 
 
-@dataclass(frozen=True)
-class _Kept:
+class _Kept(NamedTuple):
     """What a lens says of itself, and how the files stood that it shows, by their paths in the lake."""
 
     info: _Info
-    lists: list[tuple[str, str, str]]
-
-    @functools.cached_property
-    def sound(self) -> dict[str, Sound]:
-        return _sound_of(self.lists)
+    sound: dict[str, Sound]
 
 
 def is_current(lake_path: Path, files: Files) -> bool:
@@ -296,7 +290,7 @@ def _said(lens: Seen) -> _Kept | None:
             return None
         try:
             (row,) = draft.connection.execute("SELECT * FROM lens_info").fetchall()
-            return _Kept(_Info(*row), draft.connection.execute(_LISTS).fetchall())
+            return _Kept(_Info(*row), _sound_of(draft.connection.execute(_LISTS).fetchall()))
         except (duckdb.Error, ValueError, TypeError):
             return None
 
@@ -397,7 +391,7 @@ def _info(good: Good, bad: Sequence[Damage]) -> _Info:
 def _record(connection: duckdb.DuckDBPyConnection, good: Good, bad: Sequence[Damage]) -> None:
     for table in ("lens_info", "lens_lists", "lens_bad"):
         connection.execute(f"DELETE FROM {table}")
-    connection.execute("INSERT INTO lens_info VALUES (?, ?, ?, ?)", list(astuple(_info(good, bad))))
+    connection.execute("INSERT INTO lens_info VALUES (?, ?, ?, ?)", list(_info(good, bad)))
     lists = [
         (table, "\n".join(found), orjson.dumps([list(sound) for sound in found.values()]).decode())
         for table, found in good.items()
@@ -461,15 +455,3 @@ def views() -> list[ViewInfo]:
 def is_view(name: str) -> bool:
     """Whether there is such a table or view; reads no SQL: a file of views is called as the one it makes."""
     return name in TABLES or name in refresh.view_names()
-
-
-def columns() -> dict[str, list[str]]:
-    """Return the column names of every table and view."""
-    with empty() as connection:
-        rows = connection.execute(
-            "SELECT table_name, column_name FROM information_schema.columns ORDER BY table_name, ordinal_position"
-        ).fetchall()
-    found: dict[str, list[str]] = {}
-    for table, column in rows:
-        found.setdefault(table, []).append(column)
-    return found

@@ -292,12 +292,11 @@ class _Cell:
         is_free: Bools = ~np.isin(keys, out)
         lo, hi, keys = lo[is_free], hi[is_free], keys[is_free]
         factor = np.where(np.isin(keys, training.lo * self.n + training.hi), SEEN_FACTOR, 1.0)
-        belief = Belief(found.theta, found.covariance)
-        worth_of = self._worth_of(belief)
+        worth_of = self._worth_of(found)
         factor *= worth_of[lo] + worth_of[hi]
         drawn = arrays.of_pairs(self.item_keys[lo], self.item_keys[hi], self.round_seed)
         cap = math.ceil(CAP_SHARE * self.rules.per_item)
-        picked = adaptive.pick(belief, Candidates(lo, hi, factor, drawn), n_wanted, cap)
+        picked = adaptive.pick(found, Candidates(lo, hi, factor, drawn), n_wanted, cap)
         worth = picked.gain / factor[picked.place]
         return [
             (key, Purpose.GAIN, gain)
