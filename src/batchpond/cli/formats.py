@@ -89,15 +89,13 @@ def cell(value: Any) -> str:  # noqa: PLR0911 - one line per type
             return _number(value)
         case Decimal():
             return format(value, "f")
-        case datetime():
+        case datetime() | bytes() | timedelta():
             return json_text(value)[1:-1]
         case date() | time():
             return value.isoformat()
         case list() | dict() | tuple() | set():
             text = json_text(value)
             return text[1:-1] if text.startswith('"') else text
-        case bytes() | timedelta():
-            return json_text(value)[1:-1]
     return str(value)
 
 

@@ -92,13 +92,11 @@ def require_extra() -> None:
 
 def text(report: Report, form: ReportFormat) -> str:
     """Return a report as one text; a page needs the extra `report`."""
-    match form:
-        case ReportFormat.MARKDOWN:
-            return markdown.render(report)
-        case ReportFormat.HTML:
-            from batchpond.results.report import page  # noqa: PLC0415 - Markdown does without the extra's packages
+    if form is ReportFormat.MARKDOWN:
+        return markdown.render(report)
+    from batchpond.results.report import page  # noqa: PLC0415 - Markdown does without the extra's packages
 
-            return page.render(report)
+    return page.render(report)
 
 
 def write(content: str, path: Path, *, force: bool) -> None:
