@@ -161,7 +161,12 @@ def rows_of_all(lake_path: Path, asks: Sequence[Ask], study: str | None = None) 
 
     Without Arrow, which takes longer to load than such views to read.
     """
-    with _opened(lake_path, ", ".join(ask.view for ask in asks), study, lambda lens: _all(lens, asks, study)) as found:
+
+    def all_rows(lens: duckdb.DuckDBPyConnection) -> list[list[dict[str, Any]]]:
+        selects = (_select(ask.view, None, study, ask.where, ask.order, ROWS_MAX + 1) for ask in asks)
+        return [_plain_rows(lens, select, _values(study)) for select in selects]
+
+    with _opened(lake_path, ", ".join(ask.view for ask in asks), study, all_rows) as found:
         pass
     for ask, its_rows in zip(asks, found, strict=True):
         if len(its_rows) > ROWS_MAX:
@@ -169,13 +174,6 @@ def rows_of_all(lake_path: Path, asks: Sequence[Ask], study: str | None = None) 
                 f"view {ask.view} has more than {ROWS_MAX:,} rows", hint=f"`batchpond query {ask.view}` prints them"
             )
     return found
-
-
-def _all(connection: duckdb.DuckDBPyConnection, asks: Sequence[Ask], study: str | None) -> list[list[dict[str, Any]]]:
-    return [
-        _plain_rows(connection, _select(ask.view, None, study, ask.where, ask.order, ROWS_MAX + 1), _values(study))
-        for ask in asks
-    ]
 
 
 def _select(

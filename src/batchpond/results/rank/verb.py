@@ -7,6 +7,7 @@ their outputs, items otherwise.
 from __future__ import annotations
 
 import math
+import tomllib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
@@ -239,50 +240,23 @@ def _component_row(component: Component, found: Ranking) -> dict[str, Any]:
     return row if component.triads is None else row | asdict(component.triads)
 
 
-def _adaptive_notes(rankings: Sequence[dict[str, Any]]) -> Iterator[str]:
-    chosen = [row for row in rankings if not row["is_reliability_valid"] and row.get("component_id") in {None, 1}]
-    if not chosen:
-        return
-    yield (
-        f"in {len(chosen):,} of the rankings pairs were chosen by earlier answers: reliability is not valid there "
-        "(is_reliability_valid), held-out judgments say how good the ranking is"
-    )
-    judged = [row for row in chosen if row.get("held_out_accuracy") is not None]
-    n = sum(row["n_held_out"] for row in judged)
-    if n:
-        right = sum(row["held_out_accuracy"] * row["n_held_out"] for row in judged) / n
-        yield f"of {n:,} judgments held out at random, the others foretell {right:.1%} (a coin: 50 %)"
-
-
 def notes(rankings: Sequence[dict[str, Any]], options: Options) -> Iterator[str]:
     """Yield what somebody who reads the numbers alone would get wrong."""
-    n_moved = sum(bool(row["is_moved_by_position"]) for row in rankings if row.get("component_id") == 1)
-    if n_moved:
-        yield (
-            f"in {n_moved:,} of the rankings the item shown first, or second, wins more often than chance explains "
-            "(p < .05), which draws theta together and makes its intervals too narrow: --position takes it out"
-        )
-    if options.is_full and any(row.get("reliability") is not None for row in rankings):
-        yield (
-            "reliability holds for pairs chosen without looking at answers; "
-            "adaptive rounds raise it even among equal items"
-        )
-    yield from _adaptive_notes(rankings)
-    apart = sum(row["component_id"] == 1 and not row["is_comparable"] for row in rankings if row.get("component_id"))
-    if apart:
-        yield (
-            f"{apart:,} of the rankings fall into parts that no judgment connects: ranks across parts do not exist, "
-            "component_rank is the place inside a part"
-        )
-    n_open = sum(not row["mle_exists"] for row in rankings if row.get("component_id"))
-    if n_open:
-        yield (
-            f"in {n_open:,} of the rankings some items only won or only lost against the rest: nothing bounds how far "
-            "away they are, and their intervals are open at that end"
-        )
-    unbalanced = sum(row["n_pairs_unbalanced"] > 0 for row in rankings if row.get("component_id"))
-    if unbalanced and not options.has_position:
-        yield (
-            f"in {unbalanced:,} of the rankings some pairs were not judged equally often in both orders, so a position "
-            "effect moves theta: --position takes it out"
-        )
+    known = [row for row in rankings if row.get("component_id")]
+    chosen = [row for row in rankings if not row["is_reliability_valid"] and row.get("component_id") in {None, 1}]
+    judged = [row for row in chosen if row.get("held_out_accuracy") is not None]
+    n_held_out = sum(row["n_held_out"] for row in judged)
+    right = sum(row["held_out_accuracy"] * row["n_held_out"] for row in judged) / max(n_held_out, 1)
+    counts = {
+        "moved": sum(row["component_id"] == 1 and bool(row["is_moved_by_position"]) for row in known),
+        "reliability": options.is_full and any(row.get("reliability") is not None for row in rankings),
+        "adaptive": len(chosen),
+        "held_out": n_held_out,
+        "apart": sum(row["component_id"] == 1 and not row["is_comparable"] for row in known),
+        "open": sum(not row["mle_exists"] for row in known),
+        "unbalanced": not options.has_position and sum(row["n_pairs_unbalanced"] > 0 for row in known),
+    }
+    yield from (text.format(n=counts[key], right=right) for key, text in _NOTES.items() if counts[key])
+
+
+_NOTES: Final = tomllib.loads(Path(__file__).with_name("notes.toml").read_text("utf-8"))
