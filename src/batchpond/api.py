@@ -387,7 +387,7 @@ class Lake:
         path = self._store().path
         with stream(path, view, arrow, limit=0) as rows:
             schema = _frame(rows.schema.empty_table()).schema
-        return register_io_source(_source(path, view, study), schema=schema)
+        return register_io_source(partial(_batches, path, view, study), schema=schema)
 
     @contextmanager
     def _connected(self) -> Iterator[tuple[Store, Providers]]:
@@ -410,24 +410,20 @@ def _one_of(kind: type[_E], word: str, what: str) -> _E:
         raise UsageError(f"{word!r} is no {what}", hint=", ".join(kind)) from None
 
 
-def _source(
-    path: Path, view: str, study: str | None
-) -> Callable[[list[str] | None, pl.Expr | None, int | None, int | None], Iterator[pl.DataFrame]]:
+def _batches(
+    path: Path, view: str, study: str | None, columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None,
+    batch_rows: int | None,
+) -> Iterator[pl.DataFrame]:  # fmt: skip
+    """Yield what polars asks of a view's rows."""
     from batchpond.views.read import BATCH_ROWS, arrow, stream
 
     # A connection per scan, unlike DuckDB's own lazy frames: those cannot be joined with themselves.
-    def batches(
-        columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, batch_rows: int | None
-    ) -> Iterator[pl.DataFrame]:
-        # With a predicate, the row limit counts rows that pass it.
-        limit = n_rows if predicate is None else None
-        read = partial(arrow, batch_rows=batch_rows or BATCH_ROWS)
-        with stream(path, view, read, columns=columns, study=study, limit=limit) as rows:
-            for batch in rows:
-                frame = _frame(batch)
-                yield frame if predicate is None else frame.filter(predicate)
-
-    return batches
+    # With a predicate, the row limit counts rows that pass it.
+    limit = n_rows if predicate is None else None
+    read = partial(arrow, batch_rows=batch_rows or BATCH_ROWS)
+    with stream(path, view, read, columns=columns, study=study, limit=limit) as rows:
+        for frame in map(_frame, rows):
+            yield frame if predicate is None else frame.filter(predicate)
 
 
 def _frame(data: pa.Table | pa.RecordBatch) -> pl.DataFrame:

@@ -72,9 +72,8 @@ class Lake:
                 self._kept.clear()
                 self._kept_pulse = pulse
             if key not in self._kept:
-                batches = read.stream_query(
-                    self.path, asked.sql, values=dict(asked.values) or None, timeout_s=TIMEOUT_S
-                )
+                limits, values = read.Limits(TIMEOUT_S), dict(asked.values) or None
+                batches = read.stream_query(self.path, asked.sql, limits, values=values)
                 self._kept[key] = [row for batch in batches for row in batch.to_pylist()]
             self._kept.move_to_end(key)
             while len(self._kept) > KEPT_MAX:

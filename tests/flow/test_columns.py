@@ -12,7 +12,7 @@ from batchpond.lake.store import Store
 from batchpond.plan import verb as plan
 from batchpond.study.file import load
 from batchpond.tasks.templates import builtin
-from batchpond.views.read import run_query
+from batchpond.views.read import Limits, run_query
 from batchpond_sim.world.world import Settings
 from tests.rigs.adaptive_study import STUDY as ADAPTIVE
 from tests.rigs.files_study import FilesRig
@@ -279,7 +279,7 @@ def planned(path: Path) -> tuple[list[str], list[str]]:
     """Return the prompts of a study, and what its plan says of what they show."""
     store = Store.init(path.parent / "lake")
     notes = plan.plan_study(store, load(path)).notes
-    rows = run_query(store.path, "select body from requests", max_rows=100).to_pylist()
+    rows = run_query(store.path, "select body from requests", Limits(max_rows=100)).to_pylist()
     return ["\n".join(texts(json.loads(row["body"]))) for row in rows], [one for one in notes if "as its own" in one]
 
 
@@ -363,6 +363,6 @@ def test_names_with_spaces_and_values_that_are_no_text(tmp_path: Path) -> None:
     path = one_stage(tmp_path, template)
     store = Store.init(tmp_path / "lake")
     plan.plan_study(store, load(path))
-    (row,) = run_query(store.path, "select body from requests", max_rows=10).to_pylist()
+    (row,) = run_query(store.path, "select body from requests", Limits(max_rows=10)).to_pylist()
     body = json.loads(row["body"])
     assert texts(body) == ['One of 1: {"a": 1}, day 7']

@@ -16,7 +16,7 @@ from batchpond.plan.versions import Again
 from batchpond.run.recover import Fate, RecoverReport, adopt_by_lines
 from batchpond.run.submit import submit
 from batchpond.run.unknown import waive
-from batchpond.views.read import run_query
+from batchpond.views.read import Limits, run_query
 from batchpond_sim.world.world import Settings
 from tests.rigs.files_study import FilesRig
 from tests.rigs.foreign_tool import make_batch
@@ -58,7 +58,7 @@ def picture(rig: Rig) -> dict[str, list[dict[str, Any]]]:
     rig.sync(submit_due=False)
     rig.with_lens = False
     queries = {"results": RESULTS, "costs": COSTS, "unbalanced": UNBALANCED}
-    return {name: run_query(rig.lake, sql, max_rows=100_000).to_pylist() for name, sql in queries.items()}
+    return {name: run_query(rig.lake, sql, Limits(max_rows=100_000)).to_pylist() for name, sql in queries.items()}
 
 
 def finish(rig: AnyRig, n_passes: int = 2) -> AnyRig:

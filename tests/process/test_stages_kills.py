@@ -26,7 +26,7 @@ from batchpond.providers import registry
 from batchpond.run import submit
 from batchpond.run.session import Providers
 from batchpond.study import file as study
-from batchpond.views.read import run_query
+from batchpond.views.read import Limits, run_query
 from tests.process.test_kill_sweep import EVERYTHING, IN_SUBMIT
 from tests.rigs.processes import Rig, rig_at
 from tests.rigs.sim_inputs import STUDY
@@ -113,7 +113,7 @@ def finish(rig: Rig, *, is_in_doubt: bool = False) -> None:
 
 def outcome_of(rig: Rig) -> Outcome:
     """Return what the study came to."""
-    return Outcome(run_query(rig.lake, TABLE, max_rows=10_000).to_pylist(), rig.billed())
+    return Outcome(run_query(rig.lake, TABLE, Limits(max_rows=10_000)).to_pylist(), rig.billed())
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,7 @@ import duckdb
 
 from batchpond import ids
 from batchpond.lake.events import EventLog
+from batchpond.lake.manifest import Damage
 from batchpond.lake.records import (
     Created,
     Downloaded,
@@ -38,7 +39,7 @@ from batchpond.lake.schemas import (
 )
 from batchpond.lake.store import Store
 from batchpond.model import Mode, ShardKind
-from batchpond.views import database, refresh
+from batchpond.views import database
 from tests.rigs.clock import ManualClock
 from tests.rigs.events import fact
 
@@ -171,7 +172,7 @@ class LakeBuilder:
         base = {"study": "imported", "task": "pairwise", "unit_id": "", "repeat_no": 1} | defaults
         self.rows(IMPORTED_JUDGMENTS, [base | {"import_key": f"k{n}"} | row for n, row in enumerate(rows)])
 
-    def build(self) -> list[refresh.BadFile]:
+    def build(self) -> list[Damage]:
         """Write the lens."""
         return database.build(self.store.path, self.store.all_files())
 

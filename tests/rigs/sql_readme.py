@@ -164,7 +164,7 @@ def render() -> str:
         stage: list(group)
         for stage, group in groupby(sorted(refresh.scripts(), key=lambda s: (s.stage, s.name)), key=lambda s: s.stage)
     }
-    columns = database.columns()
+    columns = _columns()
     parts = [_HEAD, *_overview(by_stage), *_graphs(by_stage), _words(by_stage)]
     parts.append(_ADD.format(keys=", ".join(f"`{key}`" for key in KEYS[METRICS])))
     for stage, group in by_stage.items():
@@ -178,6 +178,18 @@ def write(path: Path | None = None) -> Path:
     target = path or refresh.sql_folder() / "README.md"
     target.write_text(render(), encoding="utf-8")
     return target
+
+
+def _columns() -> dict[str, list[str]]:
+    """Return the column names of every table and view."""
+    with database.empty() as connection:
+        rows = connection.execute(
+            "SELECT table_name, column_name FROM information_schema.columns ORDER BY table_name, ordinal_position"
+        ).fetchall()
+    found: dict[str, list[str]] = {}
+    for table, column in rows:
+        found.setdefault(table, []).append(column)
+    return found
 
 
 def _title(level: str, stage: str) -> str:

@@ -11,7 +11,7 @@ import orjson
 from batchpond.plan.report import PlanReport
 from batchpond.plan.verb import plan_study
 from batchpond.study import file as study
-from batchpond.views.read import run_query
+from batchpond.views.read import Limits, run_query
 from tests.rigs.sim_study import Rig
 
 STATEMENTS = ("be_honest", "be_brief", "no_insults", "cite_sources")
@@ -96,7 +96,7 @@ class StageRig(Rig):
 
     def ask(self, sql: str) -> list[dict[str, Any]]:
         """Return the rows of a query over the views."""
-        rows: list[dict[str, Any]] = run_query(self.lake, sql, max_rows=1_000_000).to_pylist()
+        rows: list[dict[str, Any]] = run_query(self.lake, sql, Limits(max_rows=1_000_000)).to_pylist()
         return rows
 
     def finish(self, n_max: int = 40) -> int:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum, StrEnum
+from itertools import chain
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
@@ -88,15 +89,13 @@ def cell(value: Any) -> str:  # noqa: PLR0911 - one line per type
             return _number(value)
         case Decimal():
             return format(value, "f")
-        case datetime():
+        case datetime() | bytes() | timedelta():
             return json_text(value)[1:-1]
         case date() | time():
             return value.isoformat()
         case list() | dict() | tuple() | set():
             text = json_text(value)
             return text[1:-1] if text.startswith('"') else text
-        case bytes() | timedelta():
-            return json_text(value)[1:-1]
     return str(value)
 
 
@@ -205,19 +204,13 @@ def _values(column: pa.Array) -> list[Any]:
         zone = "UTC" if column.type.tz else None
         column = column.cast(pa.timestamp("us", tz=zone), safe=False)
     elif pa.types.is_time64(column.type) or pa.types.is_duration(column.type):
-        column = column.cast(_in_microseconds(column.type), safe=False)
+        column = column.cast(pa.time64("us") if pa.types.is_time64(column.type) else pa.duration("us"), safe=False)
     try:
         values: list[Any] = column.to_pylist(maps_as_pydicts="lossy")
     except (ValueError, OverflowError):
         # Beyond what Python's calendar holds, such as DuckDB's infinite timestamps.
         values = [text and text.replace(" ", "T") for text in column.cast(pa.string()).to_pylist()]
     return values
-
-
-def _in_microseconds(kind: pa.DataType) -> pa.DataType:
-    import pyarrow as pa
-
-    return pa.time64("us") if pa.types.is_time64(kind) else pa.duration("us")
 
 
 def json_array(names: Sequence[str], rows: Iterable[Row]) -> Iterator[str]:
@@ -240,14 +233,9 @@ def csv_lines(names: Sequence[str], rows: Iterable[Row], *, is_terminal: bool = 
 
     A text that a spreadsheet would take for a formula gets a ' before it, as in what `export` writes.
     """
-    for row in _with_header(names, rows):
+    for row in chain([names], rows):
         line = ",".join(_csv_cell(value) for value in row)
         yield (escape(line, keep_newlines=True) if is_terminal else line) + "\n"
-
-
-def _with_header(names: Sequence[str], rows: Iterable[Row]) -> Iterator[Row]:
-    yield names
-    yield from rows
 
 
 def _csv_cell(value: Any) -> str:
@@ -261,7 +249,7 @@ def _csv_cell(value: Any) -> str:
 
 def tab_lines(names: Sequence[str], rows: Iterable[Row]) -> Iterator[str]:
     """Yield tab-separated lines, untruncated, floats to nine digits; tabs, line ends, control characters escaped."""
-    for row in _with_header(names, rows):
+    for row in chain([names], rows):
         values = (float(f"{value:.9g}") if isinstance(value, float) else value for value in row)
         yield "\t".join(escape(cell(value)) for value in values) + "\n"
 
@@ -385,16 +373,13 @@ def _fitted_widths(
 
 
 def _line(cells: Sequence[str], widths: Sequence[int], is_number: Sequence[bool]) -> str:
-    from rich.cells import cell_len, set_cell_size
+    from rich.cells import cell_len
 
     parts = []
     for text, width, number in zip(cells, widths, is_number, strict=True):
-        size = cell_len(text)
-        if size > width:
-            parts.append(set_cell_size(text, width - 1) + "…")
-        else:
-            pad = " " * (width - size)
-            parts.append(pad + text if number else text + pad)
+        shown = set_width(text, width)
+        pad = " " * (width - cell_len(shown))
+        parts.append(pad + shown if number else shown + pad)
     return (" " * GAP).join(parts).rstrip()
 
 

@@ -1,14 +1,15 @@
-"""`init` and `templates`: a study to start from, with texts and a lake, and the prompts that there are."""
+"""`init`, `templates`, `guide`: a study to start from, with texts and a lake, the prompts there are, and the guides."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 
 import click
 
 from batchpond.cli import output
 from batchpond.cli.formats import Format
-from batchpond.cli.frame import Invocation, format_option, json_option, pond_command
+from batchpond.cli.frame import GUIDES, Invocation, format_option, json_option, pond_command
 from batchpond.errors import UsageError
 from batchpond.text import did_you_mean
 
@@ -113,11 +114,9 @@ def _tasks(task: str | None) -> list[str]:
     from batchpond.tasks import templates
 
     names = templates.tasks()
-    if task is None:
-        return names
-    if task not in names:
-        raise UsageError(f"no task {task!r}", hint=did_you_mean(task, names, "there are: " + ", ".join(names)))
-    return [task]
+    if task is not None:
+        _check("task", task, names)
+    return names if task is None else [task]
 
 
 def _text_of(name: str, is_rubric: bool, task: str | None) -> str:
@@ -128,7 +127,27 @@ def _text_of(name: str, is_rubric: bool, task: str | None) -> str:
         if is_rubric
         else {one.template_id: one.text for of in _tasks(task) for one in templates.builtin(of).values()}
     )
-    if name not in texts:
-        hint = did_you_mean(name, texts, "there are: " + ", ".join(texts))
-        raise UsageError(f"no built-in {'rubric' if is_rubric else 'template'} {name!r}", hint=hint)
+    _check(f"built-in {'rubric' if is_rubric else 'template'}", name, texts)
     return texts[name]
+
+
+def _check(what: str, name: str, known: Collection[str]) -> None:
+    """Raise UsageError for a name that is none, with the nearest that there is."""
+    if name not in known:
+        raise UsageError(f"no {what} {name!r}", hint=did_you_mean(name, known, "there are: " + ", ".join(known)))
+
+
+@pond_command("guide")
+@click.argument("name", required=False)
+@format_option
+def guide(invocation: Invocation, name: str | None, form: Format) -> None:
+    """List the guides in the order in which to read them, or print the one called NAME."""
+    texts = {one: Path(__file__).parents[1] / "guides" / f"{one}.md" for one in GUIDES}
+    if name is not None:
+        _check("guide", name, texts)
+        return output.script(texts[name].read_text("utf-8"))
+    # The line below its title says what a page is about.
+    rows = [(one, path.read_text("utf-8").splitlines()[2]) for one, path in texts.items()]
+    if form is Format.TABLE:
+        invocation.diagnostics.note("`batchpond guide NAME` prints one")
+    output.records(("guide", "about"), rows, form, has_color=invocation.color_stdout())

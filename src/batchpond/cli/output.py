@@ -12,10 +12,11 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from itertools import chain
 from typing import IO, TYPE_CHECKING, Any
 
@@ -69,29 +70,23 @@ def show(prepared: Prepared) -> int:
     return prepared.n_left_out
 
 
-def _emit(chunks: Iterable[str]) -> None:
-    show(Prepared(_spooled(chunks)))
+def _emit(text: str) -> None:
+    show(Prepared(_spooled([text])))
 
 
 def _spooled(chunks: Iterable[str]) -> IO[bytes]:
-    spool = _spool()
-    with _given_up(spool):
+    with _spool() as spool:
         for chunk in chunks:
             spool.write(chunk.encode())
     return spool
 
 
-def _spool() -> IO[bytes]:
-    return tempfile.SpooledTemporaryFile(max_size=SPOOL_BYTES)
-
-
 @contextmanager
-def _given_up(spool: IO[bytes]) -> Iterator[None]:
-    try:
-        yield
-    except BaseException:
-        spool.close()
-        raise
+def _spool() -> Iterator[IO[bytes]]:
+    """Yield what is to be filled, and closed where that fails."""
+    with ExitStack() as failed:
+        yield failed.enter_context(tempfile.SpooledTemporaryFile(max_size=SPOOL_BYTES))
+        failed.pop_all()
 
 
 def is_terminal() -> bool:
@@ -111,22 +106,17 @@ def room() -> int | None:
 
 def text(lines: str) -> None:
     """Print text for people."""
-    _emit([escape(lines, keep_newlines=True).rstrip("\n") + "\n"])
+    _emit(escape(lines, keep_newlines=True).rstrip("\n") + "\n")
 
 
 def script(source: str) -> None:
     """Print a program's text; bytes unchanged unless a terminal would obey them."""
-    _emit([(escape(source, keep_newlines=True) if is_terminal() else source).rstrip("\n") + "\n"])
+    _emit((escape(source, keep_newlines=True) if is_terminal() else source).rstrip("\n") + "\n")
 
 
 def document(value: Any) -> None:
     """Print one JSON document."""
-    _emit([json_text(value, indent=True) + "\n"])
-
-
-def line(value: Any) -> None:
-    """Print one JSON document on one line, for a stream of them."""
-    _emit([json_text(value) + "\n"])
+    _emit(json_text(value, indent=True) + "\n")
 
 
 def records(names: Sequence[str], rows: Iterable[Row], form: Format, *, has_color: bool = False) -> int:
@@ -166,19 +156,14 @@ def prepared(data: Rows | pa.Table | pa.RecordBatchReader, form: Format, *, has_
 
 
 def _chunks(names: Sequence[str], rows: Iterable[Row], form: Format) -> Iterator[str]:
-    match form:
-        case Format.JSON:
-            return formats.json_array(names, rows)
-        case Format.JSONL:
-            return formats.json_lines(names, rows)
-        case Format.CSV:
-            return formats.csv_lines(names, rows, is_terminal=is_terminal())
-        case Format.MARKDOWN:
-            return formats.markdown_lines(names, rows)
-        case Format.TSV:
-            return formats.tab_lines(names, rows)
-        case Format.TABLE | Format.PARQUET:
-            raise AssertionError(f"{form} is not made line by line")
+    made: dict[Format, Callable[[Sequence[str], Iterable[Row]], Iterator[str]]] = {
+        Format.JSON: formats.json_array,
+        Format.JSONL: formats.json_lines,
+        Format.CSV: partial(formats.csv_lines, is_terminal=is_terminal()),
+        Format.MARKDOWN: formats.markdown_lines,
+        Format.TSV: formats.tab_lines,
+    }
+    return made[form](names, rows)
 
 
 def _table(names: Sequence[str], rows: Iterable[Row], *, has_color: bool) -> Prepared:
@@ -202,8 +187,7 @@ def _parquet(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> IO[bytes]:
         )
     names = formats.unique_names(schema.names)
     renamed = pa.schema([field.with_name(name) for field, name in zip(schema, names, strict=True)])
-    spool = _spool()
-    with _given_up(spool):
+    with _spool() as spool:
         try:
             with pq.ParquetWriter(spool, renamed, compression="zstd") as writer:
                 for batch in batches:
@@ -266,24 +250,13 @@ class Diagnostics:
         """Say one note of a pass when it comes up."""
         from batchpond.run.session import Severity
 
-        match note.severity:
-            case Severity.INFO:
-                self.note(note.message, hint=note.hint)
-            case Severity.WARNING:
-                self.warning(note.message, hint=note.hint)
-            case Severity.ERROR:
-                self.problem(note.message, hint=note.hint)
-
-    def detail(self, message: str) -> None:
-        """Say what only `-v` asks for."""
-        if self.is_verbose:
-            self.end_progress()
-            self._write(escape(message, keep_newlines=True))
+        speak = {Severity.INFO: self.note, Severity.WARNING: self.warning, Severity.ERROR: self.problem}
+        speak[note.severity](note.message, hint=note.hint)
 
     def trace(self, error: BaseException) -> None:
         """Print the traceback of an unexpected error when `-v` asks for it."""
         if self.is_verbose:
-            self.detail("".join(traceback.format_exception(error)))
+            self.say("".join(traceback.format_exception(error)))
 
     def progress(self, text: str) -> None:
         """Show where a long step stands: one living line on a terminal, else a line per change.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -18,12 +18,12 @@ from batchpond.text import plural, usd
 
 if TYPE_CHECKING:
     from batchpond.plan.report import CellReport, ModelReport, PlanReport, StageReport
-    from batchpond.plan.versions import Again
     from batchpond.run.due import FailureCount
     from batchpond.run.session import Counts
     from batchpond.run.submit import ModelCost, RetryReport, SubmitPreview, SubmitReport
     from batchpond.study.prices import Estimate
 
+_Report = TypeVar("_Report")
 CELLS_SHOWN_MAX = 60
 DROPPED_SHOWN_MAX = 20
 COSTS = ("low", "expected", "worst")
@@ -158,10 +158,15 @@ def _model_row(model: ModelReport) -> tuple[str, ...]:
         provider_text(model.provider, model.mode),
         model.request_model,
         f"{model.n_to_ask:,}",
-        "-" if model.mode is Mode.LIVE else f"{model.n_shards:,}",
+        _batches(model),
         f"~{model.estimated_input_tokens:,}",
         *_costs(model.cost),
     )
+
+
+def _batches(model: ModelReport | ModelCost) -> str:
+    """Return how many batches a model is asked in; live calls are in none."""
+    return "-" if model.mode is Mode.LIVE else f"{model.n_shards:,}"
 
 
 def _cell_row(cell: CellReport) -> tuple[str, ...]:
@@ -242,33 +247,26 @@ def submit(
 
 
 def sent(
-    invocation: Invocation,
-    study: str,
-    confirm: Callable[[SubmitPreview], bool] | None,
-    command: str,
-    *,
-    max_cost_usd: float | None,
-    limit: int | None,
-    again: Again | None = None,
+    invocation: Invocation, study: str, confirm: Callable[[SubmitPreview], bool] | None, command: str, **wishes: Any
 ) -> SubmitReport:
     """Send what is due of a study once `confirm` agrees; raises UsageError where it does not, for that command."""
     from batchpond.run.submit import submit
 
+    report = _told(invocation, submit, study, confirm=confirm, **wishes)
+    if confirm is not None:
+        _require_sent(report, command)
+    return report
+
+
+def _told(invocation: Invocation, verb: Callable[..., _Report], study: str, **wishes: Any) -> _Report:
     store = invocation.store()
     with providers(store) as connected:
-        report = submit(
-            store,
-            study,
-            max_cost_usd=max_cost_usd,
-            limit=limit,
-            confirm=confirm,
-            providers=connected,
-            on_note=invocation.diagnostics.told,
-            again=again,
-        )
-    if confirm is not None and report.counts is None and report.preview.n_requests:
+        return verb(store, study, providers=connected, on_note=invocation.diagnostics.told, **wishes)
+
+
+def _require_sent(report: SubmitReport, command: str) -> None:
+    if report.counts is None and report.preview.n_requests:
         raise UsageError("not confirmed; nothing was sent", hint=f"`batchpond {command}` asks again")
-    return report
 
 
 def asked(
@@ -297,17 +295,11 @@ def is_confirmed(diagnostics: Diagnostics, preview: SubmitPreview, text: str, *,
     return diagnostics.confirm(question, is_yes=is_yes)
 
 
-def _batches(models: Sequence[ModelCost]) -> str:
-    """Return how many batches models are asked in; live calls are in none."""
-    numbers = [model.n_shards for model in models if model.mode is not Mode.LIVE]
-    return f"{sum(numbers):,}" if numbers else "-"
-
-
 def preview_text(preview: SubmitPreview) -> str:
     """Return what would be sent, as a person decides upon it."""
     rows = [
-        (provider_text(m.provider, m.mode), m.request_model, f"{m.n_requests:,}", _batches([m]),
-         f"~{m.input_tokens:,}", usd(m.cost_expected_usd), usd(m.cost_max_usd))
+        (provider_text(m.provider, m.mode), m.request_model, f"{m.n_requests:,}", _batches(m), f"~{m.input_tokens:,}",
+         usd(m.cost_expected_usd), usd(m.cost_max_usd))
         for m in preview.models
     ]  # fmt: skip
     prices = priced_by(m.mode for m in preview.models)
@@ -412,21 +404,13 @@ def retry(
     def confirm(preview: SubmitPreview, failures: tuple[FailureCount, ...]) -> bool:
         return is_confirmed(diagnostics, preview, "" if is_json else _shown(preview, failures), is_yes=is_yes)
 
-    store = invocation.store()
-    with providers(store) as connected:
-        report = retry(
-            store,
-            study,
-            classes=[ErrorClass(name) for name in classes],
-            max_attempts=max_attempts,
-            max_cost_usd=max_cost_usd,
-            confirm=None if dry_run else confirm,
-            providers=connected,
-            on_note=diagnostics.told,
-        )
+    report = _told(
+        invocation, retry, study, classes=[ErrorClass(name) for name in classes], max_attempts=max_attempts,
+        max_cost_usd=max_cost_usd, confirm=None if dry_run else confirm,
+    )  # fmt: skip
     submitted = report.submitted
-    if submitted.counts is None and submitted.preview.n_requests and not dry_run:
-        raise UsageError("not confirmed; nothing was sent", hint=f"`batchpond retry {study}` asks again")
+    if not dry_run:
+        _require_sent(submitted, f"retry {study}")
     if is_json:
         output.document(retry_document(report))
     elif dry_run or not submitted.preview.n_requests:

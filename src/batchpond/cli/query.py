@@ -40,7 +40,7 @@ def command(invocation: Invocation, sql: str, timeout_s: float, form: Format) ->
     elif sql.isidentifier():
         views = [view.name for view in database.views()]
         raise UsageError(f"there is no view {sql!r}", hint=did_you_mean(sql, views, "`batchpond views` lists them"))
-    opened = read.shown_query(store.path, sql, timeout_s=timeout_s, is_arrow=form is Format.PARQUET)
+    opened = read.shown_query(store.path, sql, read.Limits(timeout_s), is_arrow=form is Format.PARQUET)
     with _bounded(invocation, timeout_s), opened as rows:
         prepared = output.prepared(rows, form, has_color=invocation.color_stdout())
     invocation.note_left_out(output.show(prepared))

@@ -44,12 +44,12 @@ def command(
     """Write all that a study found as one HTML file: no script, no network, readable for years."""
     # Before the store, which would hold linear algebra to one thread.
     from batchpond.results.export import refuse_existing
-    from batchpond.results.report import build, methods
+    from batchpond.results.report import build, markdown
 
     if is_methods and (path or form or folder or is_shown or is_json):
         raise UsageError("--claims prints the methods alone", hint="leave the other options out")
     if is_methods:
-        return output.text(methods.render(build.build(invocation.store().path, study)))
+        return output.text(markdown.methods(build.build(invocation.store().path, study)))
     chosen = build.ReportFormat(form or ("md" if path is not None and path.suffix.lower() == ".md" else "html"))
     is_page = chosen is build.ReportFormat.HTML
     if is_page or folder is not None:

@@ -11,7 +11,7 @@ import itertools
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -145,14 +145,24 @@ class ForeignReport:
     batches: list[TrackedBatch]
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Staged:
-    """The SQL of the records until they are checked, and what was found beside them."""
+    """The SQL of the records until they are checked, and the rubrics, each once."""
 
     judgments: str
     texts: str
-    rubrics: dict[str, ForeignRubric]
-    n_rubrics: int
+    rubrics: dict[str, ForeignRubric] = field(default_factory=dict)
+    n_rubrics: int = 0
+
+    def add(self, rubric: ForeignRubric, findings: Findings) -> None:
+        """Take one; raises UsageError for too many."""
+        self.n_rubrics += 1
+        rubric_id = rubric.rubric.rubric_id
+        told = self.rubrics.setdefault(rubric_id, rubric)
+        if told.rubric != rubric.rubric:
+            findings.problem(rubric.source, f"says something else of {rubric_id!r} than {told.source}")
+        if len(self.rubrics) > _RUBRICS_MAX:
+            raise UsageError(f"more than {_RUBRICS_MAX:,} rubrics", hint="import them in parts; nothing was imported")
 
 
 def import_foreign(
@@ -170,7 +180,7 @@ def import_foreign(
     UsageError that lists broken rows, contradictions, and with `is_strict` every doubt; and BusyError.
     """
     files = files_below(paths)
-    findings = Findings(frozenset(accepted))
+    findings = Findings(frozenset(accepted), n_files=len(files))
     where = ", ".join(map(str, paths))
     with _staged(store, reader(files, defaults or Defaults(), findings), findings, defaults or Defaults()) as staged:
         hint = "mend or remove them; nothing was imported"
@@ -185,7 +195,7 @@ def import_foreign(
                 check_contradictions(connection, where)
                 report = _publish(store, connection, staged, findings)
             refresh.refresh(store)
-    return dataclasses.replace(report, n_files=len(files))
+    return report
 
 
 @contextmanager
@@ -210,41 +220,23 @@ def scratch_rows(store: Store, schema: pa.Schema) -> Iterator[tuple[pq.ParquetWr
 
 @contextmanager
 def _staged(store: Store, records: Iterator[Record], findings: Findings, defaults: Defaults) -> Iterator[_Staged]:
+    numbers = itertools.count(1)
     with scratch_rows(store, _STAGED) as (judged, judgments), scratch_rows(store, _TEXTS) as (written, texts):
-        rubrics, n_rubrics = _write(records, judged, written, findings, defaults)
+        staged = _Staged(judgments, texts)
+        while block := list(itertools.islice(records, _BLOCK_ROWS)):
+            rows = [(record, _row(record, next(numbers), defaults)) for record in block]
+            for writer, kind in ((judged, ForeignJudgment), (written, ForeignText)):
+                own = [row for record, row in rows if isinstance(record, kind)]
+                writer.write_table(pa.Table.from_pylist(own, schema=writer.schema))
+            for record in block:
+                if isinstance(record, ForeignRubric):
+                    staged.add(record, findings)
         judged.close()
         written.close()
-        yield _Staged(judgments, texts, rubrics, n_rubrics)
+        yield staged
 
 
 _TEXTS: Final = pa.schema([("line_no", pa.int64()), ("place", pa.string()), *ITEMS.schema])
-
-
-def _write(
-    records: Iterator[Record],
-    judged: pq.ParquetWriter,
-    written: pq.ParquetWriter,
-    findings: Findings,
-    defaults: Defaults,
-) -> tuple[dict[str, ForeignRubric], int]:
-    rubrics: dict[str, ForeignRubric] = {}
-    n_rubrics = 0
-    numbers = itertools.count(1)
-    while block := list(itertools.islice(records, _BLOCK_ROWS)):
-        judgments, texts = [], []
-        for record in block:
-            row = _row(record, next(numbers), defaults)
-            match record:
-                case ForeignJudgment():
-                    judgments.append(row)
-                case ForeignText():
-                    texts.append(row)
-                case ForeignRubric():
-                    n_rubrics += 1
-                    _add_rubric(rubrics, record, findings)
-        judged.write_table(pa.Table.from_pylist(judgments, schema=_STAGED))
-        written.write_table(pa.Table.from_pylist(texts, schema=_TEXTS))
-    return rubrics, n_rubrics
 
 
 def _row(record: Record, line_no: int, defaults: Defaults) -> dict[str, Any]:
@@ -262,15 +254,6 @@ def _row(record: Record, line_no: int, defaults: Defaults) -> dict[str, Any]:
             }  # fmt: skip
         case ForeignRubric():
             return place
-
-
-def _add_rubric(rubrics: dict[str, ForeignRubric], rubric: ForeignRubric, findings: Findings) -> None:
-    rubric_id = rubric.rubric.rubric_id
-    told = rubrics.setdefault(rubric_id, rubric)
-    if told.rubric != rubric.rubric:
-        findings.problem(rubric.source, f"says something else of {rubric_id!r} than {told.source}")
-    if len(rubrics) > _RUBRICS_MAX:
-        raise UsageError(f"more than {_RUBRICS_MAX:,} rubrics", hint="import them in parts; nothing was imported")
 
 
 def _check_doubts(findings: Findings, where: str) -> None:
@@ -329,8 +312,9 @@ def _publish(store: Store, connection: duckdb.DuckDBPyConnection, staged: _Stage
         for kind in Doubt
         if kind in findings.doubts
     ]
+    skipped = findings.skipped
     return ForeignReport(
-        0, judgments, items, rubrics, outcomes, doubts, findings.skipped.n, findings.skipped.shown, findings.batches
+        findings.n_files, judgments, items, rubrics, outcomes, doubts, skipped.n, skipped.shown, findings.batches
     )
 
 

@@ -17,7 +17,7 @@ import io
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -225,12 +225,8 @@ def _page(sheet: Sheet) -> str:
     page = _TEMPLATE.read_text("utf-8")
     script = page.partition("<script>")[2].partition("</script>")[0]
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    asked = [
-        {"key": one.key, "criterion": one.criterion, "question": one.question, "texts": one.texts,
-         "choices": one.choices}
-        for one in sheet.questions
-    ]  # fmt: skip
-    data = json.dumps({"study": sheet.study, "questions": asked}, ensure_ascii=False)
+    asked = {"study": sheet.study, "questions": [*map(asdict, sheet.questions)]}
+    data = json.dumps(asked, ensure_ascii=False)
     inert = data.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
     return page.replace("SCRIPT_DIGEST", digest).replace("SHEET_DATA", inert)
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from batchpond.errors import UsageError
 from batchpond.lake import tables
-from batchpond.results.export import LayoutReport, Tree, translated
+from batchpond.results.export import Tree, translated
 from batchpond.views import database
 from batchpond.views.read import check_study
 
@@ -24,7 +24,7 @@ _IS_NO_TEXT: Final = (
 )
 
 
-def speceval(tree: Tree) -> None:
+def _speceval(tree: Tree) -> None:
     """Write specs, inputs, generations, rankings and compliance results."""
     tree.connection.execute(_query("told"))
     tree.keep("judged", _query("judged"))
@@ -35,7 +35,7 @@ def speceval(tree: Tree) -> None:
     tree.json(_query("speceval"), ",\n")
 
 
-def sycobench(tree: Tree) -> None:
+def _sycobench(tree: Tree) -> None:
     """Write conversations, and once more for each judge with its labels."""
     tree.connection.execute(_query("told"))
     tree.keep("labels", _query("pressure_labels"))
@@ -55,7 +55,7 @@ class Layout(StrEnum):
 
 def export_layout(
     lake_path: Path, folder: Path, layout: Layout, *, study: str | None = None, force: bool = False
-) -> LayoutReport:
+) -> Tree:
     """Write a study, or all of them, to a folder in another tool's layout.
 
     Raises UsageError where the folder holds anything and `force` is not set, where there is no such study,
@@ -63,23 +63,16 @@ def export_layout(
     """
     if not force and os.path.lexists(folder) and (not folder.is_dir() or any(folder.iterdir())):
         raise UsageError(f"{folder} exists already", hint="give another folder, or --force to replace files in it")
-    report = LayoutReport()
     # Files outlive the warning that something is not in them.
     with closing(database.connect(lake_path, must_be_whole=True)) as connection, translated(folder):
         if study is not None:
             check_study(connection, study)
-        tree = Tree(connection, folder, study, report, force)
-        match layout:
-            case Layout.PAIRWISELLM:
-                _pairwisellm(tree)
-            case Layout.SPECEVAL:
-                speceval(tree)
-            case Layout.SYCOBENCH:
-                sycobench(tree)
-    if not report.files:
-        told = "".join(f"; {n:,} {why}" for why, n in report.left_out.items())
+        tree = Tree(connection, folder, study, force)
+        _FILLED[layout](tree)
+    if not tree.files:
+        told = "".join(f"; {n:,} {why}" for why, n in tree.left_out.items())
         raise UsageError(f"nothing in the lake has a place in the layout of {layout}{told}", hint="`batchpond status`")
-    return report
+    return tree
 
 
 def _pairwisellm(tree: Tree) -> None:
@@ -110,3 +103,6 @@ def _pairwisellm(tree: Tree) -> None:
     ((n_samples,),) = tree.connection.execute(f"SELECT count(*) FROM ({samples})").fetchall()
     if n_samples:
         tree.csv("samples.csv", f'{samples} ORDER BY "ID"')
+
+
+_FILLED: Final = {Layout.PAIRWISELLM: _pairwisellm, Layout.SPECEVAL: _speceval, Layout.SYCOBENCH: _sycobench}

@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 import itertools
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
+
+import orjson
 
 from batchpond import fields
 from batchpond.answers import derive
@@ -48,45 +50,24 @@ NEEDS: Final = {
     GENERATION: ("unit_id", "candidate_first"),
 }
 NUMBERS: Final = ("turn_no", "repeat_no")
-COLUMNS: Final = Columns(
-    required=("custom_id",),
-    optional=(
-        "task", "request_model", "unit_id", "study", "template_id", "rubric_id", "thinking",
-        "item_first", "item_second", "candidate_first", "candidate_second", *NUMBERS,
-    ),
-    aliases={
-        "id": "custom_id", "key": "custom_id", "model": "request_model", "judge": "request_model",
-        "id1": "item_first", "id2": "item_second", "item_a": "item_first", "item_b": "item_second",
-        "item": "item_first",
-        "candidate": "candidate_first", "template": "template_id", "trait": "rubric_id", "rubric": "rubric_id",
-        "statement": "rubric_id", "prompt_id": "unit_id", "input": "unit_id", "turn": "turn_no", "repeat": "repeat_no",
-    },
-    suffixes=(".csv", ".jsonl", ".parquet"),
-)  # fmt: skip
+COLUMNS: Final = Columns(**orjson.loads(Path(__file__).with_name("custom_ids.json").read_bytes()))
 _HINT: Final = f"a task is one of {', '.join(NEEDS)}; nothing was imported"
 _QUANTIFIER: Final = re.compile(r"(?<!\\)([+*}])\??")
 
 Row = Mapping[str, str | None]
 
 
-class Table:
-    """A table with a row per custom_id."""
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What custom_ids asked, as a table or a pattern says it: `row` of one, and `rows` of all that there should be.
 
-    def __init__(self, path: Path, task: str, given: Collection[str] = ()) -> None:
-        self.name = path.name
-        self._found = _read_table(path, task, given)
+    `is_clear` says of an id whether there is but one way to read it: a row of a table says it, whatever the id is.
+    """
 
-    def row(self, custom_id: str) -> Row | None:
-        """Return the row of a custom_id."""
-        return self._found.get(custom_id)
-
-    def is_clear(self, custom_id: str) -> bool:  # noqa: ARG002 - as of a pattern
-        """Return True: a row says it."""
-        return True
-
-    def rows(self) -> Iterator[tuple[str, Row]]:
-        """Yield all rows."""
-        yield from self._found.items()
+    name: str
+    rows: Mapping[str, Row]
+    row: Callable[[str], Row | None]
+    is_clear: Callable[[str], bool] = lambda _: True
 
 
 class IdPattern:
@@ -96,7 +77,6 @@ class IdPattern:
     """
 
     def __init__(self, text: str, task: str, given: Collection[str] = ()) -> None:
-        self.name = "the pattern"
         self._task, self._given = task, given
         self._patterns = [Pattern(f"^(?:{form})$") for form in (text, *_other_ways(text))]
         self._patterns[0].check("--pattern")
@@ -128,19 +108,11 @@ class IdPattern:
         ways = [self._groups(pattern, custom_id) for pattern in self._patterns]
         return all(way == ways[0] for way in ways)
 
-    def rows(self) -> Iterator[tuple[str, Row]]:
-        """Yield nothing: a pattern does not know which ids there should be."""
-        yield from ()
-
     def _groups(self, pattern: Pattern, custom_id: str) -> dict[str, str] | None:
         if len(custom_id) > ID_MAX_CHARS or "\n" in custom_id:
             return None
         found = pattern.matches(custom_id)
         return {self._names[name]: value for name, value in found[0].items()} if found else None
-
-
-Asked = Table | IdPattern
-"""What custom_ids asked."""
 
 
 def _other_ways(text: str) -> Iterator[str]:
@@ -265,7 +237,12 @@ def reader(
         raise UsageError(f"--task {task} is none of {', '.join(NEEDS)}")
     if (map_path is None) == (pattern is None):
         raise UsageError("what was asked is said by one of --map and --pattern")
-    asked = Table(map_path, task, given) if map_path is not None else IdPattern(pattern or "", task, given)
+    if map_path is not None:
+        found = _read_table(map_path, task, given)
+        asked = Asked(map_path.name, found, found.get)
+    else:
+        read = IdPattern(pattern or "", task, given)
+        asked = Asked("the pattern", {}, read.row, read.is_clear)
     return _Output(asked, provider, _judges(rules_path))
 
 
@@ -290,7 +267,7 @@ class _Output:
         )
         while block := list(itertools.islice(answers, _BLOCK_LINES)):
             yield from _records(block, self.provider, self.judges, findings)
-        for custom_id, row in self.asked.rows():
+        for custom_id, row in self.asked.rows.items():
             place = f"{self.asked.name}:{row['line_no']}"
             if custom_id in chosen.lines or row["task"] == GENERATION:
                 continue

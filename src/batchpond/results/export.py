@@ -79,7 +79,7 @@ def export(
         if per_batch:
             return _write_batches(connection, view, order, destination, format, defuse=defuse_formulas, force=force)
         select = _select(connection, quoted(view), order, format, defuse=defuse_formulas)
-        return [write(connection, select, destination, format, force=force)]
+        return [_write(connection, select, destination, _OPTIONS[format], force=force)]
 
 
 def _write_batches(
@@ -106,7 +106,7 @@ def _write_batches(
     for attempt_id, path in paths.items():
         batch = f"(SELECT * FROM {_ROWS} WHERE attempt_id = {literal(attempt_id)})"
         select = _select(connection, batch, order, form, defuse=defuse)
-        written.append(write(connection, select, path, form, force=force))
+        written.append(_write(connection, select, path, _OPTIONS[form], force=force))
     return written
 
 
@@ -132,13 +132,8 @@ def _columns(connection: duckdb.DuckDBPyConnection, source: str) -> list[tuple[s
     return [(row[0], row[1]) for row in connection.execute(f"DESCRIBE SELECT * FROM {source}").fetchall()]
 
 
-def write(connection: duckdb.DuckDBPyConnection, select: str, path: Path, form: ExportFormat, *, force: bool) -> Path:
-    """Write a query's rows to a file, which appears whole or not at all."""
-    return write_query(connection, select, path, _OPTIONS[form], force=force)
-
-
-def write_query(connection: duckdb.DuckDBPyConnection, select: str, path: Path, options: str, *, force: bool) -> Path:
-    """Write a query's rows as DuckDB's COPY does with these options."""
+def _write(connection: duckdb.DuckDBPyConnection, select: str, path: Path, options: str, *, force: bool) -> Path:
+    """Write a query's rows as DuckDB's COPY does with these options, to a file that appears whole or not at all."""
     with placed(path, force=force) as staged:
         target = literal(os.path.abspath(staged))
         connection.execute(f"COPY ({select}) TO {target} ({options}, USE_TMP_FILE false)")
@@ -195,23 +190,16 @@ _CSV_OF_R: Final = "FORMAT csv, HEADER true, NULLSTR 'NA'"
 _FETCH_ROWS: Final = 1_000
 
 
-@dataclass
-class LayoutReport:
-    """The files that were written, and how many rows the layout has no place for, by reason."""
-
-    files: list[Path] = field(default_factory=list)
-    left_out: dict[str, int] = field(default_factory=dict)
-
-
 @dataclass(frozen=True)
 class Tree:
-    """A folder that is being filled, from one study or all."""
+    """A folder that is filled, from one study or all: its files, and of how many rows it has no place, by reason."""
 
     connection: duckdb.DuckDBPyConnection
     folder: Path
     study: str | None
-    report: LayoutReport
     is_forced: bool
+    files: list[Path] = field(default_factory=list)
+    left_out: dict[str, int] = field(default_factory=dict)
 
     def keep(self, name: str, query: str) -> None:
         """Keep the rows of a query, which may name `$study`, as a table."""
@@ -222,7 +210,7 @@ class Tree:
         """Count rows of a kept table that are not written."""
         ((n_rows,),) = self.connection.execute(f"SELECT count(*) FROM {table} WHERE {where}").fetchall()
         if n_rows:
-            self.report.left_out[why] = n_rows
+            self.left_out[why] = n_rows
 
     def json(self, query: str, between: str) -> None:
         """Write the files that a query has the entries of, one after the other, without holding any.
@@ -245,12 +233,12 @@ class Tree:
 
     def csv(self, name: str, query: str) -> None:
         """Write a query's rows as R reads them: a missing value is NA."""
-        write_query(self.connection, query, self._path(name), _CSV_OF_R, force=self.is_forced)
+        _write(self.connection, query, self._path(name), _CSV_OF_R, force=self.is_forced)
 
     def _path(self, name: str) -> Path:
         path = self.folder / name
         disk.make_directory(path.parent)
-        self.report.files.append(path)
-        if len(self.report.files) > FILES_MAX:
+        self.files.append(path)
+        if len(self.files) > FILES_MAX:
             raise UsageError(f"more than {FILES_MAX:,} files to write", hint="export one `--study` at a time")
         return path

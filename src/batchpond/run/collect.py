@@ -303,7 +303,7 @@ def read_what_is_unread(session: Session, attempts: Sequence[Attempt]) -> None:
     unread = rules.unread(attempts)
     if unread is None:
         for bad in database.drop_damaged(session.store.path):
-            text = f"{bad.damage(session.store.path).name}: {bad.problem}; it is made again of the lines that came"
+            text = f"{bad.name}: {bad.problem}; it is made again of the lines that came"
             session.note(Severity.WARNING, text)
         unread = attempts = answered(session.lake_state)
     used = rules.of(attempt.intent for attempt in unread)

@@ -35,11 +35,17 @@ CONJUGATE_MAX: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class MapFit:
-    """A posterior mode: `covariance` is that of theta, shape (items, items), by Laplace's method."""
+class Belief:
+    """What is believed of all items: theta, and its covariance, shape (items, items)."""
 
     theta: Floats
     covariance: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class MapFit(Belief):
+    """A posterior mode; its covariance is by Laplace's method."""
+
     eta: float
     sd: float
     log_evidence: float
@@ -108,9 +114,9 @@ def _log_posterior(votes: Votes, beta: Floats, precision: Floats) -> float:
 
 def _derivatives(votes: Votes, beta: Floats, precision: Floats) -> tuple[Floats, _Curve]:
     local = likelihood.half_ties(votes.counts, predictors(votes, beta[:-1], float(beta[-1])))
-    score, info = local.score_u, local.info_uu
-    gradient = np.r_[per_item(votes, score.sum(axis=0), -score.sum(axis=0)), (score[0] - score[1]).sum()]
-    return gradient - precision * beta, _Curve(votes, info.sum(axis=0), info[0] - info[1], precision)
+    (score, shown_first), ((pair, across), _) = local.scores, local.informations
+    gradient = np.r_[per_item(votes, score, -score), shown_first.sum()]
+    return gradient - precision * beta, _Curve(votes, pair, across, precision)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,13 +130,8 @@ class _Curve:
 
     def matrix(self) -> Floats:
         """Return it whole, eta last."""
-        votes, pair, n = self.votes, self.pair, self.votes.n_items
-        matrix = np.zeros((n + 1, n + 1))
-        matrix[votes.lo, votes.hi] = matrix[votes.hi, votes.lo] = -pair
-        matrix[np.arange(n), np.arange(n)] = per_item(votes, pair, pair)
-        matrix[:n, n] = matrix[n, :n] = per_item(votes, self.across, -self.across)
-        matrix[n, n] = pair.sum()
-        matrix[np.arange(n + 1), np.arange(n + 1)] += self.precision
+        matrix = likelihood.spread(self.votes, [[self.pair, self.across], [self.across, self.pair]])
+        matrix[np.diag_indices(len(matrix))] += self.precision
         return matrix
 
     def times(self, vector: Floats) -> Floats:
@@ -286,14 +287,6 @@ AT_RANDOM: Final = 10
 UPDATED_MAX: Final = 500
 TOP_DRAWS: Final = 500
 TOP_FLOOR: Final = 0.005
-
-
-@dataclass(frozen=True, slots=True)
-class Belief:
-    """What is believed of all items before a round: theta, and its covariance, shape (items, items)."""
-
-    theta: Floats
-    covariance: Floats
 
 
 @dataclass(frozen=True, slots=True)

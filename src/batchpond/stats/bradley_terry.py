@@ -16,7 +16,7 @@ import numpy as np
 
 from batchpond.errors import UsageError
 from batchpond.stats import votes as likelihood
-from batchpond.stats.arrays import Floats, solved
+from batchpond.stats.arrays import Floats, Ints, solved
 from batchpond.stats.votes import HI_WON, LO_WON, TIED, Local, Votes, per_item
 
 ITERATIONS_MAX: Final = 100
@@ -145,6 +145,13 @@ def results_by_order(votes: Votes, *, has_eta: bool) -> Floats:
     return votes.counts if has_eta else votes.results[None]
 
 
+def gap_covariances(votes: Votes, covariance: Floats, at_pair: Ints) -> list[Floats]:
+    """Return the variance of each row's gap, and its covariance with each further parameter."""
+    lo, hi, own = votes.lo, votes.hi, np.diag(covariance)
+    further = (covariance[lo, at] - covariance[hi, at] for at in range(votes.n_items, len(covariance)))
+    return [own[lo] + own[hi] - 2 * covariance.reshape(-1)[at_pair], *further]
+
+
 class _Newton:
     """The iteration: parameters are theta, then eta and log_nu where the model has them."""
 
@@ -159,7 +166,7 @@ class _Newton:
         self.at_nu = self.n + model.has_eta if model.ties is Ties.DAVIDSON else None
         self.size = self.n + model.has_eta + (self.at_nu is not None)
         # Flat places and sums over runs of equal items take a fifth of the time of their plain forms.
-        self.at_pair, self.at_turned = votes.lo * self.size + votes.hi, votes.hi * self.size + votes.lo
+        self.at_pair = likelihood.pair_places(votes, self.size)
         self.lo_starts = np.flatnonzero(np.r_[True, np.diff(votes.lo) > 0])
 
     def run(self, start: Floats | None) -> Fit:
@@ -271,28 +278,10 @@ class _Newton:
 
     def _local(self, beta: Floats, counts: Floats) -> Local:
         u = predictors(self.votes, beta[: self.n], None if self.at_eta is None else float(beta[self.at_eta]))
-        if self.at_nu is None:
-            return likelihood.half_ties(counts, u)
-        return likelihood.davidson(counts, u, float(beta[self.at_nu]))
+        return likelihood.local(counts, u, None if self.at_nu is None else float(beta[self.at_nu]))
 
     def _information(self, local: Local) -> Floats:
-        n = self.n
-        matrix = np.zeros((self.size, self.size))
-        pair = local.info_uu.sum(axis=0)
-        flat = matrix.reshape(-1)
-        flat[self.at_pair] = flat[self.at_turned] = -pair
-        matrix[np.arange(n), np.arange(n)] = self._per_item(pair, pair)
-        if self.at_eta is not None:
-            across = _signed(local.info_uu)
-            matrix[:n, n] = matrix[n, :n] = self._per_item(across, -across)
-            matrix[n, n] = pair.sum()
-        if self.at_nu is not None and local.info_ul is not None and local.info_ll is not None:
-            at, both = self.at_nu, local.info_ul.sum(axis=0)
-            matrix[:n, at] = matrix[at, :n] = self._per_item(both, -both)
-            matrix[at, at] = local.info_ll.sum()
-            if self.at_eta is not None:
-                matrix[n, at] = matrix[at, n] = _signed(local.info_ul).sum()
-        return matrix
+        return likelihood.spread(self.votes, local.informations, self.at_pair, self._per_item)
 
     def _inverse(self, local: Local) -> Floats:
         """Return the covariance: the inverse on the space where thetas add up to 0."""
@@ -308,21 +297,15 @@ class _Newton:
             return self.results
         return self.results + np.stack(likelihood.firth_counts(local, *self._variances(covariance)), axis=1)
 
-    def _per_item(self, lo: Floats, hi: Floats) -> Floats:
+    def _per_item(self, votes: Votes, lo: Floats, hi: Floats) -> Floats:
         """Add up what each row says of its lower and of its higher item, as `votes.per_item` does."""
-        result = np.bincount(self.votes.hi, weights=hi, minlength=self.n)
-        result[self.votes.lo[self.lo_starts]] += np.add.reduceat(lo, self.lo_starts)
+        result = np.bincount(votes.hi, weights=hi, minlength=self.n)
+        result[votes.lo[self.lo_starts]] += np.add.reduceat(lo, self.lo_starts)
         return np.asarray(result, dtype=np.float64)
 
     def _gradient(self, local: Local) -> Floats:
-        gradient = np.zeros(self.size)
-        pair = local.score_u.sum(axis=0)
-        gradient[: self.n] = self._per_item(pair, -pair)
-        if self.at_eta is not None:
-            gradient[self.at_eta] = _signed(local.score_u).sum()
-        if self.at_nu is not None and local.score_l is not None:
-            gradient[self.at_nu] = local.score_l.sum()
-        return gradient
+        pair, *further = local.scores
+        return np.asarray(np.r_[self._per_item(self.votes, pair, -pair), [one.sum() for one in further]])
 
     def _step(self, beta: Floats, counts: Floats, covariance: Floats) -> tuple[Floats, Floats]:
         gradient = self._gradient(self._local(beta, counts))
@@ -339,19 +322,17 @@ class _Newton:
 
     def _variances(self, covariance: Floats) -> tuple[Floats, Floats | None, float]:
         """Return each row's variance of u, covariance of u and lambda, and the variance of lambda."""
-        lo, hi, n = self.votes.lo, self.votes.hi, self.n
-        own = np.diag(covariance)
-        var = (own[lo] + own[hi] - 2 * covariance.reshape(-1)[self.at_pair])[None, :]
+        gap, *further = gap_covariances(self.votes, covariance, self.at_pair[0])
+        var, n = gap[None, :], self.n
         if self.at_eta is not None:
-            across = 2 * (covariance[lo, n] - covariance[hi, n])
-            var = np.stack([var[0] + across, var[0] - across]) + own[n]
+            across = 2 * further[0]
+            var = np.stack([gap + across, gap - across]) + covariance[n, n]
         if self.at_nu is None:
             return var, None, 0.0
-        at = self.at_nu
-        both = (covariance[lo, at] - covariance[hi, at])[None, :]
+        at, both = self.at_nu, further[-1][None, :]
         if self.at_eta is not None:
             both = np.stack([both[0] + covariance[n, at], both[0] - covariance[n, at]])
-        return var, both, float(own[at])
+        return var, both, float(covariance[at, at])
 
     def _fit(self, beta: Floats, covariance: Floats, gradient: Floats, iterations: int, *, is_done: bool) -> Fit:
         theta = beta[: self.n] - beta[: self.n].mean()
@@ -387,7 +368,3 @@ class _Mixer:
         turns = np.diff(np.array(self.moves), axis=0).T
         weights = np.linalg.lstsq(turns, self.moves[-1], rcond=1e-10)[0]
         return np.asarray(after - np.diff(np.array(self.places), axis=0).T @ weights)
-
-
-def _signed(by_order: Floats) -> Floats:
-    return np.asarray(by_order[0] - by_order[1])

@@ -116,7 +116,7 @@ SIMULATIONS: Final = 400
 class Triads:
     """Circles in the majority tournament; a triad counts when all its three pairs have a majority.
 
-    `n_cyclic_expected` is what the fitted model expects, `p_excess` the share of tournaments simulated
+    `n_cyclic_expected` is what the fitted model expects, `p_cyclic_excess` the share of tournaments simulated
     from it with at least as many circles (None above SIMULATED_ITEMS_MAX items); `zeta` is Kendall and
     Babington Smith's coefficient (1940), for complete tournaments only.
     """
@@ -124,7 +124,7 @@ class Triads:
     n_triads: int
     n_cyclic: int
     n_cyclic_expected: float | None
-    p_excess: float | None
+    p_cyclic_excess: float | None
     zeta: float | None
 
 
@@ -143,13 +143,13 @@ def triads(votes: Votes, theta: Floats | None = None, *, seed: int = 0) -> Triad
         return Triads(n_triads, n_cyclic, None, None, zeta)
     share = _majority(theta[lo] - theta[hi], np.rint(lo_wins + hi_wins)[kept].astype(np.int64))
     expected = _three(_tournament(n, lo, hi, share, 1 - share))
-    p_excess = None
+    p_cyclic_excess = None
     if n <= SIMULATED_ITEMS_MAX:
         rng = np.random.default_rng(seed)
         drawn = (rng.random(len(lo)) < share for _ in range(SIMULATIONS))
         counts = [_three(_tournament(n, lo, hi, one.astype(np.float64), (~one).astype(np.float64))) for one in drawn]
-        p_excess = (1 + sum(count >= n_cyclic - 0.5 for count in counts)) / (1 + SIMULATIONS)
-    return Triads(n_triads, n_cyclic, expected, p_excess, zeta)
+        p_cyclic_excess = (1 + sum(count >= n_cyclic - 0.5 for count in counts)) / (1 + SIMULATIONS)
+    return Triads(n_triads, n_cyclic, expected, p_cyclic_excess, zeta)
 
 
 def _tournament(n: int, lo: Ints, hi: Ints, share_lo: Floats, share_hi: Floats) -> Floats:

@@ -166,7 +166,6 @@ class Options:
     ties: Ties = Ties.HALF
     has_position: bool = False
     cluster: Cluster = Cluster.PAIR
-    comparisons_min: int = COMPARISONS_MIN
     seed: int = 0
     extras: frozenset[Extra] = frozenset()
     is_full: bool = False
@@ -275,7 +274,7 @@ def _empty(component: Ints) -> Ranking:
 def _rank_component(result: Ranking, items: Ints, counted: Votes, by_pair: Votes, options: Options) -> None:
     own = by_pair.among(items)
     estimate = _estimate(own, counted.among(items), options)
-    _flag(result, items, own, estimate, options)
+    _flag(result, items, own, estimate)
     if estimate.fit.is_converged:
         _fill(result, items, estimate, options)
     result.components.append(_component(len(result.components) + 1, items, own, estimate, options))
@@ -328,7 +327,7 @@ def _fill(result: Ranking, items: Ints, estimate: _Estimate, options: Options) -
     result.tied_group[items] = tied_groups(theta, covariance) + int(result.tied_group.max())
 
 
-def _flag(result: Ranking, items: Ints, votes: Votes, estimate: _Estimate, options: Options) -> None:
+def _flag(result: Ranking, items: Ints, votes: Votes, estimate: _Estimate) -> None:
     lo_won, hi_won, tied = votes.results[LO_WON], votes.results[HI_WON], votes.results[TIED]
     n = votes.n_items
     wins, losses, ties = per_item(votes, lo_won, hi_won), per_item(votes, hi_won, lo_won), per_item(votes, tied, tied)
@@ -338,7 +337,7 @@ def _flag(result: Ranking, items: Ints, votes: Votes, estimate: _Estimate, optio
         (Flag.WINLESS, (wins == 0) & (ties == 0)),
         (Flag.NO_UPPER_BOUND, estimate.core.above),
         (Flag.NO_LOWER_BOUND, estimate.core.below),
-        (Flag.FEW_COMPARISONS, wins + losses + ties < options.comparisons_min),
+        (Flag.FEW_COMPARISONS, wins + losses + ties < COMPARISONS_MIN),
         (Flag.FEW_CLUSTERS, is_small),
         (Flag.BRIDGE, estimate.weak.is_at_bridge),
         (Flag.NOT_CONVERGED, np.full(n, not estimate.fit.is_converged)),

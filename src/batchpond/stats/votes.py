@@ -10,7 +10,7 @@ Jeffreys penalty (Firth 1993) explicit.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -118,6 +118,35 @@ def per_item(votes: Votes, lo: Floats, hi: Floats) -> Floats:
     return np.asarray(np.bincount(votes.lo, weights=lo, minlength=n) + np.bincount(votes.hi, weights=hi, minlength=n))
 
 
+def spread(
+    votes: Votes,
+    blocks: Sequence[Sequence[Floats]],
+    at: tuple[Ints, Ints] | None = None,
+    added_up: Callable[[Votes, Floats, Floats], Floats] = per_item,
+) -> Floats:
+    """Return a matrix in the items and all further parameters from what each row says of its gap and of these.
+
+    `blocks` has them by row and column, the gap first, which is the lower item less the higher one. `at` are the rows'
+    places in the matrix, both ways, for who knows them.
+    """
+    (pair, *columns), *further = blocks
+    n = votes.n_items
+    size = n + len(further)
+    matrix = np.zeros((size, size))
+    flat, (straight, turned) = matrix.reshape(-1), at or pair_places(votes, size)
+    flat[straight] = flat[turned] = -pair
+    matrix[np.arange(n), np.arange(n)] = added_up(votes, pair, pair)
+    for place, (column, (_, *row)) in enumerate(zip(columns, further, strict=True), n):
+        matrix[:n, place] = matrix[place, :n] = added_up(votes, column, -column)
+        matrix[place, n:] = [block.sum() for block in row]
+    return matrix
+
+
+def pair_places(votes: Votes, size: int) -> tuple[Ints, Ints]:
+    """Return where each pair stands in a flat matrix of so many parameters, and where turned around."""
+    return votes.lo * size + votes.hi, votes.hi * size + votes.lo
+
+
 def p_position(votes: Votes) -> float:
     """Return the p value that no position is favoured, by pairs judged in both orders; 1 where none tells.
 
@@ -155,6 +184,31 @@ class Local:
     info_ul: Floats | None = None
     info_ll: Floats | None = None
     p_tie: Floats | None = None
+
+    @property
+    def scores(self) -> list[Floats]:
+        """Each row's score in gap, eta and, by order, lambda, as far as the model has them."""
+        return [*_by_order(self.score_u), *([] if self.score_l is None else [self.score_l])]
+
+    @property
+    def informations(self) -> list[list[Floats]]:
+        """Each row's information, by row and column, in what `scores` are of."""
+        own, *across = _by_order(self.info_uu)
+        found = [[own, *across], *([one, own] for one in across)]
+        if self.info_ul is None or self.info_ll is None:
+            return found
+        column = _by_order(self.info_ul)
+        return [*([*row, end] for row, end in zip(found, column, strict=True)), [*column, self.info_ll]]
+
+
+def _by_order(values: Floats) -> list[Floats]:
+    """Return what both orders say together and how much more the first says; what one says, where the order is none."""
+    return [values[0]] if len(values) == 1 else [values[0] + values[1], values[0] - values[1]]
+
+
+def local(results: Floats, u: Floats, log_nu: float | None) -> Local:
+    """Return score and information at some predictors; without log_nu a tie is half a win for each side."""
+    return half_ties(results, u) if log_nu is None else davidson(results, u, log_nu)
 
 
 def half_ties(results: Floats, u: Floats) -> Local:

@@ -14,9 +14,9 @@ import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import duckdb
 import orjson
@@ -25,21 +25,19 @@ from batchpond.clock import random_hex
 from batchpond.errors import LakeError
 from batchpond.lake import disk
 from batchpond.lake.disk import held
-from batchpond.lake.manifest import GONE
-from batchpond.lake.schemas import TABLES
+from batchpond.lake.manifest import GONE, Damage
+from batchpond.lake.schemas import TABLES, Table
 from batchpond.lake.store import LENS, TMP
 from batchpond.lake.tables import literal, quoted
 from batchpond.views import refresh
 from batchpond.views.draft import AT_HAND, CATALOG, Draft, Seen, as_tables, seen
 from batchpond.views.refresh import (
-    BadFile,
     Files,
     Good,
     Sound,
     fingerprint,
     first_line,
     named,
-    names,
     sorted_out,
     views_digest,
 )
@@ -87,11 +85,10 @@ _LISTS = "SELECT table_name, paths, stood FROM lens_lists"
 # which is its temp_directory's unless somebody set that. So a lens reads the lake that it lies in, wherever that is.
 # (DuckDB makes that name by adding `.tmp` to the database's: at its end, or before a question mark in it.)
 _STANDS = "coalesce(getvariable('lake'), parse_dirpath(replace(current_setting('temp_directory'), '.tmp?', '?')))"
-_BAD = "SELECT table_name, path, problem FROM lens_bad ORDER BY path"
+_BAD = "SELECT path, problem FROM lens_bad ORDER BY path"
 
 
-@dataclass(frozen=True, slots=True)
-class _Info:
+class _Info(NamedTuple):
     """The row of `lens_info`: what a lens was written from, and by which engine."""
 
     fingerprint: str
@@ -100,16 +97,11 @@ class _Info:
     duckdb_version: str
 
 
-@dataclass(frozen=True)
-class _Kept:
+class _Kept(NamedTuple):
     """What a lens says of itself, and how the files stood that it shows, by their paths in the lake."""
 
     info: _Info
-    lists: list[tuple[str, str, str]]
-
-    @functools.cached_property
-    def sound(self) -> dict[str, Sound]:
-        return _sound_of(self.lists)
+    sound: dict[str, Sound]
 
 
 def is_current(lake_path: Path, files: Files) -> bool:
@@ -128,7 +120,7 @@ def _changed(lake_path: Path, known: Mapping[str, Sound]) -> list[str]:
     return found if len(found) < len(known) else []
 
 
-def build(lake_path: Path, files: Files, gone: Sequence[str] | None = None) -> list[BadFile]:
+def build(lake_path: Path, files: Files, gone: Sequence[str] | None = None) -> list[Damage]:
     """Write the lens anew; returns the files that it had to leave out.
 
     The caller holds the lake's lock, and asks `is_current` first where nothing may have changed; `gone` are the files
@@ -150,23 +142,23 @@ def build(lake_path: Path, files: Files, gone: Sequence[str] | None = None) -> l
             hint="check free space; the Parquet files are intact and `batchpond doctor --fix` writes the views again",
         ) from error
     for file in bad:
-        if TABLES[file.table].is_derived:
-            disk.drop(file.path)
+        if _table(file.name).is_derived:
+            disk.drop(lake_path / file.name)
     return bad
 
 
-def drop_damaged(lake_path: Path) -> list[BadFile]:
+def drop_damaged(lake_path: Path) -> list[Damage]:
     """Drop the derived files that are not as they were made, for a pass to make them again; the lake's lock is held."""
     derived = {name: paths for name, paths in listed(lake_path).items() if TABLES[name].is_derived}
     bad = sorted_out(lake_path, named(lake_path, derived), _known_sound(lake_path), ())[1]
     for file in bad:
-        disk.drop(file.path)
+        disk.drop(lake_path / file.name)
     return bad
 
 
-def _left_out(connection: duckdb.DuckDBPyConnection, lake_path: Path) -> list[BadFile]:
-    rows = connection.execute(_BAD).fetchall()
-    return [BadFile(table, lake_path / name, problem) for table, name, problem in rows]
+def _table(name: str) -> Table:
+    """Return the table that a file is of, by its path in the lake."""
+    return TABLES[name.partition("/")[0]]
 
 
 def ddl(lake_path: Path, files: Files) -> str:
@@ -186,7 +178,7 @@ def connect(
     a LakeError.
     """
     connection = _opened(lake_path, memory_limit)
-    for damage in (file.damage(lake_path) for file in _left_out(connection, lake_path)):
+    for damage in (Damage(*row) for row in connection.execute(_BAD).fetchall()):
         if must_be_whole:
             connection.close()
             raise LakeError(f"the lake is damaged: {damage.name}: {damage.problem}", hint=damage.hint)
@@ -258,8 +250,8 @@ def _attach_own(connection: duckdb.DuckDBPyConnection, lake_path: Path) -> None:
     known = _known_sound(lake_path)
     good, bad = sorted_out(lake_path, named(lake_path, listed(lake_path)), known)
     for name in known:  # no list has derived files, but what showed them
-        if TABLES[name.partition("/")[0]].is_derived and not os.path.exists(f"{lake_path}/{name}"):
-            bad.append(BadFile(name.partition("/")[0], lake_path / name, GONE))
+        if _table(name).is_derived and not os.path.exists(f"{lake_path}/{name}"):
+            bad.append(Damage(name, GONE))
     draft, content = _remade(_unfilled(), lake_path, good, bad)
     draft.close()
     # Not in the lake: DuckDB cannot open a database below a folder with a question mark in its name.
@@ -298,7 +290,7 @@ def _said(lens: Seen) -> _Kept | None:
             return None
         try:
             (row,) = draft.connection.execute("SELECT * FROM lens_info").fetchall()
-            return _Kept(_Info(*row), draft.connection.execute(_LISTS).fetchall())
+            return _Kept(_Info(*row), _sound_of(draft.connection.execute(_LISTS).fetchall()))
         except (duckdb.Error, ValueError, TypeError):
             return None
 
@@ -314,7 +306,7 @@ def _put_in_place(lake_path: Path, content: bytes) -> None:
     (lake_path / f"{LENS}.wal").unlink(missing_ok=True)
 
 
-def _remade(bases: Iterator[Draft | bytes], lake_path: Path, good: Good, bad: Sequence[BadFile]) -> tuple[Draft, bytes]:
+def _remade(bases: Iterator[Draft | bytes], lake_path: Path, good: Good, bad: Sequence[Damage]) -> tuple[Draft, bytes]:
     """Return a lens made from the first base that is sound, and its content; raises what the last one failed with.
 
     From one with the same views, because making those costs most of a second.
@@ -333,10 +325,10 @@ def _remade(bases: Iterator[Draft | bytes], lake_path: Path, good: Good, bad: Se
     raise failure
 
 
-def _filled(draft: Draft, lake_path: Path, good: Good, bad: Sequence[BadFile]) -> bytes:
+def _filled(draft: Draft, lake_path: Path, good: Good, bad: Sequence[Damage]) -> bytes:
     draft.connection.execute(_set_lake(lake_path))
     as_tables(draft.connection, _relisted(draft.connection, lake_path, good))
-    _record(draft.connection, lake_path, good, bad)
+    _record(draft.connection, good, bad)
     return draft.content()
 
 
@@ -390,16 +382,16 @@ def _create(connection: duckdb.DuckDBPyConnection) -> None:
     connection.execute(_INFO)
 
 
-def _info(good: Good, bad: Sequence[BadFile]) -> _Info:
+def _info(good: Good, bad: Sequence[Damage]) -> _Info:
     n_files = sum(map(len, good.values()))
     # A lens that leaves a file out is never current: the file may be made again, or put back, under its name.
     return _Info("" if bad else fingerprint(good), n_files, views_digest(), duckdb.__version__)
 
 
-def _record(connection: duckdb.DuckDBPyConnection, lake_path: Path, good: Good, bad: Sequence[BadFile]) -> None:
+def _record(connection: duckdb.DuckDBPyConnection, good: Good, bad: Sequence[Damage]) -> None:
     for table in ("lens_info", "lens_lists", "lens_bad"):
         connection.execute(f"DELETE FROM {table}")
-    connection.execute("INSERT INTO lens_info VALUES (?, ?, ?, ?)", list(astuple(_info(good, bad))))
+    connection.execute("INSERT INTO lens_info VALUES (?, ?, ?, ?)", list(_info(good, bad)))
     lists = [
         (table, "\n".join(found), orjson.dumps([list(sound) for sound in found.values()]).decode())
         for table, found in good.items()
@@ -409,8 +401,7 @@ def _record(connection: duckdb.DuckDBPyConnection, lake_path: Path, good: Good, 
         sql = "INSERT INTO lens_lists SELECT unnest($1), unnest($2), unnest($3)"
         connection.execute(sql, [list(column) for column in zip(*lists, strict=True)])
     for file in bad:
-        (name,) = names(lake_path, [file.path])
-        connection.execute("INSERT INTO lens_bad VALUES (?, ?, ?)", [file.table, name, file.problem])
+        connection.execute("INSERT INTO lens_bad VALUES (?, ?, ?)", [_table(file.name).name, file.name, file.problem])
 
 
 def _table_views(files: Good) -> Iterator[str]:
@@ -464,15 +455,3 @@ def views() -> list[ViewInfo]:
 def is_view(name: str) -> bool:
     """Whether there is such a table or view; reads no SQL: a file of views is called as the one it makes."""
     return name in TABLES or name in refresh.view_names()
-
-
-def columns() -> dict[str, list[str]]:
-    """Return the column names of every table and view."""
-    with empty() as connection:
-        rows = connection.execute(
-            "SELECT table_name, column_name FROM information_schema.columns ORDER BY table_name, ordinal_position"
-        ).fetchall()
-    found: dict[str, list[str]] = {}
-    for table, column in rows:
-        found.setdefault(table, []).append(column)
-    return found

@@ -148,10 +148,11 @@ def as_tables(connection: duckdb.DuckDBPyConnection, changed: Mapping[str, Seque
     anew for what the new ones are about alone. Where a file turns out to be unreadable the view stays one, and says so
     to whoever reads it.
     """
-    tables = _tables(connection)
+    tables, views = _tables(connection), refresh.view_names()
     for script in map(refresh.script, AS_TABLES):
         is_table = script.name in tables
-        changes = _tables_read(script) & changed.keys()
+        read = refresh.reached([script.name], lambda name: refresh.script(name) if name in views else None)
+        changes = {name for one in read.values() for name in one.needs} & TABLES.keys() & changed.keys()
         new = changed.get(EVENTS.name) if is_table and changes <= {EVENTS.name} else None
         if is_table and not changes:
             continue
@@ -224,15 +225,3 @@ def _all_or_nothing(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
 def _tables(connection: duckdb.DuckDBPyConnection) -> set[str]:
     rows = connection.execute("SELECT table_name FROM duckdb_tables() WHERE database_name = current_database()")
     return {name for (name,) in rows.fetchall()}
-
-
-def _tables_read(script: Script) -> frozenset[str]:
-    found: set[str] = set()
-    pending, seen = [script.name], {script.name}
-    while pending:
-        needs = refresh.script(pending.pop()).needs
-        found |= needs & TABLES.keys()
-        further = needs & refresh.view_names() - seen
-        seen |= further
-        pending += further
-    return frozenset(found)

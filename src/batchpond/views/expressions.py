@@ -9,10 +9,9 @@ turns what fails on one text into NULL for that text alone, and refuses aggregat
 from __future__ import annotations
 
 import re
-import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import closing, suppress
 from typing import Any, Final
 
 import duckdb
@@ -20,6 +19,8 @@ import orjson
 import pyarrow as pa
 
 from batchpond.errors import UsageError
+from batchpond.views.read import interrupted, nodes, syntax_tree
+from batchpond.views.refresh import first_line
 
 TEXT_MAX_CHARS: Final = 100_000
 VALUE_MAX_CHARS: Final = 20_001
@@ -61,7 +62,7 @@ def why_not(expression: str, *, is_number: bool = False) -> str | None:
         try:
             return _wrong_syntax(connection, expression) or _wrong_type(connection, expression, is_number)
         except duckdb.Error as error:
-            return f"cannot be evaluated: {_first_line(error)}"
+            return f"cannot be evaluated: {first_line(error)}"
 
 
 def evaluate(
@@ -88,7 +89,7 @@ def evaluate(
             rows = _evaluated(expressions, [texts[number] for number in numbers], AT_ONCE_S)
         except (duckdb.BinderException, duckdb.CatalogException, duckdb.ParserException) as error:
             raise UsageError(
-                f"DuckDB {duckdb.__version__} cannot run the SQL of an answer rule: {_first_line(error)}",
+                f"DuckDB {duckdb.__version__} cannot run the SQL of an answer rule: {first_line(error)}",
                 hint="install the DuckDB that the study was planned with; the answers are safe in `raw`",
             ) from None
         except duckdb.Error:
@@ -117,17 +118,15 @@ def _connection() -> duckdb.DuckDBPyConnection:
 
 def _wrong_syntax(connection: duckdb.DuckDBPyConnection, expression: str) -> str | None:
     statement = f"SELECT (\n{expression}\n)"
-    text = connection.execute("SELECT json_serialize_sql(?)", [statement]).fetchall()[0][0]
-    try:
-        tree = orjson.loads(text)
-    except orjson.JSONDecodeError:
+    tree = syntax_tree(connection, statement)
+    if tree is None:
         return "is nested too deeply"
     if tree.get("error"):
-        return f"is not SQL: {_first_line(tree.get('error_message'))}"
+        return f"is not SQL: {first_line(tree.get('error_message'))}"
     (node,) = (statement["node"] for statement in tree["statements"])
     if node["type"] != "SELECT_NODE" or len(node["select_list"]) != 1 or node["from_table"]["type"] != "EMPTY":
         return "is not one expression"
-    parts = list(_parts(node["select_list"]))
+    parts = [part for part in nodes(node["select_list"]) if "class" in part]
     for part in parts:
         problem = _wrong_part(part)
         if problem is not None:
@@ -137,19 +136,6 @@ def _wrong_syntax(connection: duckdb.DuckDBPyConnection, expression: str) -> str
     return _wrong_function(
         connection, {str(part["function_name"]).lower() for part in parts if part["class"] == "FUNCTION"}
     )
-
-
-def _parts(tree: Any) -> Iterator[dict[str, Any]]:
-    """Yield every expression of a syntax tree, without recursion: its depth is the user's."""
-    pending = [tree]
-    while pending:
-        node = pending.pop()
-        if isinstance(node, dict):
-            if "class" in node:
-                yield node
-            pending.extend(node.values())
-        elif isinstance(node, list):
-            pending.extend(node)
 
 
 def _wrong_part(part: Mapping[str, Any]) -> str | None:
@@ -206,24 +192,8 @@ def _evaluated(expressions: Mapping[str, str], texts: Sequence[str], within_s: f
     )
     with closing(_connection()) as connection:
         connection.register("answers", given)
-        with _deadline(connection, within_s):
+        with interrupted(connection, within_s):
             rows = connection.execute(f'SELECT "{_NUMBER}", {values} FROM answers').fetchall()
     for number, *row in rows:
         found[number] = {name: value for name, value in zip(expressions, row, strict=True) if value is not None}
     return found
-
-
-@contextmanager
-def _deadline(connection: duckdb.DuckDBPyConnection, within_s: float) -> Iterator[None]:
-    timer = threading.Timer(within_s, connection.interrupt)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-        timer.join()
-
-
-def _first_line(error: object) -> str:
-    return str(error).split("\n", 1)[0]

@@ -161,7 +161,12 @@ def rows_of_all(lake_path: Path, asks: Sequence[Ask], study: str | None = None) 
 
     Without Arrow, which takes longer to load than such views to read.
     """
-    with _opened(lake_path, ", ".join(ask.view for ask in asks), study, lambda lens: _all(lens, asks, study)) as found:
+
+    def all_rows(lens: duckdb.DuckDBPyConnection) -> list[list[dict[str, Any]]]:
+        selects = (_select(ask.view, None, study, ask.where, ask.order, ROWS_MAX + 1) for ask in asks)
+        return [_plain_rows(lens, select, _values(study)) for select in selects]
+
+    with _opened(lake_path, ", ".join(ask.view for ask in asks), study, all_rows) as found:
         pass
     for ask, its_rows in zip(asks, found, strict=True):
         if len(its_rows) > ROWS_MAX:
@@ -169,13 +174,6 @@ def rows_of_all(lake_path: Path, asks: Sequence[Ask], study: str | None = None) 
                 f"view {ask.view} has more than {ROWS_MAX:,} rows", hint=f"`batchpond query {ask.view}` prints them"
             )
     return found
-
-
-def _all(connection: duckdb.DuckDBPyConnection, asks: Sequence[Ask], study: str | None) -> list[list[dict[str, Any]]]:
-    return [
-        _plain_rows(connection, _select(ask.view, None, study, ask.where, ask.order, ROWS_MAX + 1), _values(study))
-        for ask in asks
-    ]
 
 
 def _select(
@@ -222,10 +220,19 @@ def _with_times(row: tuple[Any, ...], times: Sequence[int]) -> list[Any]:
 
 _Batch = TypeVar("_Batch", bound=Sized)
 
-TIMEOUT_S: Final = 60.0
-QUERY_MEMORY_LIMIT: Final = "1GB"
-QUERY_ROWS_MAX: Final = 1_000_000
 SQL_CHARACTERS_MAX: Final = 300_000
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a user's query may take: its time, that of the caller for its rows included, its memory, and its rows."""
+
+    timeout_s: float = 60.0
+    memory: str = "1GB"
+    max_rows: int = 1_000_000
+
+
+_USUAL: Final = Limits()
 
 _QUERY_NODES = frozenset({"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"})
 _TABLE_FUNCTIONS = frozenset({"range", "generate_series", "unnest", "json_each", "json_tree"})
@@ -239,87 +246,61 @@ _HINT_SELECT = "`query` runs one SELECT over the views; `batchpond views` lists 
 _HINT_VIEWS = "`batchpond views` lists what can be queried, `DESCRIBE name` its columns"
 
 
-def run_query(
-    lake_path: Path,
-    sql: str,
-    *,
-    timeout_s: float = TIMEOUT_S,
-    memory_limit: str = QUERY_MEMORY_LIMIT,
-    max_rows: int = QUERY_ROWS_MAX,
-) -> pa.Table:
+def run_query(lake_path: Path, sql: str, limits: Limits = _USUAL) -> pa.Table:
     """Run one SELECT over the lake's views and return its rows.
 
-    Raises UsageError for anything but one SELECT over views, for what DuckDB cannot make of it,
-    and when it runs longer than `timeout_s`, needs more than `memory_limit`, or returns more
-    than `max_rows` rows; LakeError when a file of the lake cannot be read.
+    Raises UsageError for anything but one SELECT over views, for what DuckDB cannot make of it, and when it takes more
+    than its limits; LakeError when a file of the lake cannot be read.
     """
     import pyarrow as pa
 
-    with _asked(lake_path, sql, timeout_s, memory_limit, None, arrow) as reader:
-        batches = list(_batches(reader, timeout_s, max_rows))
+    with _asked(lake_path, sql, limits, None, arrow) as reader:
+        batches = list(_batches(reader, limits))
         return pa.Table.from_batches(batches, schema=reader.schema)
 
 
 def stream_query(
-    lake_path: Path,
-    sql: str,
-    *,
-    timeout_s: float = TIMEOUT_S,
-    memory_limit: str = QUERY_MEMORY_LIMIT,
-    max_rows: int = QUERY_ROWS_MAX,
-    values: Mapping[str, object] | None = None,
+    lake_path: Path, sql: str, limits: Limits = _USUAL, *, values: Mapping[str, object] | None = None
 ) -> Iterator[pa.RecordBatch]:
     """Run one SELECT as `run_query` does and yield its rows as they come, so that memory holds few of them.
 
-    `values` are bound to the `$name`s in it. The time that the caller takes for the rows counts. Raises as
-    `run_query` does, also between two batches.
+    `values` are bound to the `$name`s in it. Raises as `run_query` does, also between two batches.
     """
-    with _asked(lake_path, sql, timeout_s, memory_limit, values, arrow) as reader:
-        yield from _batches(reader, timeout_s, max_rows)
+    with _asked(lake_path, sql, limits, values, arrow) as reader:
+        yield from _batches(reader, limits)
 
 
 @contextmanager
 def shown_query(
-    lake_path: Path,
-    sql: str,
-    *,
-    is_arrow: bool,
-    timeout_s: float = TIMEOUT_S,
-    memory_limit: str = QUERY_MEMORY_LIMIT,
-    max_rows: int = QUERY_ROWS_MAX,
+    lake_path: Path, sql: str, limits: Limits = _USUAL, *, is_arrow: bool
 ) -> Iterator[Rows | pa.RecordBatchReader]:
     """Run one SELECT as `run_query` does and open its rows, as Arrow or as what is quicker; raises as that does."""
-    with _asked(lake_path, sql, timeout_s, memory_limit, None, arrow if is_arrow else answer) as found:
+    with _asked(lake_path, sql, limits, None, arrow if is_arrow else answer) as found:
         if isinstance(found, Rows):
-            yield Rows(found.names, _batches(found.batches, timeout_s, max_rows))
+            yield Rows(found.names, _batches(found.batches, limits))
         else:
             import pyarrow as pa
 
-            yield pa.RecordBatchReader.from_batches(found.schema, _batches(found, timeout_s, max_rows))
+            yield pa.RecordBatchReader.from_batches(found.schema, _batches(found, limits))
 
 
 @contextmanager
 def _asked(
-    lake_path: Path,
-    sql: str,
-    timeout_s: float,
-    memory_limit: str,
-    values: Mapping[str, object] | None,
-    read: Reader[_T],
+    lake_path: Path, sql: str, limits: Limits, values: Mapping[str, object] | None, read: Reader[_T]
 ) -> Iterator[_T]:
     if len(sql) > SQL_CHARACTERS_MAX:
         raise UsageError(f"the query is longer than {SQL_CHARACTERS_MAX:,} characters", hint=_HINT_SELECT)
 
     def ask(connection: duckdb.DuckDBPyConnection) -> tuple[duckdb.DuckDBPyConnection, _T]:
         _lock_down(connection)
-        with _deadline(connection, timeout_s):
+        with _deadline(connection, limits.timeout_s):
             _check(connection, sql)
             return connection, read(connection, sql, values)
 
     with (
         _translated(lake_path),
-        asked(lake_path, ask, memory_limit=memory_limit) as (connection, found),
-        _deadline(connection, timeout_s),
+        asked(lake_path, ask, memory_limit=limits.memory) as (connection, found),
+        _deadline(connection, limits.timeout_s),
     ):
         yield found
 
@@ -338,18 +319,26 @@ def _check(connection: duckdb.DuckDBPyConnection, sql: str) -> None:
     statements = connection.extract_statements(sql)
     if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
         _refuse(f"{len(statements)} statements" if len(statements) != 1 else "not a SELECT")
-    text = connection.execute("SELECT json_serialize_sql(?)", [sql]).fetchall()[0][0]
-    try:
-        tree = orjson.loads(text)
-    except orjson.JSONDecodeError:
+    tree = syntax_tree(connection, sql)
+    if tree is None:
         _refuse("it is nested too deeply")
     if tree.get("error") or len(tree.get("statements", ())) != 1:
         _refuse(str(tree.get("error_message") or "not a SELECT"))
-    for node in _nodes(tree["statements"]):
+    for node in nodes(tree["statements"]):
         _check_node(node)
 
 
-def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
+def syntax_tree(connection: duckdb.DuckDBPyConnection, sql: str) -> dict[str, Any] | None:
+    """Return what DuckDB's parser makes of a query, or its error; None where that is nested too deeply to be read."""
+    text = connection.execute("SELECT json_serialize_sql(?)", [sql]).fetchall()[0][0]
+    try:
+        tree: dict[str, Any] = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return None
+    return tree
+
+
+def nodes(tree: Any) -> Iterator[dict[str, Any]]:
     """Yield every object of the syntax tree, without recursion: its depth is the user's."""
     pending = [tree]
     while pending:
@@ -389,14 +378,14 @@ def _refuse(what: str) -> NoReturn:
     raise UsageError(f"this query is not allowed: {what}", hint=_HINT_SELECT)
 
 
-def _batches(reader: Iterable[_Batch], timeout_s: float, max_rows: int) -> Iterator[_Batch]:
-    ends_at = time.monotonic() + timeout_s
+def _batches(reader: Iterable[_Batch], limits: Limits) -> Iterator[_Batch]:
+    ends_at = time.monotonic() + limits.timeout_s
     n_rows = 0
     for batch in reader:
         n_rows += len(batch)
-        if n_rows > max_rows:
+        if n_rows > limits.max_rows:
             raise UsageError(
-                f"the query returns more than {max_rows:,} rows", hint="add LIMIT, or use `batchpond export`"
+                f"the query returns more than {limits.max_rows:,} rows", hint="add LIMIT, or use `batchpond export`"
             )
         if time.monotonic() > ends_at:
             raise duckdb.InterruptException("timeout")
@@ -404,29 +393,37 @@ def _batches(reader: Iterable[_Batch], timeout_s: float, max_rows: int) -> Itera
 
 
 @contextmanager
-def _deadline(connection: duckdb.DuckDBPyConnection, timeout_s: float) -> Iterator[None]:
+def interrupted(connection: duckdb.DuckDBPyConnection, within_s: float) -> Iterator[threading.Event]:
+    """Stop what a connection runs once its time is over, which is what is yielded."""
     is_over = threading.Event()
 
     def stop() -> None:
         is_over.set()
         connection.interrupt()
 
-    timer = threading.Timer(timeout_s, stop)
+    timer = threading.Timer(within_s, stop)
     timer.daemon = True
     timer.start()
     try:
-        yield
-    except (duckdb.Error, OSError) as error:
-        # What an interrupted stream raises depends on who was reading; that time is up does not.
-        if not is_over.is_set() and not isinstance(error, duckdb.InterruptException):
-            raise
-        raise UsageError(
-            f"the query ran longer than {timeout_s:g} s and was stopped",
-            hint="narrow it with WHERE, or allow more with --timeout",
-        ) from None
+        yield is_over
     finally:
         timer.cancel()
         timer.join()
+
+
+@contextmanager
+def _deadline(connection: duckdb.DuckDBPyConnection, timeout_s: float) -> Iterator[None]:
+    with interrupted(connection, timeout_s) as is_over:
+        try:
+            yield
+        except (duckdb.Error, OSError) as error:
+            # What an interrupted stream raises depends on who was reading; that time is up does not.
+            if not is_over.is_set() and not isinstance(error, duckdb.InterruptException):
+                raise
+            raise UsageError(
+                f"the query ran longer than {timeout_s:g} s and was stopped",
+                hint="narrow it with WHERE, or allow more with --timeout",
+            ) from None
 
 
 @contextmanager

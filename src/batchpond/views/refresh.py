@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
@@ -96,6 +96,18 @@ def load(folder: Path) -> tuple[Script, ...]:
     """Read a folder of SQL files, in running order; raises LakeError when they form a circle."""
     texts = ((path, path.read_text("utf-8")) for path in _paths(folder))
     return tuple(_ordered([parse(path.stem, path.parent.name, text) for path, text in texts]))
+
+
+def reached(names: Iterable[str], script_of: Callable[[str], Script | None]) -> dict[str, Script]:
+    """Return by name the files that define some views and macros, and those that these read in their turn."""
+    found: dict[str, Script] = {}
+    pending = [*names]
+    while pending:
+        script = script_of(pending.pop())
+        if script is not None and script.name not in found:
+            found[script.name] = script
+            pending += script.needs
+    return found
 
 
 def _paths(folder: Path) -> list[Path]:
@@ -219,7 +231,7 @@ def refresh(store: Store) -> bool:
     changed = not is_current(store.path, files)
     if changed:
         gone = [found.name for found in damaged if found.problem == manifest.GONE]
-        damaged += [bad.damage(store.path) for bad in build(store.path, files, gone)]
+        damaged += build(store.path, files, gone)
     for found in dict.fromkeys(damaged):
         found.warn()
     if damaged:
@@ -248,20 +260,6 @@ def _read(lake_path: Path) -> str | None:
         return (lake_path / STAMP).read_text("utf-8")
     except (FileNotFoundError, UnicodeDecodeError):
         return None
-
-
-@dataclass(frozen=True, slots=True)
-class BadFile:
-    """A published file that the views leave out because it cannot be read."""
-
-    table: str
-    path: Path
-    problem: str
-
-    def damage(self, lake_path: Path) -> Damage:
-        """Return it as the lake's own words for what is not as it was published."""
-        (name,) = names(lake_path, [self.path])
-        return Damage(name, self.problem)
 
 
 class Sound(NamedTuple):
@@ -306,14 +304,14 @@ _LARGE: Final = frozenset({RAW.name, REQUESTS.name})  # with all texts, of which
 
 def sorted_out(
     lake_path: Path, files: Named, known: Mapping[str, Sound], gone: Iterable[str] | None = None
-) -> tuple[dict[str, dict[str, Sound]], list[BadFile]]:
-    """Return the files that can be shown and how they stand, and the others; `known` need not be read again.
+) -> tuple[dict[str, dict[str, Sound]], list[Damage]]:
+    """Return the files that can be shown and how they stand, and those that cannot be; `known` need not be read again.
 
     `gone` are the listed files that are not there, for who knows them.
     """
     good: dict[str, dict[str, Sound]] = {name: {} for name in TABLES}
     gone = manifest.missing(Path(os.path.abspath(lake_path))) if gone is None else gone
-    bad = [BadFile(name.partition("/")[0], lake_path / name, manifest.GONE) for name in gone]
+    bad = [Damage(name, manifest.GONE) for name in gone]
     for table in TABLES:
         for name in files.get(table, ()):
             found: Sound | str | None = known.get(name)
@@ -321,12 +319,12 @@ def sorted_out(
                 found = "its name has more than one line" if "\n" in name else None
                 found = found or _examined(table, lake_path / name, known.get(name))
             if isinstance(found, str):
-                bad.append(BadFile(table, lake_path / name, found))
+                bad.append(Damage(name, found))
             else:
                 good[table][name] = found
     return good, bad
 
 
-def first_line(error: Exception | None) -> str:
+def first_line(error: object) -> str:
     """Return what an error says first."""
     return str(error).split("\n", 1)[0]

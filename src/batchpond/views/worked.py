@@ -44,19 +44,11 @@ class Worked:
 
     def make(self, sql: str) -> None:
         """Make every view that a query reads, after those that it reads itself."""
-        wanted = {script.name for script in self._closure(refresh.parse("", "", sql))}
+        needs = refresh.parse("", "", sql).needs
+        wanted = refresh.reached(needs, lambda name: None if name in self._made else self._definer.get(name))
         for script in refresh.scripts():
             if script.name in wanted:
                 self._make(script)
-
-    def _closure(self, script: Script) -> list[Script]:
-        found: dict[str, Script] = {}
-        pending = [script]
-        while pending:
-            for name in pending.pop().needs & self._definer.keys() - self._made - found.keys():
-                found[name] = self._definer[name]
-                pending.append(found[name])
-        return list(found.values())
 
     def _make(self, script: Script) -> None:
         is_kept = not self._is_small and script.stage == _BY_REQUEST

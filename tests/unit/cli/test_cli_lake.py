@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from batchpond.cli import adopt, formats, label, live, output, plan, resolve, sync
+from batchpond.cli import adopt, browse, formats, live, output, plan, resolve, sync
 from batchpond.cli.frame import Invocation, picked, root
 from batchpond.errors import UsageError
 from batchpond.interop.labels import Sheet
@@ -198,7 +198,7 @@ def shown() -> dict[str, set[str]]:
         "forget": set(picked(ForgetReport(0, 0, 0, ()))),
         "tidy": set(picked(TidyReport(0, 0, ()))),
         "cancel": set(picked(CancelReport((), ()))),
-        "label": set(label.document(Sheet("s", [], 0, 0, {}), Path())),
+        "label": set(browse.label_document(Sheet("s", [], 0, 0, {}), Path())),
         "resolve": set(resolve.DECISION),
         "recover": set(adopt.recovered(RecoverReport("s", "v", (), 0, 0, 0, 0, 0.0, 0, ()))),
         "adopt": set(adopt.document(Adoption(Attempt(fact(Intent)), is_new=True))),

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from batchpond.results.report import build, declared, page, sections, written
+from batchpond.results.report import build, declared, page, sections
 from batchpond.results.report.declared import Chapter, Declared
 from batchpond.results.report.parts import Column
 from batchpond.results.report.source import opened
@@ -30,7 +30,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def exhibits() -> Iterator[Declared]:
     """Yield every exhibit that a section's file or module declares."""
     for name in ("facts", *sections.SECTIONS):
-        yield from written.exhibits(name).values()
+        yield from declared.exhibits(name).values()
         if (FOLDER / f"{name}.py").exists():
             module = import_module(f"{sections.__name__}.{name}")
             yield from (found for found in vars(module).values() if isinstance(found, Declared))
@@ -43,14 +43,14 @@ def test_the_list_names_every_section_once() -> None:
     assert set(sections.SECTIONS) == modules | files
     assert len(sections.SECTIONS) == len(modules | files)
     assert all(callable(import_module(f"{sections.__name__}.{name}").section) for name in modules)
-    assert all(written.chapter(name).parts for name in files)
+    assert all(declared.chapter(name).parts for name in files)
 
 
 def test_a_word_that_nothing_knows_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A misspelt field, kind or key in a section's file is an error, and never an exhibit that lacks something."""
     with pytest.raises(KeyError, match="repeat"):
-        written.chapter("repeats", repeat=lambda exhibit: exhibit)
-    monkeypatch.setattr(written, "FOLDER", tmp_path)
+        declared.chapter("repeats", repeat=lambda exhibit: exhibit)
+    monkeypatch.setattr(declared, "FOLDER", tmp_path)
     good = (FOLDER / "repeats.toml").read_text()
     for told, wrong, error in (
         ("has_ends", "has_end", TypeError), ("share =", "shares =", ValueError), ("where", "were", TypeError),
@@ -59,7 +59,7 @@ def test_a_word_that_nothing_knows_is_refused(tmp_path: Path, monkeypatch: pytes
         assert told in good
         (tmp_path / "repeats.toml").write_text(good.replace(told, wrong))
         with pytest.raises(error):
-            written.chapter("repeats")
+            declared.chapter("repeats")
 
 
 def test_a_section_is_added_as_the_readme_says(lake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,9 +11,9 @@ import pytest
 from statsmodels.stats.multitest import multipletests
 
 from batchpond.results.report import build
+from batchpond.results.report.declared import exhibits
 from batchpond.results.report.numbers import Kind
 from batchpond.results.report.parts import Exhibit, Report
-from batchpond.results.report.written import exhibits
 from tests.rigs.lakes import LakeBuilder
 from tests.rigs.report import build as build_lake
 from tests.rigs.sql import judged, result, table, views_over

@@ -14,7 +14,7 @@ import pytest
 
 from batchpond.errors import LakeWarning, UsageError
 from batchpond.views import database, read
-from batchpond.views.read import run_query
+from batchpond.views.read import Limits, run_query
 from tests.rigs.lakes import LakeBuilder
 
 
@@ -315,7 +315,7 @@ SLOW = [
 def test_a_query_that_never_ends_is_stopped(lake: LakeBuilder, sql: str) -> None:
     """The deadline interrupts it, and the next query works."""
     with pytest.raises(UsageError, match=r"longer than 0\.3 s"):  # as none of them would end before the test is
-        run_query(lake.path, sql, timeout_s=0.3, max_rows=10**12)
+        run_query(lake.path, sql, Limits(timeout_s=0.3, max_rows=10**12))
     assert run_query(lake.path, "SELECT 1 AS a").to_pylist() == [{"a": 1}]
 
 
@@ -330,14 +330,14 @@ GREEDY = [
 def test_memory_rows_and_time_are_bounded(lake: LakeBuilder, sql: str) -> None:
     """A query that wants more than its share ends with an error, not with the machine."""
     with pytest.raises(UsageError):
-        run_query(lake.path, sql, memory_limit="100MB", timeout_s=2, max_rows=1000)
+        run_query(lake.path, sql, Limits(memory="100MB", timeout_s=2, max_rows=1000))
 
 
 def test_too_many_rows_are_an_error_and_never_a_silent_cut(lake: LakeBuilder) -> None:
     """A result is whole or not there."""
-    assert run_query(lake.path, "SELECT * FROM range(1000)", max_rows=1000).num_rows == 1000
+    assert run_query(lake.path, "SELECT * FROM range(1000)", Limits(max_rows=1000)).num_rows == 1000
     with pytest.raises(UsageError, match="more than 1,000 rows"):
-        run_query(lake.path, "SELECT * FROM range(1001)", max_rows=1000)
+        run_query(lake.path, "SELECT * FROM range(1001)", Limits(max_rows=1000))
 
 
 def test_a_very_long_or_very_deep_query_is_refused(lake: LakeBuilder) -> None:

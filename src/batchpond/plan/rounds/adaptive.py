@@ -19,7 +19,7 @@ from batchpond import ids
 from batchpond.errors import StudyError
 from batchpond.plan.items import Pairs
 from batchpond.stats import adaptive, arrays, ranking, votes
-from batchpond.stats.adaptive import Belief, Candidates
+from batchpond.stats.adaptive import Candidates
 from batchpond.stats.arrays import Bools, Floats, Ints, Keys
 from batchpond.stats.votes import Votes
 from batchpond.study.spec import AdaptiveSpec, PairsSpec
@@ -292,14 +292,13 @@ class _Cell:
         is_free: Bools = ~np.isin(keys, out)
         lo, hi, keys = lo[is_free], hi[is_free], keys[is_free]
         factor = np.where(np.isin(keys, training.lo * self.n + training.hi), SEEN_FACTOR, 1.0)
-        belief = Belief(found.theta, found.covariance)
         # What knowing more of each item is worth: in ranks, or for who is at the top.
         top_k = self.rules.top_k
-        worth_of = adaptive.crowding(belief) if top_k is None else adaptive.top_openness(belief, top_k, self.round_seed)
+        worth_of = adaptive.crowding(found) if top_k is None else adaptive.top_openness(found, top_k, self.round_seed)
         factor *= worth_of[lo] + worth_of[hi]
         drawn = arrays.of_pairs(self.item_keys[lo], self.item_keys[hi], self.round_seed)
         cap = math.ceil(CAP_SHARE * self.rules.per_item)
-        picked = adaptive.pick(belief, Candidates(lo, hi, factor, drawn), n_wanted, cap)
+        picked = adaptive.pick(found, Candidates(lo, hi, factor, drawn), n_wanted, cap)
         worth = picked.gain / factor[picked.place]
         return [
             (key, Purpose.GAIN, gain)

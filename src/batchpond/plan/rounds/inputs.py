@@ -23,7 +23,7 @@ from batchpond.study.spec import Kept, StageSpec, Study
 from batchpond.tasks.inputs import InputsRule, Question, entries, promising, same, select
 from batchpond.tasks.pressure import Tactic, conversation, first_message, transcript
 from batchpond.tasks.templates import Rubric
-from batchpond.views.read import stream_query
+from batchpond.views.read import Limits, stream_query
 
 QUERY_TIMEOUT_S: Final = 600.0  # the work on its rows included
 ROWS_MAX: Final = 5_000_000
@@ -48,8 +48,8 @@ def query(store: Store, sql: str, where: str | None = None, **values: object) ->
     """Yield the rows of one SELECT over the lake's views; `$name` in it stands for a value, `$where` for SQL."""
     if where is not None:
         sql = sql.replace("$where", where)
-    found = stream_query(store.path, sql, timeout_s=QUERY_TIMEOUT_S, max_rows=ROWS_MAX, values=values or None)
-    for batch in found:
+    limits = Limits(QUERY_TIMEOUT_S, max_rows=ROWS_MAX)
+    for batch in stream_query(store.path, sql, limits, values=values or None):
         for start in range(0, batch.num_rows, READ_ROWS):
             yield from batch.slice(start, READ_ROWS).to_pylist()
 

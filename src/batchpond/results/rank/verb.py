@@ -7,9 +7,10 @@ their outputs, items otherwise.
 from __future__ import annotations
 
 import math
+import tomllib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -228,14 +229,8 @@ def _foretold(everything: Votes, kept: Votes) -> Prediction | None:
 
 def _component_row(component: Component, found: Ranking) -> dict[str, Any]:
     flags = [set(found.flags[item]) for item in component.items]
-    same = (
-        "component_id", "n_pairs", "n_pairs_unbalanced", "n_comparisons", "n_ties", "n_strong_groups", "mle_exists",
-        "n_clusters", "eta", "eta_se", "eta_p", "eta_lr", "eta_lr_p", "is_eta_lr_penalised", "nu",
-        "rank_change_ties_dropped", "rank_change_ties_davidson", "iterations", "score_max",
-    )  # fmt: skip
-    row = {name: getattr(component, name) for name in same}
-    row |= {"n_items": len(component.items)}
-    row |= {"reliability": component.separation.reliability, "strata": component.separation.strata}
+    row = {name: getattr(component, name) for name in RANKING_SCHEMA.names if hasattr(component, name)}
+    row |= {"n_items": len(component.items), **asdict(component.separation)}
     row |= {
         name: sum(flag in one for one in flags)
         for name, flag in (
@@ -243,57 +238,26 @@ def _component_row(component: Component, found: Ranking) -> dict[str, Any]:
             ("n_at_bridges", Flag.BRIDGE),
         )
     }  # fmt: skip
-    if component.triads is not None:
-        circles = component.triads
-        row |= {"n_triads": circles.n_triads, "n_cyclic": circles.n_cyclic, "zeta": circles.zeta}
-        row |= {"n_cyclic_expected": circles.n_cyclic_expected, "p_cyclic_excess": circles.p_excess}
-    return row
-
-
-def _adaptive_notes(rankings: Sequence[dict[str, Any]]) -> Iterator[str]:
-    chosen = [row for row in rankings if not row["is_reliability_valid"] and row.get("component_id") in {None, 1}]
-    if not chosen:
-        return
-    yield (
-        f"in {len(chosen):,} of the rankings pairs were chosen by earlier answers: reliability is not valid there "
-        "(is_reliability_valid), held-out judgments say how good the ranking is"
-    )
-    judged = [row for row in chosen if row.get("held_out_accuracy") is not None]
-    n = sum(row["n_held_out"] for row in judged)
-    if n:
-        right = sum(row["held_out_accuracy"] * row["n_held_out"] for row in judged) / n
-        yield f"of {n:,} judgments held out at random, the others foretell {right:.1%} (a coin: 50 %)"
+    return row if component.triads is None else row | asdict(component.triads)
 
 
 def notes(rankings: Sequence[dict[str, Any]], options: Options) -> Iterator[str]:
     """Yield what somebody who reads the numbers alone would get wrong."""
-    n_moved = sum(bool(row["is_moved_by_position"]) for row in rankings if row.get("component_id") == 1)
-    if n_moved:
-        yield (
-            f"in {n_moved:,} of the rankings the item shown first, or second, wins more often than chance explains "
-            "(p < .05), which draws theta together and makes its intervals too narrow: --position takes it out"
-        )
-    if options.is_full and any(row.get("reliability") is not None for row in rankings):
-        yield (
-            "reliability holds for pairs chosen without looking at answers; "
-            "adaptive rounds raise it even among equal items"
-        )
-    yield from _adaptive_notes(rankings)
-    apart = sum(row["component_id"] == 1 and not row["is_comparable"] for row in rankings if row.get("component_id"))
-    if apart:
-        yield (
-            f"{apart:,} of the rankings fall into parts that no judgment connects: ranks across parts do not exist, "
-            "component_rank is the place inside a part"
-        )
-    n_open = sum(not row["mle_exists"] for row in rankings if row.get("component_id"))
-    if n_open:
-        yield (
-            f"in {n_open:,} of the rankings some items only won or only lost against the rest: nothing bounds how far "
-            "away they are, and their intervals are open at that end"
-        )
-    unbalanced = sum(row["n_pairs_unbalanced"] > 0 for row in rankings if row.get("component_id"))
-    if unbalanced and not options.has_position:
-        yield (
-            f"in {unbalanced:,} of the rankings some pairs were not judged equally often in both orders, so a position "
-            "effect moves theta: --position takes it out"
-        )
+    known = [row for row in rankings if row.get("component_id")]
+    chosen = [row for row in rankings if not row["is_reliability_valid"] and row.get("component_id") in {None, 1}]
+    judged = [row for row in chosen if row.get("held_out_accuracy") is not None]
+    n_held_out = sum(row["n_held_out"] for row in judged)
+    right = sum(row["held_out_accuracy"] * row["n_held_out"] for row in judged) / max(n_held_out, 1)
+    counts = {
+        "moved": sum(row["component_id"] == 1 and bool(row["is_moved_by_position"]) for row in known),
+        "reliability": options.is_full and any(row.get("reliability") is not None for row in rankings),
+        "adaptive": len(chosen),
+        "held_out": n_held_out,
+        "apart": sum(row["component_id"] == 1 and not row["is_comparable"] for row in known),
+        "open": sum(not row["mle_exists"] for row in known),
+        "unbalanced": not options.has_position and sum(row["n_pairs_unbalanced"] > 0 for row in known),
+    }
+    yield from (text.format(n=counts[key], right=right) for key, text in _NOTES.items() if counts[key])
+
+
+_NOTES: Final = tomllib.loads(Path(__file__).with_name("notes.toml").read_text("utf-8"))

@@ -16,11 +16,11 @@ from batchpond.clock import each
 from batchpond.errors import UsageError
 from batchpond.results.export import placed, refuse_existing, translated
 from batchpond.results.report import markdown, sections
+from batchpond.results.report.declared import chapter
 from batchpond.results.report.numbers import Kind
 from batchpond.results.report.parts import Column, Exhibit, Report, Section
 from batchpond.results.report.sections import facts
 from batchpond.results.report.source import Source, opened
-from batchpond.results.report.written import chapter
 from batchpond.text import escape
 
 
@@ -92,13 +92,11 @@ def require_extra() -> None:
 
 def text(report: Report, form: ReportFormat) -> str:
     """Return a report as one text; a page needs the extra `report`."""
-    match form:
-        case ReportFormat.MARKDOWN:
-            return markdown.render(report)
-        case ReportFormat.HTML:
-            from batchpond.results.report import page  # noqa: PLC0415 - Markdown does without the extra's packages
+    if form is ReportFormat.MARKDOWN:
+        return markdown.render(report)
+    from batchpond.results.report import page  # noqa: PLC0415 - Markdown does without the extra's packages
 
-            return page.render(report)
+    return page.render(report)
 
 
 def write(content: str, path: Path, *, force: bool) -> None:

@@ -1,16 +1,20 @@
 """Exhibits and sections as they are declared: query, table, figure and caption follow from one place.
 
-The cells of a table are called by what tells them apart, and by nothing else.
+The cells of a table are called by what tells them apart, and by nothing else. `sections/NAME.toml` declares a section's
+exhibits, and code adds what only code can say.
 """
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
 import polars as pl
 
+from batchpond.model import CELL_COLUMNS
 from batchpond.results.report.numbers import PPI, Kind, interval, left_out, ranged, sentences, shown, total
 from batchpond.results.report.parts import (
     FIGURE_ROWS_MAX,
@@ -30,8 +34,6 @@ from batchpond.results.report.source import ROWS_MAX, Rows, Source
 
 JUDGE: Final = "judge"
 LABEL: Final = "label"
-GROUP: Final = "group"
-PANEL: Final = "panel"
 JUDGED_BY: Final = ("template_id", "provider", "request_model", "thinking")
 GROUPS_MAX: Final = 6
 TITLES: Final = {
@@ -73,14 +75,11 @@ class Cells:
         left = list(self.varying)
         frame = self.frame.head(FIGURE_ROWS_MAX)
         made: list[pl.Expr] = []
-        if panel in left and len(left) > 1 and frame[panel].n_unique() <= PANELS_MAX:
-            encoding["panel"] = PANEL
-            left.remove(panel)
-            made.append(pl.col(panel).cast(pl.String).alias(PANEL))
-        if group in left and len(left) > 1 and frame[group].n_unique() <= GROUPS_MAX:
-            encoding["group"] = GROUP
-            left.remove(group)
-            made.append(pl.col(group).cast(pl.String).alias(GROUP))
+        for role, name, most in (("panel", panel, PANELS_MAX), ("group", group, GROUPS_MAX)):
+            if name in left and len(left) > 1 and frame[name].n_unique() <= most:
+                encoding[role] = role
+                left.remove(name)
+                made.append(pl.col(name).cast(pl.String).alias(role))
         made.append(pl.concat_str([pl.col(name).cast(pl.String) for name in left], separator=" · ").alias(LABEL))
         return frame.with_columns(*made), encoding
 
@@ -338,3 +337,70 @@ def _rest(drawn: Drawn, found: Cells) -> tuple[pl.DataFrame, dict[str, str]]:
         return found.frame, {}
     rest = pl.concat_str([pl.col(name).cast(pl.String) for name in found.varying], separator=" · ")
     return found.frame.with_columns(rest.alias(_REST)), {drawn.rest: _REST}
+
+
+FOLDER: Final = Path(__file__).parent / "sections"
+# What stands for several names in `cells`.
+_SEVERAL: Final = {"*cell": CELL_COLUMNS, "*judge": JUDGED_BY}
+_KINDS: Final = frozenset(Kind)
+_FIELDS: Final = frozenset({"key", "title", "words", "needs", "tasks", "exhibits", "findings"})
+
+Made = Callable[[Source], Exhibit | None]
+
+
+def chapter(
+    name: str, *, says: Callable[[Sequence[Any]], Sequence[str]] = lambda _: (), **made: Callable[[Declared], Made]
+) -> Chapter:
+    """Return the section NAME; `made` says, by its key, how an exhibit that needs code is made of what is written.
+
+    Raises KeyError for a key that no exhibit has, and TypeError or ValueError for a word that no field has.
+    """
+    known = _read(name)
+    if strange := known.keys() - _FIELDS:
+        raise ValueError(f"sections/{name}.toml has {min(strange)!r}, which no section has")
+    found = exhibits(name)
+    parts = {key: made[key](found[key]) for key in made}
+    return Chapter(
+        key=known["key"],
+        title=known["title"],
+        words=(known["words"],) if "words" in known else (),
+        needs=_needed(known.get("needs"), frozenset(known.get("tasks", ()))),
+        says=says,
+        findings=[Said(**entry) for entry in known.get("findings", ())],
+        parts=[parts.get(key, exhibit) for key, exhibit in found.items()],
+    )
+
+
+def exhibits(name: str) -> dict[str, Declared]:
+    """Return the exhibits of the section NAME by their keys, in reading order, none where nothing is written."""
+    return {entry["key"]: _exhibit(entry) for entry in _read(name).get("exhibits", ())}
+
+
+def _read(name: str) -> dict[str, Any]:
+    file = FOLDER / f"{name}.toml"
+    return tomllib.loads(file.read_text("utf-8")) if file.is_file() else {}
+
+
+def _needed(attribute: str | None, tasks: frozenset[str]) -> Callable[[Source], bool]:
+    def is_met(source: Source) -> bool:
+        has_task = not tasks or bool(tasks & source.tasks)
+        return has_task and (attribute is None or bool(getattr(source, attribute)))
+
+    return is_met
+
+
+def _exhibit(entry: Mapping[str, Any]) -> Declared:
+    figure = entry.get("figure")
+    read = {
+        "columns": [_column(column) for column in entry["columns"]],
+        "cells": [one for name in entry.get("cells", ()) for one in _SEVERAL.get(name, (name,))],
+        "left_out": tuple(entry.get("left_out", {}).items()),
+        "figure": None if figure is None else Drawn(**{**figure, "kind": ChartKind(figure["kind"])}),
+    }
+    return Declared(**{**entry, **read})
+
+
+def _column(entry: Mapping[str, Any]) -> Column:
+    (kind,) = _KINDS & entry.keys()
+    more = {key: value for key, value in entry.items() if key != kind}
+    return Column(entry[kind], kind=Kind(kind), **{**more, "when": When(entry.get("when", When.ALWAYS))})

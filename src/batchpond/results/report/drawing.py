@@ -20,6 +20,17 @@ from batchpond.results.report.charts.looks import FONT, Layout, Spec
 from batchpond.results.report.parts import ChartKind, Figure
 from batchpond.results.report.reading import read, short
 
+_DRAWN: Final = {
+    ChartKind.INTERVALS: rows.intervals,
+    ChartKind.RANKING: rows.intervals,
+    ChartKind.BARS: rows.bars,
+    ChartKind.WIN_MATRIX: matrix.matrices,
+    ChartKind.HEAT: matrix.matrices,
+    ChartKind.CURVES: plane.curves,
+    ChartKind.TIMELINE: plane.timeline,
+    ChartKind.CALIBRATION: plane.calibration,
+}
+
 
 def chart(figure: Figure, layout: Layout = Layout.WIDE) -> Spec:
     """Return a figure in Vega-Lite, 720 pixels wide, or 340 for a phone; wide matrices are as wide as need be.
@@ -31,20 +42,7 @@ def chart(figure: Figure, layout: Layout = Layout.WIDE) -> Spec:
     if not reading.rows:
         nothing = looks.layer("text", {"text": looks.nominal("text")}, align="left")
         return looks.finished(looks.plot([{"text": "no rows"}], [nothing], (200, 20)))
-    match figure.kind:
-        case ChartKind.INTERVALS | ChartKind.RANKING:
-            drawn = rows.intervals(figure, reading, layout)
-        case ChartKind.BARS:
-            drawn = rows.bars(figure, reading, layout)
-        case ChartKind.WIN_MATRIX | ChartKind.HEAT:
-            drawn = matrix.matrices(figure, reading, layout)
-        case ChartKind.CURVES:
-            drawn = plane.curves(figure, reading, layout)
-        case ChartKind.TIMELINE:
-            drawn = plane.timeline(figure, reading, layout)
-        case ChartKind.CALIBRATION:
-            drawn = plane.calibration(figure, reading, layout)
-    return looks.finished(drawn)
+    return looks.finished(_DRAWN[figure.kind](figure, reading, layout))
 
 
 PNG_SCALE: Final = 2.0

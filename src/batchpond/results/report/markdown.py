@@ -1,4 +1,4 @@
-"""Exhibits as printed cells, the same for the page and for Markdown; and the report as Markdown, without drawings."""
+"""Exhibits as printed cells, the same for the page and for Markdown; the report, or its methods alone, as Markdown."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ import polars as pl
 from batchpond.results.report.numbers import Kind, interval, shown
 from batchpond.results.report.parts import Case, Cases, Column, Exhibit, Facts, Report, Section
 from batchpond.text import defused, escape
+from batchpond.views import refresh
+from batchpond.views.refresh import Script
 
 TABLE_ROWS_MAX: Final = 200
 INTERVAL_TITLE: Final = "95 % interval"
@@ -95,7 +97,7 @@ def render(report: Report) -> str:
 def _lines(report: Report) -> Iterator[str]:
     numbers = count(1)
     yield f"# {plain(report.title)}\n"
-    yield from (f"{plain(sentence)}\n" for sentence in (*report.summary, *report.notes))
+    yield from (f"{plain(sentence)}\n" for sentence in report.summary)
     if report.findings():
         yield "## Findings\n"
         yield from _findings(report)
@@ -177,3 +179,38 @@ def _fenced(text: str, language: str) -> Iterator[str]:
     yield f"{fence}{language}"
     yield text
     yield f"{fence}\n"
+
+
+def methods(report: Report) -> str:
+    """Return a report's methods: what was claimed and when, then each estimator that it used, in its view's own words.
+
+    Metrics first, and then what these are made of.
+    """
+    claims = [one for one in report.sections if one.key == "claims"]
+    lines = [f"# {plain(report.study)}: methods\n", *(line for one in claims for line in section(one, count(1)))]
+    words = {word for exhibit in report.exhibits() for word in re.findall(r"\w+", exhibit.sql)}
+    words -= set() if claims else {"report_claims"}
+    used = _used(words)
+    lines += [part for script in used if script.views for part in _script(script, words)]
+    for exhibit in report.exhibits():
+        if not exhibit.sql:
+            lines.append(f"## {plain(exhibit.title)}\n\n{plain(exhibit.caption)}\n\n    {exhibit.command}\n")
+    lines += [part for script in used if script.macros for part in _script(script, {*script.macros})]
+    return "\n".join([*lines, f"Fingerprint of the facts: {report.fingerprint}."]) + "\n"
+
+
+def _used(words: set[str]) -> list[Script]:
+    """Return the files of the views that are named, and of all that these read."""
+    definer = {name: script for script in refresh.scripts() for name in (*script.views, *script.macros)}
+    found = refresh.reached(words, definer.get)
+    return [script for script in refresh.scripts() if script.name in found and "estimators" in script.header]
+
+
+def _script(script: Script, words: set[str]) -> Iterator[str]:
+    """Yield what a file's header says of itself; of its estimators those that stand in the report."""
+    yield f"## {script.name}\n\n{script.header['question']}\n"
+    lines = script.header["estimators"].splitlines()
+    yield from (line for line in lines if words & set(re.findall(r"\w+", line.partition(":")[0])))
+    yield ""
+    said = (key for key in ("source", "reference", "note") if key in script.header)
+    yield from (f"{key.title()}: {script.header[key]}\n" for key in said)

@@ -10,6 +10,8 @@ from typing import Any, Final
 
 import polars as pl
 
+from batchpond.text import usd
+
 UNKNOWN: Final = "\u2013"
 MINUS: Final = "\u2212"
 TIMES: Final = "\u00d7"
@@ -31,7 +33,7 @@ class Kind(StrEnum):
     RANGE = "range"  # text that stands to the right, as numbers do
 
 
-def shown(value: Any, kind: Kind) -> str:  # noqa: PLR0911 - one line per kind
+def shown(value: Any, kind: Kind) -> str:
     """Return a value as text; NULL and what is no number as a dash."""
     if value is None or (isinstance(value, float) and not math.isfinite(value)):
         return UNKNOWN
@@ -40,16 +42,10 @@ def shown(value: Any, kind: Kind) -> str:  # noqa: PLR0911 - one line per kind
             return str(value)
         case Kind.COUNT:
             return f"{round(value):,}".replace("-", MINUS)
-        case Kind.NUMBER:
-            return number(float(value))
-        case Kind.SHARE:
-            return share(float(value))
-        case Kind.P:
-            return probability(float(value))
-        case Kind.USD:
-            return usd(float(value))
         case Kind.TIME:
             return moment(value)
+        case _:
+            return _OF_FLOATS[kind](float(value))
 
 
 def number(value: float) -> str:
@@ -93,25 +89,17 @@ def probability(value: float) -> str:
     return "1" if value >= 0.9995 else f"{value:.3f}"
 
 
-def usd(value: float) -> str:
-    """Return an amount in dollars, with cents' parts where there is less than a dollar."""
-    return f"${value:,.4f}" if 0 < abs(value) < 1 else f"${value:,.2f}"
-
-
 def moment(value: datetime) -> str:
     """Return a time in UTC to the second."""
     return f"{value.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
-
-
-def spread(low: int, high: int) -> str:
-    """Return a range of counts, or the count itself."""
-    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
 def _power(value: float, digits: int) -> str:
     mantissa, exponent = f"{value:.{digits}e}".split("e")
     return f"{mantissa} {TIMES} 10{str(int(exponent)).translate(_SUPERSCRIPTS)}".replace("-", MINUS)
 
+
+_OF_FLOATS: Final = {Kind.NUMBER: number, Kind.SHARE: share, Kind.P: probability, Kind.USD: usd}
 
 PPI: Final = (
     "PPI++ corrects by the labelled part and is to be preferred where that part was drawn at random. 95 % intervals "
@@ -126,8 +114,8 @@ def total(frame: pl.DataFrame, column: str) -> int:
 
 def ranged(frame: pl.DataFrame, column: str) -> str:
     """Return the smallest and the largest of a column of counts, in words."""
-    low, high = frame[column].min(), frame[column].max()
-    return spread(int(low or 0), int(high or 0))  # type: ignore[arg-type] # counts are integers
+    low, high = (int(end or 0) for end in (frame[column].min(), frame[column].max()))  # type: ignore[arg-type] # counts
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
 def left_out(frame: pl.DataFrame, words: Iterable[tuple[str, str]], *, seen: int = 1) -> str:

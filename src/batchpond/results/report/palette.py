@@ -31,6 +31,7 @@ def _row(name: str) -> tuple[Tone, ...]:
 
 
 _ROLES: Final = tuple(Tone(name, *pair) for name, pair in _DATA["roles"].items())
+ROLES: Final = {tone.name: tone for tone in _ROLES}
 INK, MUTED, GRID, AXIS, REFERENCE, BAND, PAPER, CELL_INK, CELL_INK_STRONG, NO_VALUE = _ROLES
 SERIES: Final = _row("series")
 SHAPES: Final = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross")

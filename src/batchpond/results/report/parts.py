@@ -102,9 +102,7 @@ class Column:
 
 count = Column
 text = partial(Column, kind=Kind.TEXT)
-number = partial(Column, kind=Kind.NUMBER)
 share = partial(Column, kind=Kind.SHARE)
-usd = partial(Column, kind=Kind.USD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +194,6 @@ class Report:
     summary: Sequence[str]
     sections: Sequence[Section]
     fingerprint: str
-    notes: Sequence[str] = field(default=())
 
     def exhibits(self) -> list[Exhibit]:
         """Return the exhibits in order."""

@@ -89,9 +89,7 @@ class Source:
         with reading("the views"):
             self._worked.make(sql)
             table = self._connection.sql(f"{sql}\nLIMIT {limit:d}").to_arrow_table()
-        frame = pl.from_arrow(table)
-        assert isinstance(frame, pl.DataFrame)  # noqa: S101 - a table never becomes a series
-        return frame
+        return pl.DataFrame(table)
 
     def reading(self, view: str) -> duckdb.DuckDBPyConnection:
         """Return the connection, for whoever reads a whole view of the study there; LakeError as above."""

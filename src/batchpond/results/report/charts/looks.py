@@ -9,25 +9,36 @@ import math
 import textwrap
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from pathlib import Path
 from typing import Any, Final
+
+import orjson
 
 from batchpond.results.report import palette
 from batchpond.results.report.numbers import MINUS
 from batchpond.results.report.parts import Figure
 from batchpond.results.report.reading import Reading, Row, short
 
-# Liberation Sans is built into the renderer and as wide as Arial and Helvetica: what was measured there fits here.
-FONT: Final = "Liberation Sans,Arial,Helvetica,sans-serif"
 FONT_PX, SMALL_PX = 12, 11
 LETTER_PX: Final = 6.3  # about; what is longer than its room is cut by the renderer, which measures
 TITLE_LETTERS: Final = 120
 DASHES: Final = ((1, 0), (6, 3), (2, 2), (8, 3, 2, 3), (4, 2), (10, 4))
 NAMES_PX: Final = 240
-# Readers' fonts may be a little wider than the renderer's, and text at the right edge must not be cut.
-_PADDING: Final = {"left": 4, "top": 4, "right": 10, "bottom": 4}
 KNOWN_BAR: Final = "isValid(datum.low) && isValid(datum.high)"
 
 Spec = dict[str, Any]
+
+
+def _coloured(config: Spec) -> Spec:
+    """Return a chart's settings with the colours whose roles they name."""
+    roles = {name: palette.ROLES[config[name]].light for name in config if name.lower().endswith(("color", "ground"))}
+    return {name: _coloured(value) if isinstance(value, dict) else value for name, value in config.items()} | roles
+
+
+# Liberation Sans is built into the renderer and as wide as Arial and Helvetica: what was measured there fits here. The
+# padding is wide at the right edge, where text must not be cut: readers' fonts may be a little wider than that.
+_CONFIG: Final = _coloured(orjson.loads(Path(__file__).with_name("looks.json").read_bytes()))
+FONT: Final = str(_CONFIG["font"])
 
 
 class Layout(StrEnum):
@@ -95,9 +106,10 @@ def percent(*, is_share: bool) -> Spec:
     return {"format": ".0%"} if is_share else {}
 
 
-def axis(figure: Figure, **more: Any) -> Spec:
-    """Return the axis of `value`."""
-    return {"tickCount": 5, **percent(is_share=figure.is_share), **more}
+def numbers(figure: Figure, domain: tuple[float, float], title: list[str] | None, **more: Any) -> Spec:
+    """Return the channel of `value`, or of what is measured as that is, with its axis."""
+    axis = {"tickCount": 5, **percent(is_share=figure.is_share), "title": title, **more}
+    return {"type": "quantitative", "scale": scale(domain), "axis": axis}
 
 
 def estimate(row: Row, ends: tuple[float, float], *, is_share: bool) -> str:
@@ -158,27 +170,4 @@ def assembled(plots: Sequence[Spec], reading: Reading, n_abreast: int = 1) -> Sp
 
 def finished(chart: Spec) -> Spec:
     """Return a chart in the looks that all figures share."""
-    axes = {
-        "labelFont": FONT, "titleFont": FONT, "labelFontSize": SMALL_PX, "titleFontSize": FONT_PX,
-        "titleFontWeight": "normal", "labelColor": palette.MUTED.light, "titleColor": palette.INK.light,
-        "gridColor": palette.GRID.light, "domain": False, "ticks": False, "labelPadding": 6, "titlePadding": 8,
-        "labelFlush": False, "labelOverlap": "greedy",
-    }  # fmt: skip
-    legend = {
-        "labelFont": FONT, "titleFont": FONT, "labelFontSize": FONT_PX, "titleFontSize": FONT_PX,
-        "titleFontWeight": "normal", "labelColor": palette.INK.light, "titleColor": palette.INK.light, "offset": 10,
-        "symbolSize": 70, "rowPadding": 4, "columnPadding": 16, "symbolStrokeWidth": 0,
-        "gradientLength": 234, "gradientThickness": 12, "gradientStrokeColor": palette.GRID.light,
-    }  # fmt: skip
-    config = {
-        "font": FONT,
-        "background": palette.PAPER.light,
-        "padding": _PADDING,
-        "aria": False,
-        "view": {"stroke": None},
-        "axis": axes,
-        "legend": legend,
-        "title": {"font": FONT, "fontWeight": "normal", "fontSize": FONT_PX, "color": palette.MUTED.light, "offset": 6},
-        "text": {"font": FONT, "fontSize": SMALL_PX, "color": palette.MUTED.light, "baseline": "middle"},
-    }
-    return {**chart, "config": config}
+    return {**chart, "config": _CONFIG}

@@ -76,7 +76,7 @@ def timeline(figure: Figure, reading: Reading, layout: Layout) -> Spec:
 def calibration(figure: Figure, reading: Reading, layout: Layout) -> Spec:
     """Return accuracy against stated confidence, with the diagonal that a calibrated judge would follow."""
     side = min(_width(reading, layout), _SQUARE_PX)
-    x, y = (_share_axis(figure, role, side) for role in ("x", "value"))
+    x, y = (looks.numbers(figure, (0.0, 1.0), looks.title(figure, role, side)) for role in ("x", "value"))
     places = {"x": {"field": "x", **x}, "y": {"field": "value", **y}}
     n_max = max((row["n"] for row in reading.rows if row.get("n")), default=1)
     size = {
@@ -113,13 +113,7 @@ def _line(x: Spec, y: Spec, reading: Reading, layout: Layout, **style: Any) -> l
 
 def _y(figure: Figure, reading: Reading, *also: float) -> Spec:
     domain = looks.ends(figure, [*also, *reading.numbers("value", "low", "high", "reference")])
-    axis = looks.axis(figure, title=looks.title(figure, "value", _HEIGHT_PX))
-    return {"type": "quantitative", "scale": looks.scale(domain), "axis": axis}
-
-
-def _share_axis(figure: Figure, role: str, side: float) -> Spec:
-    axis = looks.axis(figure, title=looks.title(figure, role, side))
-    return {"type": "quantitative", "scale": looks.scale((0.0, 1.0)), "axis": axis}
+    return looks.numbers(figure, domain, looks.title(figure, "value", _HEIGHT_PX))
 
 
 def _n_abreast(reading: Reading, layout: Layout) -> int:

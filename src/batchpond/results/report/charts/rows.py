@@ -69,8 +69,7 @@ def intervals(figure: Figure, reading: Reading, layout: Layout) -> Spec:
         notes = [looks.estimate(row, ends, is_share=figure.is_share) for row in reading.rows]
         lines = _Lines(panel, reading, layout, notes, max(1, len(reading.groups)))
         title = looks.title(figure, "value", lines.size[0]) if is_last else None
-        axis = looks.axis(figure, title=title, labels=is_last)
-        x: Spec = {"scale": looks.scale(ends), "axis": axis, "type": "quantitative"}
+        x = looks.numbers(figure, ends, title, labels=is_last)
         apart = looks.told_apart(reading.groups, layout, "color", "shape")
         offset = {"yOffset": looks.nominal("group", scale={"domain": list(reading.groups)})} if reading.groups else {}
         bar = {"x": {"field": "from", **x}, "x2": {"field": "to"}, "y": lines.y, "color": apart["color"], **offset}
@@ -130,8 +129,7 @@ def bars(figure: Figure, reading: Reading, layout: Layout) -> Spec:
     lines = _Lines(panel, reading, layout, [row["note"] for row in totals], 1)
     high = looks.ends(figure, [0.0, *sums.values()])[1]
     parts = _parts(panel.rows, reading.groups, high * _ROOM_SHARE, kind)
-    axis = looks.axis(figure, title=looks.title(figure, "value", lines.size[0]))
-    x: Spec = {"scale": looks.scale((0.0, high)), "axis": axis, "type": "quantitative"}
+    x = looks.numbers(figure, (0.0, high), looks.title(figure, "value", lines.size[0]))
     apart = looks.told_apart(reading.groups, layout, "color")
     blocks = {"x": {"field": "from", **x}, "x2": {"field": "to"}, "y": lines.y, **apart}
     numbers = {"x": {"field": "middle", **x}, "y": lines.y, "text": looks.nominal("note")}

@@ -6,10 +6,9 @@ from dataclasses import replace
 
 import polars as pl
 
-from batchpond.results.report.declared import LABEL, Declared, Drawn
+from batchpond.results.report.declared import LABEL, Declared, Drawn, chapter
 from batchpond.results.report.numbers import total
 from batchpond.results.report.parts import FIGURE_ROWS_MAX, ChartKind
-from batchpond.results.report.written import chapter
 from batchpond.text import plural
 
 _PARTS = (("n_valid", "valid"), ("n_no_verdict", "no verdict"), ("n_failed", "failed"), ("n_pending", "pending"))

@@ -7,14 +7,15 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from batchpond import __version__
+from batchpond.results.report.declared import chapter, exhibits
 from batchpond.results.report.numbers import UNKNOWN, moment
 from batchpond.results.report.parts import Facts, Part, Section
 from batchpond.results.report.source import Source
-from batchpond.results.report.written import chapter, exhibits
 from batchpond.text import escape, plural
 
 _WRITTEN: Final = chapter("facts")
 _SIMULATED = "All answers in this report are simulated: no model was asked."
+_SOME_SIMULATED = "Some answers in this report are simulated; the tables say which cells hold such answers."
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +83,5 @@ def _summary(facts: dict[str, Any]) -> list[str]:
     n_expected = facts["n_expected"] + facts["n_answers_expected"]
     if n_pending := n_expected - facts["n_answered"] - facts["n_answers"]:
         told.append(f"{n_pending:,} are still pending, so all numbers may change.")
-    return [" ".join(told), *([_SIMULATED] if facts["origins"] == "simulated" else []), *_mixed(facts["origins"])]
-
-
-def _mixed(origins: str | None) -> list[str]:
-    found = (origins or "").split(", ")
-    if "simulated" in found and len(found) > 1:
-        return ["Some answers in this report are simulated; the tables say which cells hold such answers."]
-    return []
+    origins = (facts["origins"] or "").split(", ")
+    return [" ".join(told), *[_SOME_SIMULATED if len(origins) > 1 else _SIMULATED] * ("simulated" in origins)]

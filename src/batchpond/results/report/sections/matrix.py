@@ -8,11 +8,10 @@ from typing import Final
 
 import polars as pl
 
-from batchpond.results.report.declared import Declared, Drawn
+from batchpond.results.report.declared import Declared, Drawn, Made, chapter
 from batchpond.results.report.numbers import total
 from batchpond.results.report.parts import ChartKind, Exhibit
 from batchpond.results.report.source import Source
-from batchpond.results.report.written import Made, chapter
 
 MATRIX_ITEMS_MAX: Final = 25
 

@@ -6,11 +6,10 @@ from dataclasses import replace
 
 import polars as pl
 
-from batchpond.results.report.declared import Declared
+from batchpond.results.report.declared import Declared, Made, chapter
 from batchpond.results.report.numbers import sentences, total
 from batchpond.results.report.parts import Exhibit
 from batchpond.results.report.source import Source
-from batchpond.results.report.written import Made, chapter
 
 
 def _prices(frame: pl.DataFrame) -> dict[str, str]:

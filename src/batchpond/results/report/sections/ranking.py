@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 import polars as pl
@@ -11,11 +12,10 @@ import polars as pl
 from batchpond.errors import UsageError
 from batchpond.model import CELL_COLUMNS
 from batchpond.results.rank import verb as rank
-from batchpond.results.report.declared import Declared, Drawn
-from batchpond.results.report.numbers import Kind, total
-from batchpond.results.report.parts import ChartKind, Column, Exhibit, Finding, Section, count, number, share, text
+from batchpond.results.report.declared import Declared, Drawn, chapter, exhibits
+from batchpond.results.report.numbers import total
+from batchpond.results.report.parts import ChartKind, Exhibit, Finding, Section
 from batchpond.results.report.source import ROWS_MAX, Rows, Source, harmless
-from batchpond.results.report.written import chapter, exhibits
 from batchpond.stats.ranking import Options
 from batchpond.text import plural
 
@@ -80,31 +80,15 @@ def _rows(frame: pl.DataFrame, command: str) -> Rows:
 def _items(frame: pl.DataFrame, by: tuple[str, ...]) -> Declared:
     kind = str(frame["item_kind"][0]) if len(frame) else "item"
     rubrics = f" in {frame[by[0]].n_unique():,} rubrics" if by else ""
-    return Declared(
-        key="ranking",
-        title=f"Ranking of {kind}s",
-        caption=(
-            "n = {verdicts} verdicts on {items}. {left_out} Bars are 95 % intervals, open where no judgment bounds "
-            f"them. Ranks: the places that fit the data, {kind} by {kind}; at once: for all {kind}s together. "
-            f"{kind.capitalize()}s of one tied group do not differ from its best."
-        ),
-        columns=(
-            *(text(name, "rubric", role="panel") for name in by),
-            text("item", kind, role="label"),
-            count("rank", "rank"),
-            Column("ranks", "ranks", Kind.RANGE),
-            Column("ranks_joint", "at once", Kind.RANGE),
-            count("tied_group", "tied group", role="group"),
-            number("theta", "log-strength", has_ends=True, role="value"),
-            count("n_comparisons", "verdicts"),
-            share("win_rate", "won"),
-            text("remarks", "remarks"),
-        ),
-        left_out=(("n_without_verdict", "answers without a verdict"), ("n_pending", "judgments still pending")),
-        seen=2,
+    written = exhibits("ranking")["ranking"]
+    return replace(
+        written,
+        title=written.title.format(kind=kind),
+        columns=[replace(column, title=column.title.format(kind=kind)) for column in written.columns],
         adds=_worded,
         says=lambda rows: {
-            "verdicts": f"{total(rows, 'n_comparisons') // 2:,}", "items": f"{len(rows):,} {kind}s{rubrics}"
+            "verdicts": f"{total(rows, 'n_comparisons') // 2:,}", "items": f"{len(rows):,} {kind}s{rubrics}",
+            "kinds": f"{kind.capitalize()}s",
         },
         figure=Drawn(kind=ChartKind.RANKING, rows=lambda rows: _first(rows, by)),
     )  # fmt: skip
