@@ -294,10 +294,11 @@ class RemoteBatch:
 
 @dataclass(frozen=True, slots=True)
 class BatchPage:
-    """One page of a provider's batch listing; `next_cursor` is None on the last page."""
+    """One page of a provider's batch listing; `next_cursor` is None on the last page, `scope` where it says none."""
 
     batches: tuple[RemoteBatch, ...]
     next_cursor: str | None
+    scope: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

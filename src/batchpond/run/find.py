@@ -167,13 +167,15 @@ def list_since(provider: BatchProvider, since: datetime) -> Listing:
     newest first: otherwise an older page says nothing about those after it.
     """
     batches: list[RemoteBatch] = []
+    scope: str | None = None
     for page in pages(provider):
         batches += page.batches
+        scope = scope or page.scope
         if page.next_cursor is None or (page.batches and _is_past(batches, len(page.batches), since)):
-            return Listing(tuple(batches), is_complete=True)
+            return Listing(tuple(batches), is_complete=True, scope=scope)
         if not page.batches:
             break
-    return Listing(tuple(batches), is_complete=False)
+    return Listing(tuple(batches), is_complete=False, scope=scope)
 
 
 def _is_past(batches: list[RemoteBatch], n_last: int, since: datetime) -> bool:

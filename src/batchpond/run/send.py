@@ -48,20 +48,19 @@ class Sending(StrEnum):
     UNKNOWN = "unknown"
 
 
-def _start(session: Session, provider: BatchProvider, mode: Mode) -> dict[str, Any]:
+def _start(session: Session, provider: BatchProvider, shard: Sharded | Intent) -> dict[str, Any]:
     """Return where an attempt starts from: an address and, by the provider's word, its account and newest batch's time.
 
     Only an opaque provider needs the latter: what is older cannot be the attempt's batch, and a key of another account
-    proves nothing about it. It is asked once a pass: an older time is only a lower floor.
+    proves nothing about it. The listing that a copy of the lake is looked for in says both: an older time is only a
+    lower floor.
     """
-    start = {"host": provider.host, "origin": origin_of(mode, provider), "scope": None, "newest_batch_at": None}
+    start = {"host": provider.host, "origin": origin_of(shard.mode, provider), "scope": None, "newest_batch_at": None}
     if not provider.descriptor.is_opaque:
         return start
-    name = provider.descriptor.name
-    if name not in session.newest:
-        dates = (batch.created_at for batch in provider.list_page(None).batches)
-        session.newest[name] = max((date for date in dates if date is not None), default=None)
-    return start | {"scope": session.scope(provider), "newest_batch_at": session.newest[name]}
+    shown = listed(session, provider, (shard.client_name, shard.study), planned_since(session, shard.study))
+    newest = max((batch.created_at for batch in shown if batch.created_at is not None), default=None)
+    return start | {"scope": session.scope(provider), "newest_batch_at": newest}
 
 
 def send_shard(session: Session, shard: Sharded, approval: Approval) -> Sending:
@@ -196,7 +195,7 @@ def _attempt_to_send(session: Session, shard: Sharded, approval: Approval, provi
             check_host(latest, provider)
         elif provider.host != latest.intent.host:
             # What was uploaded elsewhere is of no use here.
-            session.record(replace(latest.intent, **_start(session, provider, latest.mode)))
+            session.record(replace(latest.intent, **_start(session, provider, latest.intent)))
             latest = session.attempt(latest.attempt_id)
         _rebuild_payload(session, latest)
         return latest
@@ -209,7 +208,7 @@ def _record_intent(
 ) -> Attempt:
     """S2 to S4: payload on disk, then the durable intent that carries the token."""
     store = session.store
-    start = _start(session, provider, shard.mode)
+    start = _start(session, provider, shard)
     attempt_id = ids.attempt_id(store.lake_id, shard.shard_id, ordinal)
     built = jsonl.build_payload(store, registry.module(shard.provider), shard, attempt_id)
     session.record(
@@ -441,10 +440,12 @@ def listed(
 
 def _batches(session: Session, provider: BatchProvider, wanted: datetime) -> tuple[RemoteBatch, ...]:
     try:
-        return list_since(provider, wanted).batches
+        listing = list_since(provider, wanted)
     except UnreachableError:
         raise
     except ProviderError as error:
+        if provider.descriptor.is_opaque:
+            raise
         # Some servers list nothing at all; a lake that was never copied has nothing to look for.
         session.note(
             Severity.WARNING,
@@ -452,6 +453,9 @@ def _batches(session: Session, provider: BatchProvider, wanted: datetime) -> tup
             hint="send from one copy of a lake only",
         )
         return ()
+    if listing.scope is not None:
+        session.scopes[provider.descriptor.name] = listing.scope
+    return listing.batches
 
 
 def _check_explained(session: Session, attempt: Attempt, unknown: list[RemoteBatch]) -> None:

@@ -155,10 +155,14 @@ class Providers:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The batches of an account in a window; absence can only be read from a complete one."""
+    """The batches of an account in a window; absence can only be read from a complete one.
+
+    `scope` is the account, where the answers say whose it is.
+    """
 
     batches: tuple[RemoteBatch, ...]
     is_complete: bool
+    scope: str | None = None
 
     def evidence(self) -> str:
         """Return a digest that says which batches were seen."""
@@ -187,7 +191,6 @@ class Session:
     paused: set[tuple[str, str]] = field(default_factory=set)
     n_waiting: int = 0
     scopes: dict[str, str] = field(default_factory=dict)
-    newest: dict[str, datetime | None] = field(default_factory=dict)
     listed: dict[tuple[str, str], tuple[datetime, tuple[RemoteBatch, ...]]] = field(default_factory=dict)
     heads: dict[str, str | None] = field(default_factory=dict)
     listings: dict[str, tuple[datetime, Listing]] = field(default_factory=dict)

@@ -78,12 +78,12 @@ class GoogleClient(BatchClient):
     def page(self, cursor: str | None, params: Mapping[str, str | int]) -> BatchPage:
         """Return one page of those batches that `params` ask for, and go on past a few pages that hold nothing."""
         asked = {self.size_name: self.descriptor.list_page_size, **params}
-        rows: list[object] = []
+        page = Page([], cursor)
         for _ in range(_EMPTY_PAGES_MAX):
-            rows, cursor = page_by_token(self._http, self.batches_path, asked, cursor, self.rows)
-            if rows or cursor is None:
+            page = page_by_token(self._http, self.batches_path, asked, page.next_cursor, self.rows)
+            if page.rows or page.next_cursor is None:
                 break
-        return self.page_of(rows, cursor)
+        return self.page_of(page)
 
     @classmethod
     def state_of(cls, status: str, found: Mapping[str, Any]) -> BatchState:  # noqa: ARG003
@@ -155,8 +155,8 @@ class GeminiClient(GoogleClient):
     def files_page(self, cursor: str | None) -> Page:
         """Return one page of the project's files, but for those that Google could not take in."""
         params = {self.size_name: DESCRIPTOR.list_page_size}
-        rows, after = page_by_token(self._http, self.files_path, params, cursor, "files")
-        return [row for row in rows if fields.mapping(row).get("state") != "FAILED"], after
+        page = page_by_token(self._http, self.files_path, params, cursor, "files")
+        return page._replace(rows=[row for row in page.rows if fields.mapping(row).get("state") != "FAILED"])
 
     def order(self, spec: CreateSpec) -> Order:
         """Return a batch of an uploaded file."""

@@ -59,7 +59,7 @@ class MistralClient(FilesClient):
         return self._jobs({TOKEN_KEY: token}, None).batches
 
     def _jobs(self, params: Mapping[str, str], cursor: str | None) -> BatchPage:
-        return self.page_of(*page_by_number(self._http, self.batches_path, params, cursor))
+        return self.page_of(page_by_number(self._http, self.batches_path, params, cursor))
 
     @classmethod
     def more_of(cls, found: dict[str, Any], batch: RemoteBatch) -> RemoteBatch:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 
 import orjson
 
@@ -77,7 +77,14 @@ def _read(value: object, members: Mapping[str, str]) -> dict[str, Any]:
     return read
 
 
-Page = tuple[list[Any], str | None]
+class Page(NamedTuple):
+    """The rows of a page of a listing, the next one's cursor (None on the last), and the answer's headers if kept."""
+
+    rows: list[Any]
+    next_cursor: str | None
+    headers: Mapping[str, str] | None = None
+
+
 """The rows of one page, and the cursor of the next one, None on the last."""
 
 
@@ -224,7 +231,7 @@ class BatchClient(ProviderClient, BatchProvider):
         if not self.descriptor.list_page_size:
             return self._list_of_all(cursor)
         params = {self.size_name: self.descriptor.list_page_size}
-        return self.page_of(*page_by_last_id(self._http, self.batches_path, params, cursor, self.cursor_name))
+        return self.page_of(page_by_last_id(self._http, self.batches_path, params, cursor, self.cursor_name))
 
     def _list_of_all(self, cursor: str | None) -> BatchPage:
         """Return all of the account's batches, newest first, where there are no pages.
@@ -235,7 +242,7 @@ class BatchClient(ProviderClient, BatchProvider):
         if cursor is not None:
             oldest = None if cursor == _CUT else self.get(cursor)
             return BatchPage(() if oldest is None else (oldest,), _CUT)
-        found = list(self.page_of(self.all_of(self.batches_path), None).batches)
+        found = list(self.page_of(Page(self.all_of(self.batches_path), None)).batches)
         dates = [batch.created_at for batch in found if batch.created_at is not None]
         if len(dates) == len(found):
             found.sort(key=lambda batch: batch.created_at or dates[0], reverse=True)
@@ -251,12 +258,13 @@ class BatchClient(ProviderClient, BatchProvider):
             raise ProviderError(f"GET {path} at {self.host} answered without a list")
         return rows
 
-    def page_of(self, rows: Sequence[object], next_cursor: str | None) -> BatchPage:
+    def page_of(self, page: Page) -> BatchPage:
         """Return a page's rows made uniform; raises ProviderError for a row without an id."""
-        found = tuple(batch for batch in map(self.read_batch, rows) if batch is not None)
-        if len(found) < len(rows):
+        found = tuple(batch for batch in map(self.read_batch, page.rows) if batch is not None)
+        if len(found) < len(page.rows):
             raise ProviderError(f"{self.host} lists a batch without an id")
-        return BatchPage(found, next_cursor)
+        scope = None if page.headers is None else self.scope_of(page.headers, found)
+        return BatchPage(found, page.next_cursor, scope)
 
     def get(self, batch_id: str) -> RemoteBatch | None:
         """Return a batch, or None where it may be missing, which is not proof of loss."""
@@ -328,7 +336,7 @@ class FilesClient(BatchClient):
     def files_page(self, cursor: str | None) -> Page:
         """Return one page of the account's files for batches, newest first, or all where there are no pages."""
         if not self.descriptor.list_page_size:
-            return self.all_of(self.files_path), None
+            return Page(self.all_of(self.files_path), None)
         params: dict[str, str | int] = {"purpose": "batch", self.size_name: _FILES_PER_PAGE, "order": "desc"}
         return page_by_last_id(self._http, self.files_path, params, cursor, self.cursor_name)
 
@@ -401,7 +409,7 @@ def every_page(page: Callable[[str | None], Page], too_many: str) -> Iterator[li
     """Yield the rows of each page from the first on; raises ProviderError, which says so, for a list without an end."""
     cursor: str | None = None
     for _ in range(PAGES_MAX):
-        rows, cursor = page(cursor)
+        rows, cursor, _ = page(cursor)
         yield rows
         if cursor is None:
             return
@@ -418,20 +426,20 @@ def page_by_last_id(
     on as it says: an incomplete list must never look like a complete one.
     """
     asked = params if cursor is None else {**params, cursor_name: cursor}
-    page = http.request_json("GET", path, params=asked).json
-    rows = page.get("data")
+    answer = http.request_json("GET", path, params=asked)
+    page, rows = answer.json, answer.json.get("data")
     if not isinstance(rows, list):
         raise ProviderError(f"GET {path} at {http.host} answered without a list")
     has_more = page.get("has_more")
     if "has_more" not in page:
         has_more = len(rows) >= int(params["limit"])
     if (not has_more or has_more == "false") and len(rows) != int(params["limit"]):
-        return rows, None
+        return Page(rows, None, answer.headers)
     last = fields.mapping(rows[-1]).get("id") if rows else None
     next_cursor = fields.identifier(page.get("last_id")) or fields.identifier(last)
     if next_cursor is None or next_cursor == cursor:
         raise ProviderError(f"GET {path} at {http.host} does not go on after a page that cannot be the last")
-    return rows, next_cursor
+    return Page(rows, next_cursor, answer.headers)
 
 
 def page_by_token(
@@ -455,7 +463,7 @@ def page_by_token(
     next_cursor = page.get(names[1]) or None
     if next_cursor is not None and (not isinstance(next_cursor, str) or next_cursor == cursor):
         raise ProviderError(f"GET {path} at {http.host} says that there is more, but its list does not go on")
-    return rows, next_cursor
+    return Page(rows, next_cursor)
 
 
 def page_by_number(
@@ -478,4 +486,4 @@ def page_by_number(
     if total is not None and (total < before or len(rows) != max(0, min(n_left, _NUMBERED_SIZE))):
         raise ProviderError(f"GET {path} at {http.host} does not go on as its total says, or changed meanwhile")
     has_more = len(rows) >= _NUMBERED_SIZE if total is None else n_left > _NUMBERED_SIZE
-    return rows, f"{number + 1}:{total or 0}" if has_more else None
+    return Page(rows, f"{number + 1}:{total or 0}" if has_more else None)

@@ -101,7 +101,7 @@ class XaiClient(FilesClient):
         """Return one page of the team's batches, in an order that no document tells."""
         params = {self.size_name: self.descriptor.list_page_size}
         names = (_TOKEN, _TOKEN)
-        page = self.page_of(*page_by_token(self._http, self.batches_path, params, cursor, "batches", names))
+        page = self.page_of(page_by_token(self._http, self.batches_path, params, cursor, "batches", names))
         return replace(page, batches=tuple(map(self._standing, page.batches)))
 
     def _standing(self, batch: RemoteBatch) -> RemoteBatch:
@@ -156,7 +156,7 @@ class XaiClient(FilesClient):
         is_still = token is not None and token == cursor
         if not isinstance(rows, list) or is_still or not isinstance(token, str | None):
             raise ProviderError(f"GET {path} at {self.host} answered without a page of results that goes on")
-        return rows, token
+        return Page(rows, token)
 
 
 _line = partial(orjson.dumps, option=orjson.OPT_SORT_KEYS | orjson.OPT_APPEND_NEWLINE)
