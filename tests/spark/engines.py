@@ -32,6 +32,7 @@ _LOCAL: Final = {
     "spark.sql.shuffle.partitions": "1",
     "spark.ui.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
+    "spark.driver.memory": "4g",
 }
 
 
@@ -50,12 +51,14 @@ def session() -> Iterator[Any]:
         builder = SparkSession.builder.master("local[2]")
         for key, value in _LOCAL.items():
             builder = builder.config(key, value)
-        yield _set(builder.getOrCreate())
+        with _set(builder.getOrCreate()) as spark:
+            yield spark
     elif engine == "sail":
-        with _sail() as address:
-            yield _set(SparkSession.builder.remote(address).create())
+        with _sail() as address, _set(SparkSession.builder.remote(address).create()) as spark:
+            yield spark
     else:
-        yield _set(SparkSession.builder.remote(engine).create())
+        with _set(SparkSession.builder.remote(engine).create()) as spark:
+            yield spark
 
 
 def _set(spark: Any) -> Any:

@@ -1,7 +1,8 @@
 """The product's SQL for engines that speak Spark's: the same views, written from the same files by sqlglot.
 
-A call of a macro is written out where it stands, its arguments bound once by a `transform` over a list of one; what
-DuckDB has and Spark lacks are macros too (`spark.sql`). What says one thing there and another here, and no error, is
+A call of a macro is written out where it stands, its arguments bound once by a `transform` over a list of one, or is
+the number that DuckDB makes of it where nothing in it is a column; what DuckDB has and Spark lacks are macros too
+(`spark.sql`). What says one thing there and another here, and no error, is
 rewritten: a decimal literal (Spark divides decimals at six digits), the first row of `arg_max` (Spark takes one without
 a value), an index beyond a list. `spark.toml` names the views that cannot be said, and why.
 """
@@ -14,10 +15,12 @@ import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cache
 from pathlib import Path
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
+import duckdb
 import sqlglot
 from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
@@ -59,7 +62,11 @@ def select(script: Script) -> str:
     """Return the SELECT of a view in Spark SQL, its macros written out."""
     match = _VIEW.match(_COMMENT.sub("", script.text))
     assert match is not None, script.name  # noqa: S101 - sql/ has this form
-    return _parsed(match[1], _Lens).sql(SPARK)
+    tree = _expanded(sqlglot.parse_one(match[1], dialect=_Lens))
+    for struct in tree.find_all(exp.Struct):
+        for part in struct.expressions:
+            part.set("expression", _worth(part.expression) or _maybe(part.expression))
+    return _rewritten(tree).sql(SPARK)
 
 
 def _views() -> Iterator[str]:
@@ -93,7 +100,7 @@ def _file(table: Table, path: str, is_older: bool) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Macro:
-    """A macro's parameters with their defaults, and its body, in which every other macro is written out."""
+    """A macro's parameters with their defaults, and its body."""
 
     name: str
     parameters: dict[str, exp.Expr | None]
@@ -121,8 +128,8 @@ def _macro(name: str) -> _Macro | None:
     for (found, parameters, body), dialect in _all_macros():
         if found == name:
             pairs = (parameter.partition(":=")[::2] for parameter in parameters.split(","))
-            defaults = {key.strip(): _parsed(value, _Lens) if value else None for key, value in pairs}
-            return _Macro(name, defaults, _parsed(body, dialect))
+            defaults = {key.strip(): sqlglot.parse_one(value, dialect=_Lens) if value else None for key, value in pairs}
+            return _Macro(name, defaults, sqlglot.parse_one(body, dialect=dialect))
     return None
 
 
@@ -132,8 +139,61 @@ def _all_macros() -> list[tuple[tuple[str, str, str], type[DuckDB] | str]]:
     return [*ours, *((found, SPARK) for found in _SPARKS)]
 
 
-def _parsed(text: str, dialect: type[DuckDB] | str) -> exp.Expr:
-    return _rewritten(sqlglot.parse_one(text, dialect=dialect))
+def _expanded(tree: exp.Expr) -> exp.Expr:
+    """Return a tree in which every call of a macro is written out, the outer ones first."""
+    for node in list(tree.find_all(exp.Anonymous, exp.Case)):
+        if node.root() is not tree:
+            continue  # a part of a call that was written out, or of a case that never is
+        if isinstance(node, exp.Case):
+            _settle(node)
+        elif macro := _macro(node.name.lower()):
+            new = _worth(node) or _expanded(_called(macro, node.expressions))
+            if node is tree:
+                return new
+            node.replace(new)
+    return tree
+
+
+def _settle(node: exp.Case) -> None:
+    """Take out of a CASE what is true or false whatever the row."""
+    for case in list(node.args["ifs"]) if node.this is None else ():
+        holds = _value(case.this)
+        if holds is True:
+            node.set("default", case.args["true"])
+            node.set("ifs", node.args["ifs"][: node.args["ifs"].index(case)])
+            break
+        if holds is False:
+            node.args["ifs"].remove(case)
+    if not node.args["ifs"]:
+        node.replace(node.args.get("default") or exp.Null())
+
+
+@cache
+def _duckdb() -> duckdb.DuckDBPyConnection:
+    connection = duckdb.connect()
+    for script in refresh.scripts():
+        if script.macros:
+            connection.execute(script.text)
+    return connection
+
+
+def _value(value: exp.Expr) -> Any:
+    """Return what DuckDB makes of an expression without columns; None of any other."""
+    if value.find(exp.Column, exp.Dot, exp.Star, exp.Query, exp.AggFunc):
+        return None
+    try:
+        return _duckdb().execute(f"SELECT {value.sql('duckdb')}").fetchall()[0][0]
+    except duckdb.Error:
+        return None  # a lambda's own name, or Spark's words
+
+
+def _worth(value: exp.Expr) -> exp.Expr | None:
+    """Return the number that an expression without columns is, or None; Sail mistakes the type of what it folds."""
+    found = None if isinstance(value, exp.Literal) else _value(value)
+    if isinstance(found, bool) or not isinstance(found, int | float | Decimal):
+        return None
+    number = exp.Literal.number(str(abs(found)) if isinstance(found, int) else repr(abs(float(found))))
+    return exp.Neg(this=number) if found < 0 else number
 
 
 def _rewritten(tree: exp.Expr) -> exp.Expr:
@@ -164,8 +224,6 @@ def _node(node: exp.Expr) -> exp.Expr:
         if name == "list_reduce":  # sql/ puts the seed in front of the list
             seeded, step = node.expressions
             return exp.func("aggregate", seeded.this, seeded.expression, step)
-        macro = _macro(name)
-        return node if macro is None else _called(macro, node.expressions)
     return node
 
 
@@ -177,17 +235,17 @@ def _called(macro: _Macro, arguments: list[exp.Expr]) -> exp.Expr:
     body = exp.paren(macro.body.copy())
     uses = Counter(column.parts[0].name for column in body.find_all(exp.Column))
     row = f"of_{macro.name}"
-    bound = [name for name, value in values.items() if uses[name] > 1 and value is not None and _is_bound(value)]
+    bound = {name: value for name, value in values.items() if uses[name] > 1 and value is not None and _is_bound(value)}
     for column in list(body.find_all(exp.Column)):
         name, *rest = column.parts
         if name.name in values:
             value = values[name.name]
             assert value is not None, (macro.name, name.name)  # noqa: S101 - DuckDB binds them all
-            new = exp.column(name.name, row) if name.name in bound else exp.paren(value.copy())
+            new = exp.column(name.name, row) if name.name in bound else exp.paren(_worth(value) or value.copy())
             column.replace(exp.Dot.build([new, *(part.copy() for part in rest)]) if rest else new)
     if not bound:
         return body
-    fields = [exp.PropertyEQ(this=exp.to_identifier(name), expression=values[name]) for name in bound]
+    fields = [exp.PropertyEQ(this=exp.to_identifier(name), expression=value) for name, value in bound.items()]
     once = exp.Lambda(this=body, expressions=[exp.to_identifier(row)])
     return exp.func(
         "get", exp.Transform(this=exp.array(exp.Struct(expressions=fields)), expression=once), exp.Literal.number(0)
@@ -195,7 +253,10 @@ def _called(macro: _Macro, arguments: list[exp.Expr]) -> exp.Expr:
 
 
 def _is_bound(value: exp.Expr) -> bool:
-    """Whether an argument is to be worked out once: no name, and no sum of constants, whose type Sail then mistakes."""
-    if isinstance(value, exp.Column | exp.Dot):
-        return False
-    return value.find(exp.Column, exp.Dot) is not None or isinstance(value.unnest(), exp.Literal)
+    """Whether an argument is to be worked out once: no name, and no number."""
+    return not isinstance(value, exp.Column | exp.Dot) and value.find(exp.Column, exp.Dot) is not None
+
+
+def _maybe(value: exp.Expr) -> exp.Expr:
+    """Return a struct's field that may be NULL: Sail must not find out later, in a lambda, that it never is."""
+    return value if isinstance(value, exp.Literal) else exp.Nullif(this=value, expression=exp.Null())
