@@ -59,12 +59,9 @@ class Lake:
 
     def plan(self, study_path: str | os.PathLike[str]) -> PlanReport:
         """Expand a study file into requests and an estimate; talks to no provider."""
-        from batchpond.lake.store import Store
-        from batchpond.plan.verb import plan_study
-        from batchpond.study import file as study_files
+        from batchpond.plan.verb import plan_file
 
-        loaded = study_files.load(Path(study_path))
-        return plan_study(Store.init(self.path, self._clock), loaded)
+        return plan_file(self.path, Path(study_path), clock=self._clock)
 
     def submit(
         self,
@@ -166,13 +163,10 @@ class Lake:
 
         `limit` is the one that the study was submitted with, if any.
         """
-        from batchpond.lake.store import Store
-        from batchpond.plan.verb import plan_study
+        from batchpond.plan.verb import plan_file
         from batchpond.run.recover import recover
-        from batchpond.study import file as study_files
 
-        store = Store.init(self.path, self._clock)
-        planned = plan_study(store, study_files.load(Path(study_path)), is_bought=True)
+        planned = plan_file(self.path, Path(study_path), clock=self._clock, is_bought=True)
         with self._connected() as (store, providers):
             return recover(store, planned.study, providers=providers, sample=limit)
 

@@ -61,10 +61,15 @@ def session() -> Iterator[Any]:
             yield spark
 
 
-def _set(spark: Any) -> Any:
+@contextmanager
+def _set(spark: Any) -> Iterator[Any]:
+    """Set up a session, and end it: one that is left behind asks for its server minutes after that has gone."""
     for key, value in SETTINGS.items():
         spark.conf.set(key, value)
-    return spark
+    try:
+        yield spark
+    finally:
+        spark.stop()
 
 
 @contextmanager

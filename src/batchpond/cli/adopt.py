@@ -190,12 +190,9 @@ def document(adoption: Adoption) -> dict[str, Any]:
 @json_option
 def recover(invocation: Invocation, study: Path, limit: int | None, is_json: bool) -> ExitCode:
     """Make a lost lake again of the STUDY file and of what its providers still have."""
-    from batchpond.lake.store import Store
-    from batchpond.plan.verb import plan_study
-    from batchpond.study import file as study_files
+    from batchpond.plan.verb import plan_file
 
-    store = Store.init(invocation.lake_path)
-    planned = plan_study(store, study_files.load(study), is_bought=True)
+    planned = plan_file(invocation.lake_path, study, is_bought=True)
     return take_in(invocation, planned.study, limit=limit, is_json=is_json)
 
 

@@ -37,12 +37,9 @@ CELL_COLUMNS = ("template", "rubric", "model", "thinking", "to ask", "expected")
 @json_option
 def command(invocation: Invocation, study: Path, is_json: bool) -> None:
     """Work out what the STUDY file asks, store it in the lake, and show a rough cost."""
-    from batchpond.lake.store import Store
-    from batchpond.plan.verb import plan_study
-    from batchpond.study import file as study_files
+    from batchpond.plan.verb import plan_file
 
-    loaded = study_files.load(study)
-    report = plan_study(Store.init(invocation.lake_path), loaded)
+    report = plan_file(invocation.lake_path, study)
     if is_json:
         output.document(report)
     else:

@@ -38,12 +38,10 @@ def command(
     is_json: bool,
 ) -> ExitCode:
     """Plan the STUDY file, show its cost, ask, send, and go on until every answer is in."""
-    from batchpond.lake.store import Store
-    from batchpond.plan.verb import plan_study
-    from batchpond.study import file as study_files
+    from batchpond.plan.verb import plan_file
 
     deadline_s = time.monotonic() + timeout_s
-    planned = plan_study(Store.init(invocation.lake_path), study_files.load(study))
+    planned = plan_file(invocation.lake_path, study)
     if not is_json:
         invocation.diagnostics.say("\n".join(plan.report_lines(planned)))
     confirm = plan.asked(invocation, planned.study, is_yes=is_yes, is_json=is_json, is_fresh=is_fresh)

@@ -12,11 +12,13 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
+from pathlib import Path
 from typing import Any, Final
 
 import orjson
 
 from batchpond import ids
+from batchpond.clock import Clock
 from batchpond.errors import StudyError
 from batchpond.lake import tables
 from batchpond.lake.attempts import fold
@@ -67,6 +69,7 @@ from batchpond.plan.rounds.rounds import open_rounds, round_event
 from batchpond.plan.rounds.source import check
 from batchpond.plan.write import FIRST_ROUND, publish_round
 from batchpond.providers import registry
+from batchpond.study import file as study_file
 from batchpond.study.prices import Prices, total
 from batchpond.study.spec import CONVERSATION, INPUTS, OWN_OUTPUT_TASKS, PAIR_TASKS, ItemsFrom, StageSpec, Study
 from batchpond.tasks import inputs
@@ -289,6 +292,12 @@ def _size_of(stage: StageSpec, ask: Ask) -> float:
 
 
 _TABLES: Final = ("requests", "plan", "responses", "shard_requests")
+
+
+def plan_file(lake_path: Path, study_path: Path, *, clock: Clock | None = None, is_bought: bool = False) -> PlanReport:
+    """Plan a study file into a lake, which is made once the file is known to be good; as `plan_study`."""
+    study = study_file.load(study_path)
+    return plan_study(Store.init(lake_path, clock), study, is_bought=is_bought)
 
 
 def plan_study(

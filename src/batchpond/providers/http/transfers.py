@@ -23,7 +23,7 @@ import orjson
 
 from batchpond import fields
 from batchpond.clock import BYTES, Clock, Work
-from batchpond.errors import LakeError
+from batchpond.errors import LakeError, ProviderError
 from batchpond.model import Download
 from batchpond.providers.http.connections import Deadline
 from batchpond.providers.http.errors import Again, Answer, Fault, RetryReason
@@ -35,8 +35,8 @@ _GZIP_MAGIC: Final = b"\x1f\x8b"
 _MADE_BYTES: Final = 1 << 34
 
 
-class Refused(Exception):  # control flow inside the network modules, never seen outside
-    """A body that asking again would not make acceptable."""
+class Refused(ProviderError):
+    """A body that asking again would not make acceptable; of a call, the network modules make it a fault."""
 
 
 class Slowness:
