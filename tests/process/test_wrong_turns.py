@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from batchpond.errors import ExitCode
+from tests.golden import doors
 from tests.rigs.fake_openai import FakeOpenAI, error, fake_openai
 from tests.rigs.program import STUDY, N, Program
 
@@ -115,3 +118,12 @@ def test_a_long_wait_is_not_slept_on_with_the_lock_held(account: FakeOpenAI, pro
     assert again.returncode == 0
     assert "openai asked not to be called before 20" in again.stderr
     assert len(account.asked) == n_asked, "the next pass respects what the provider asked for"
+
+
+@pytest.mark.parametrize("verb", ["plan", "run", "recover"])
+def test_a_bad_study_file_makes_no_lake(tmp_path: Path, verb: str) -> None:
+    """Nothing half done: the error is the file's, and the folder is not there afterwards."""
+    (tmp_path / "bad.toml").write_text("nonsense = 1\n")
+    done = doors.run("--lake", str(tmp_path / "lake"), verb, str(tmp_path / "bad.toml"))
+    assert (done.returncode, "nonsense" in done.stderr) == (2, True)
+    assert not (tmp_path / "lake").exists()

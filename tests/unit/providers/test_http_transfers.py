@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from batchpond.clock import SystemClock, Work, heard_by
-from batchpond.errors import LakeError
+from batchpond.errors import LakeError, ProviderError
 from batchpond.model import Download
+from batchpond.providers.http import transfers
 from batchpond.providers.http.client import HttpError, HttpLimits
 from batchpond.providers.http.errors import RetryPolicy
 from tests.rigs.hostile_server import drip, hostile, raw, reply, reset
@@ -230,3 +231,9 @@ def test_whoever_listens_is_told_how_much_has_travelled(tmp_path: Path) -> None:
     assert heard.ends[0] == ("uploading", n_sent, n_sent)
     assert n_sent > len(content)
     assert heard.ends[1:] == [("downloading", n, len(content)) for n in (1_000, len(content))]
+
+
+def test_what_an_adapter_writes_itself_is_bounded_by_an_error_of_a_provider(tmp_path: Path) -> None:
+    """Pages and inline answers are no call's body: nobody but the pass takes their error."""
+    with pytest.raises(ProviderError, match="larger than 5 bytes"):
+        transfers.write(iter([b"x" * 10]), tmp_path / "made", max_bytes=5)
