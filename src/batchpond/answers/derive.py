@@ -22,7 +22,7 @@ from batchpond.answers import live_lines
 from batchpond.clock import Work
 from batchpond.errors import LakeError, StudyError
 from batchpond.lake.disk import intact
-from batchpond.lake.jsonl import CUT, LINE_END_BYTES, RawFile, part_paths, shard_lines
+from batchpond.lake.jsonl import CUT, LINE_END_BYTES, RawFile, named_in, part_paths, shard_lines
 from batchpond.lake.schemas import JUDGMENTS, RAW, RESPONSES, Table
 from batchpond.lake.store import Store
 from batchpond.model import FileRole, Match, Response, ResponseStatus, Take
@@ -39,7 +39,6 @@ _HINT: Final = "one DuckDB expression over an answer's `text`, for example regex
 
 LINE_BYTES_MAX: Final = 32 << 20
 _CUT: Final = re.compile(re.escape(CUT).replace(rb"%d", rb"(\d+)").replace(rb"%b", rb"[0-9a-f]{64}"))
-_NAMED: Final = re.compile(rb'"(?:custom_id|key)"\s*:\s*"([A-Za-z0-9_.:-]{1,200})"')
 TOKENS_MAX: Final = 100_000_000
 """More tokens than any model takes or gives in one answer."""
 _COUNTS: Final = ("input_tokens", "output_tokens", "reasoning_tokens", "cached_tokens", "cache_write_tokens")
@@ -375,9 +374,8 @@ class _LongLine(bytes):
 
     def response(self) -> Response:
         """Return the failure of the request that the line names, if it can be seen."""
-        named = _NAMED.search(self)
         message = f"the line has {self.n_bytes:,} bytes, more than the {LINE_BYTES_MAX:,} that are read"
-        return unreadable(named[1].decode("ascii") if named else None, f"{message}; raw keeps {self.kept}")
+        return unreadable(named_in(self), f"{message}; raw keeps {self.kept}")
 
 
 def _with_sense(response: Response) -> Response:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Final, Protocol
+from typing import IO, TYPE_CHECKING, Final, Protocol
 
 from batchpond import ids
 from batchpond.clock import Work
@@ -186,6 +186,7 @@ LINE_KEPT_BYTES_MAX: Final = 40 << 20
 LINE_END_BYTES: Final = 64 << 10
 CUT: Final = b"\n\xff%d bytes, sha256 %b\n"
 """Stands between the ends of a line that is not kept whole; no line has a line feed, and no text this byte."""
+_NAMED: Final = re.compile(rb'"(?:custom_id|key)"\s*:\s*"([A-Za-z0-9_.:-]{1,200})"')
 _SAFE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,79}")
 
 
@@ -224,18 +225,27 @@ def publish_raw(store: Store, file: RawFile, path: Path) -> int:
     """
     n_lines = 0
     with path.open("rb") as file_lines:
-        lines = _whole_or_cut(file_lines)
+        lines = whole_or_cut(file_lines)
         for part, first in enumerate(lines):
             chunk = itertools.chain([first], itertools.islice(lines, LINES_PER_FILE - 1))
             n_lines += _publish_part(store, file, part, n_lines, chunk)
     return n_lines
 
 
-def _whole_or_cut(file: BinaryIO) -> Iterator[bytes]:
+def whole_or_cut(file: IO[bytes]) -> Iterator[bytes]:
     """Yield a file's lines; of one that is longer than is kept, its ends and what it was, never held whole."""
     for line in iter(partial(file.readline, LINE_KEPT_BYTES_MAX), b""):
         is_whole = len(line) < LINE_KEPT_BYTES_MAX or line.endswith(b"\n")
         yield line if is_whole else _cut(line, iter(partial(file.readline, _BUFFER_BYTES), b""))
+
+
+def named_in(line: bytes) -> str | None:
+    """Return the custom_id, or key, that a line shows of which only the ends are kept; None of any other line.
+
+    A line that a writer left unfinished names a request too, but answers none.
+    """
+    named = _NAMED.search(line) if b"\n" in line else None
+    return named[1].decode("ascii") if named else None
 
 
 def _cut(line: bytes, rest: Iterator[bytes]) -> bytes:

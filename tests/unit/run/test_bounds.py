@@ -19,6 +19,8 @@ from batchpond.lake.jsonl import RawFile, publish_raw, shard_file_name
 from batchpond.lake.schemas import SHARD_REQUESTS
 from batchpond.lake.store import Store
 from batchpond.model import FileRole
+from batchpond.providers import registry
+from batchpond.providers.shared import folder as files
 
 ATTEMPT = ids.attempt_id("lake", "shard", 1)
 REQUESTS = [ids.digest("request", n) for n in range(3)]
@@ -119,3 +121,33 @@ def test_of_a_line_that_is_too_long_to_keep_its_ends_and_digest_are_kept(tmp_pat
     assert kept.startswith(long[: jsonl.LINE_END_BYTES])
     assert kept.endswith(long[-jsonl.LINE_END_BYTES :])
     assert jsonl.CUT % (len(long), hashlib.sha256(long).hexdigest().encode()) in kept
+
+
+def answers_in_folder(folder: Path) -> tuple[int, int]:
+    """Count the answers of the one file in an inbox, as a pass over a folder does."""
+    path = folder / "inbox"
+    status = path.stat()
+    part = files.Part(path, status.st_size, status.st_mtime_ns)
+    return files.read_answers([part], registry.module("openai").read_line, ids.custom_id_prefix(ATTEMPT))
+
+
+def test_counting_the_answers_of_a_folder_holds_no_giant_line(tmp_path: Path) -> None:
+    """Mode files: its request failed, its neighbours are counted, and the memory does not grow with the line."""
+    n_bytes = 300 << 20
+    start, _, end = answer(NAMES[0], "MARK").partition(b"MARK")
+    with (tmp_path / "inbox").open("wb") as inbox:
+        inbox.write(answer(NAMES[1], "b") + b"\n" + start)
+        inbox.writelines(b"x" * (1 << 20) for _ in range(n_bytes >> 20))
+        inbox.write(end + b"\n" + answer(NAMES[2], "c"))
+    code = (
+        "import resource, sys; from pathlib import Path; from tests.unit.run.test_bounds import answers_in_folder;"
+        " most = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024; before = most();"
+        " print(*answers_in_folder(Path(sys.argv[1])), most() - before)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)],
+        capture_output=True, text=True, timeout=120, check=True, cwd=Path(__file__).parents[3],
+    )  # fmt: skip
+    n_succeeded, n_failed, grown = map(int, done.stdout.split())
+    assert (n_succeeded, n_failed) == (2, 1)
+    assert grown < n_bytes / 2, f"{grown >> 20} MiB"

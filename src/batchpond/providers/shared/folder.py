@@ -18,7 +18,7 @@ from typing import IO, Final, cast
 
 from batchpond import ids
 from batchpond.errors import ProviderError, UsageError
-from batchpond.lake import disk
+from batchpond.lake import disk, jsonl
 from batchpond.model import Download, Response, ResponseStatus
 
 QUIET_S: Final = 5.0
@@ -81,10 +81,12 @@ def read_answers(found: list[Part], read_line: ReadLine, prefix: str) -> tuple[i
     succeeded: dict[str, bool] = {}
     for part in found:
         with opened(part) as lines:
-            for line in lines:
-                response = read_line(line.removesuffix(b"\n")) if line.strip() else None
-                if response is not None and response.custom_id is not None and response.custom_id.startswith(prefix):
-                    succeeded.setdefault(response.custom_id, response.status is ResponseStatus.SUCCEEDED)
+            for line in jsonl.whole_or_cut(lines):
+                text = line.removesuffix(b"\n")
+                response = read_line(text) if text.strip() else None
+                custom_id = None if response is None else response.custom_id or jsonl.named_in(text)
+                if response is not None and custom_id is not None and custom_id.startswith(prefix):
+                    succeeded.setdefault(custom_id, response.status is ResponseStatus.SUCCEEDED)
     n_succeeded = sum(succeeded.values())
     return n_succeeded, len(succeeded) - n_succeeded
 
