@@ -9,7 +9,7 @@ import pytest
 from batchpond.errors import StudyError
 from batchpond.lake.records import Sharded
 from batchpond.lake.store import CONFIG
-from batchpond.run.dispatch import ALL, Precedence, in_order, of_model, of_provider
+from batchpond.run.dispatch import ALL, Precedence, of_model, tier_of
 from batchpond.run.due import new_shards
 from batchpond.study.file import load
 from batchpond_sim.world.world import Settings
@@ -98,14 +98,14 @@ def event(tier: int | None, provider: str = "openai", model: str = ONE) -> Shard
 
 
 def test_a_tier_holds_back_later_ones_where_they_would_take_what_it_waits_for() -> None:
-    assert [shard.tier for shard in in_order([event(3), event(None), event(2)])] == [None, 2, 3]
+    assert [shard.tier for shard in sorted([event(3), event(None), event(2)], key=tier_of)] == [None, 2, 3]
     precedence = Precedence()
     assert precedence.before(event(2)) is None
     precedence.hold(event(None), of_model(event(None)))
     assert precedence.before(event(2)) == 1
     assert precedence.before(event(1)) is None
     assert precedence.before(event(2, model=TWO)) is None
-    precedence.hold(event(2), of_provider(event(2)))
+    precedence.hold(event(2), event(2).provider)
     assert precedence.before(event(3, model=TWO)) == 2
     assert precedence.before(event(3, provider="together")) is None
     assert not precedence.is_for_money(event(3, model=TWO))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from batchpond.clock import each
 from batchpond.errors import AccessError, ExitCode, PutOffError, UnreachableError
@@ -264,14 +264,9 @@ def tier_of(shard: Sharded) -> int:
     return FIRST if shard.tier is None else shard.tier
 
 
-def in_order(shards: Iterable[Sharded]) -> list[Sharded]:
-    """Return shards by tier, and within one as they were made."""
-    return sorted(shards, key=tier_of)
-
-
 @dataclass(slots=True)
 class Precedence:
-    """The tiers that wait in a pass, by what for: money, a provider, a provider's model."""
+    """The tiers that wait in a pass, by the scope of what for: money, a provider's account, a provider's model."""
 
     _waiting: dict[str, int] = field(default_factory=dict)
 
@@ -281,18 +276,13 @@ class Precedence:
 
     def before(self, shard: Sharded) -> int | None:
         """Return the tier that a shard must let go first, if there is one."""
-        scopes = (ALL, of_provider(shard), of_model(shard))
+        scopes = (ALL, shard.provider, of_model(shard))
         first = min(self._waiting.get(scope, LAST) for scope in scopes)
         return first if first < tier_of(shard) else None
 
     def is_for_money(self, shard: Sharded) -> bool:
         """Whether what a shard must let go first waits for money, which waiting alone does not bring."""
         return self._waiting.get(ALL, LAST) < tier_of(shard)
-
-
-def of_provider(shard: Sharded) -> str:
-    """Return the scope of a provider's account."""
-    return shard.provider
 
 
 def of_model(shard: Sharded) -> str:
@@ -303,7 +293,7 @@ def of_model(shard: Sharded) -> str:
 def candidates(store: Store, lake_state: LakeState, study: str) -> Iterator[tuple[Sharded, Attempt | None]]:
     """Yield the study's shards of the current version that are not done, with their latest attempt, tier by tier."""
     version = lake_state.current_versions.get(study)
-    for shard in in_order(lake_state.shards_of(study)):
+    for shard in sorted(lake_state.shards_of(study), key=tier_of):  # within a tier as they were made
         if shard.study_version != version or shard.shard_kind is ShardKind.ADOPTED:
             continue
         latest = lake_state.latest_attempt(shard.shard_id)
@@ -478,7 +468,7 @@ def _full_queue(session: Session, shard: Sharded, settings: Config) -> Obstacle 
     waiting_for_model = [intent for intent in waiting if intent.request_model == model]
     of_account = _over(settings.of_account(provider), provider, shard, waiting)
     if of_account is not None:
-        return Obstacle(of_account, holds=of_provider(shard))
+        return Obstacle(of_account, holds=shard.provider)
     found = _over(settings.of_model(provider, model), model, shard, waiting_for_model)
     return None if found is None else Obstacle(found, holds=of_model(shard))
 
@@ -496,16 +486,11 @@ def _over(limits: Limits, name: str, shard: Sharded, waiting: list[Intent]) -> s
     return None
 
 
-@dataclass(slots=True)
-class Cap:
-    """An amount that may be spent, less what is spent and, at worst, outstanding."""
+class Cap(NamedTuple):
+    """An amount that may be spent, and what of it is spent or, at worst, outstanding."""
 
     limit_usd: float
     taken_usd: float
-
-    def allows(self, shard: Sharded) -> bool:
-        """Whether the shard's worst cost fits; one of unknown cost never does."""
-        return shard.cost_max_usd is not None and self.taken_usd + shard.cost_max_usd <= self.limit_usd * (1 + 1e-9)
 
 
 @dataclass(slots=True)
@@ -533,13 +518,15 @@ class Budget:
         return cls(caps)
 
     def allows(self, shard: Sharded) -> bool:
-        """Whether the shard's worst cost fits every cap."""
-        return all(cap.allows(shard) for cap in self.caps)
+        """Whether the shard's worst cost fits every cap; an unknown one fits none."""
+        worst_usd = shard.cost_max_usd
+        fits = (worst_usd is not None and taken + worst_usd <= limit * (1 + 1e-9) for limit, taken in self.caps)
+        return all(fits)
 
     def reserve(self, shard: Sharded) -> None:
         """Take a sent shard's worst cost."""
-        for cap in self.caps:
-            cap.taken_usd += shard.cost_max_usd or 0.0
+        more_usd = shard.cost_max_usd or 0.0
+        self.caps = [Cap(limit_usd, taken_usd + more_usd) for limit_usd, taken_usd in self.caps]
 
 
 def _is_under(approval: Approval, attempt: Attempt) -> bool:

@@ -20,8 +20,6 @@ from enum import StrEnum
 from functools import partial
 from typing import Final
 
-import orjson
-
 from batchpond import fields, ids
 from batchpond.errors import AccessError, AttentionError, BatchpondError, ExitCode, ForbiddenError, ProviderError
 from batchpond.lake import tables
@@ -405,12 +403,8 @@ def ownership_of(
 
 
 def _name(batch: RemoteBatch) -> str | None:
-    try:
-        found = batch.seen
-    except orjson.JSONDecodeError:
-        return None
-    metadata = fields.mapping(found.get("metadata"))
-    for place in (found, metadata):
+    metadata = fields.mapping(batch.seen.get("metadata"))
+    for place in (batch.seen, metadata):
         named = next((place[name] for name in _NAMES if fields.identifier(place.get(name))), None)
         if named is not None:
             return str(named)[:_NAME_CHARS]
