@@ -31,7 +31,7 @@ from batchpond.run.find import check_host
 from batchpond.run.live import spool
 from batchpond.run.live.calls import CallCounts, CallRules, Calls, OnDoubt
 from batchpond.run.live.pace import Pace, PaceSettings
-from batchpond.run.live.seal import LOCK_RETRY_S, end, items_left, left_of, live_lock, open_attempt, recover, seal
+from batchpond.run.live.seal import end, items_left, left_of, live_lock, open_attempt, recover, seal, waited_for
 from batchpond.run.live.spool import Spool
 from batchpond.run.session import Note, Providers, Report, Session, Severity
 from batchpond.study import config_file, typed
@@ -351,18 +351,9 @@ class LiveRun:
     @contextmanager
     def _writing(self, wait_s: float = LOCK_WAIT_S) -> Iterator[Session]:
         """Hold the lake's lock for one step; waits for a `sync` that has it, at most `wait_s`."""
-        until_s = self._clock.monotonic_s() + wait_s
-        while True:
-            try:
-                with self._store.lock("live"):
-                    session = Session.begin(self._store, _NO_BATCHES, self._note)
-                    yield session
-                    refresh(self._store)
-                    return
-            except BusyError:
-                if self._clock.monotonic_s() >= until_s:
-                    raise
-                self._clock.sleep(LOCK_RETRY_S)
+        with waited_for(lambda: self._store.lock("live"), self._clock, wait_s):
+            yield Session.begin(self._store, _NO_BATCHES, self._note)
+            refresh(self._store)
 
     def _note(self, note: Note) -> None:
         self._notes.append(note)

@@ -13,14 +13,15 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from batchpond import fields, ids
 from batchpond.answers import derive
+from batchpond.clock import Clock
 from batchpond.errors import BusyError, LakeError
 from batchpond.lake import disk, failpoints, jsonl
 from batchpond.lake.attempts import Attempt, LakeState, Phase
@@ -266,19 +267,24 @@ LOCK: Final = ".live.lock"
 LOCK_RETRY_S: Final = 0.1
 
 
-@contextmanager
-def live_lock(store: Store, purpose: str = "live", wait_s: float = 0.0) -> Iterator[None]:
+def live_lock(store: Store, purpose: str = "live", wait_s: float = 0.0) -> AbstractContextManager[None]:
     """Hold the right to make live calls; raises BusyError when another process has it longer than `wait_s`."""
-    until_s = store.clock.monotonic_s() + wait_s
+    return waited_for(lambda: disk.exclusive(store.path / LOCK, purpose, store.clock), store.clock, wait_s)
+
+
+@contextmanager
+def waited_for(lock: Callable[[], AbstractContextManager[None]], clock: Clock, wait_s: float) -> Iterator[None]:
+    """Hold a lock; raises BusyError when another process has it longer than `wait_s`."""
+    until_s = clock.monotonic_s() + wait_s
     with ExitStack() as held:
         while True:
             try:
-                held.enter_context(disk.exclusive(store.path / LOCK, purpose, store.clock))
+                held.enter_context(lock())
                 break
             except BusyError:
-                if store.clock.monotonic_s() >= until_s:
+                if clock.monotonic_s() >= until_s:
                     raise
-                store.clock.sleep(LOCK_RETRY_S)
+                clock.sleep(LOCK_RETRY_S)
         yield
 
 

@@ -165,7 +165,8 @@ class Spool:
     """What is written to now, by many threads; a thread of its own makes it durable.
 
     Whatever the disk refuses is raised as a LakeError by the next call, whoever makes it. A segment's name
-    is never given twice to an attempt: it goes into the lake as the file id of the segment's answers.
+    is never given twice to an attempt: it goes into the lake as the file id of the segment's answers. Once it
+    `is_closed` nothing more can be written.
     """
 
     def __init__(self, folder: Path, clock: Clock) -> None:
@@ -178,7 +179,7 @@ class Spool:
         self._fsync = threading.Lock()  # taken before the other where both are
         self._n_written = self._n_durable = 0
         self._failure: OSError | None = None
-        self._is_closed = False
+        self.is_closed = False
         self._is_closing = threading.Event()
         with disk_errors(folder):
             disk.make_directory(folder)
@@ -251,21 +252,16 @@ class Spool:
             self.n_answers = 0
             self.opened_s = self._clock.monotonic_s()
 
-    @property
-    def is_closed(self) -> bool:
-        """Whether nothing more can be written."""
-        return self._is_closed
-
     def closed_segments(self) -> list[Path]:
         """Return the segments that nothing is written to any more, the oldest first."""
-        return [path for path in segments(self._folder) if self._is_closed or path != self._path]
+        return [path for path in segments(self._folder) if self.is_closed or path != self._path]
 
     def close(self) -> None:
         """Make everything durable and write no more; safe to call twice."""
         with self._lock:
-            if self._is_closed:
+            if self.is_closed:
                 return
-            self._is_closed = True
+            self.is_closed = True
         self._is_closing.set()
         self._syncer.join()
         try:
@@ -286,7 +282,7 @@ class Spool:
 
     def _write(self, line: bytes) -> int:
         self._check()
-        if self._is_closed:
+        if self.is_closed:
             raise LakeError(f"{self._path} is closed", hint="this call came too late: it counts as in doubt")
         try:
             disk.write_whole(self._descriptor, line + b"\n")
