@@ -161,22 +161,17 @@ class Offer(NamedTuple):
 class _Once:
     """Joins lines to requests by custom_id alone, each request once, for as long as no two lines of one differ."""
 
-    expected: Mapping[str, str]
+    expected: Mapping[str | None, str]
     seen: dict[str, int] = field(default_factory=dict)
     has_differing: bool = False
 
-    def match(self, line: bytes, response: Response, _: tuple[int, int]) -> tuple[Match, str | None]:
-        if not line.strip():
-            return Match.BLANK, None
-        request_id = _asked_by(response, self.expected)
-        if request_id is None:
-            return Match.UNMATCHED, None
+    def match(self, request_id: str, line: bytes, _: tuple[int, int]) -> Match:
         digest = hash(line)
         if request_id not in self.seen:
             self.seen[request_id] = digest
-            return _MATCHED, request_id
+            return _MATCHED
         self.has_differing |= self.seen[request_id] != digest
-        return Match.DUPLICATE, request_id
+        return Match.DUPLICATE
 
 
 class _Union:
@@ -186,8 +181,8 @@ class _Union:
     another. Downloads that add nothing to the fullest ones are left out, whatever else they hold.
     """
 
-    def __init__(self, expected: Mapping[str, str], files: Sequence[RawFile], take: Take | None) -> None:
-        self._expected = expected
+    def __init__(self, expected: Mapping[str | None, str], files: Sequence[RawFile], take: Take | None) -> None:
+        self.expected = expected
         self._files = files
         self._take = take
         self._offers: dict[str, list[Offer]] = {}
@@ -198,7 +193,7 @@ class _Union:
 
     def offer(self, response: Response, place: tuple[int, int]) -> None:
         """Take note of a line."""
-        request_id = _asked_by(response, self._expected)
+        request_id = self.expected.get(response.custom_id)
         if request_id is not None:
             is_answer = response.status is ResponseStatus.SUCCEEDED
             self._offers.setdefault(request_id, []).append(Offer(*place, _as_read(response), is_answer))
@@ -225,20 +220,20 @@ class _Union:
                 self.used.add(at)
         self._offers.clear()
 
-    def match(self, line: bytes, response: Response, place: tuple[int, int]) -> tuple[Match, str | None]:
-        if not line.strip():
-            return Match.BLANK, None
-        request_id = _asked_by(response, self._expected)
-        if request_id is None:
-            return Match.UNMATCHED, None
+    def match(self, request_id: str, _: bytes, place: tuple[int, int]) -> Match:
         if self._chosen.get(request_id) == place:
-            return Match.MATCHED, request_id
-        return (Match.CONFLICT if place in self._conflicts else Match.DUPLICATE), request_id
+            return Match.MATCHED
+        return Match.CONFLICT if place in self._conflicts else Match.DUPLICATE
 
 
-def _asked_by(response: Response, expected: Mapping[str, str]) -> str | None:
-    """Return the request that a line answers; None for one without a custom_id, or with one that nobody sent."""
-    return None if response.custom_id is None else expected.get(response.custom_id)
+def _matched(
+    matcher: _Once | _Union, line: bytes, response: Response, place: tuple[int, int]
+) -> tuple[Match, str | None]:
+    """Return how a line relates to the requests that were sent, and the one that it answers."""
+    if not line.strip():
+        return Match.BLANK, None
+    request_id = matcher.expected.get(response.custom_id)
+    return (Match.UNMATCHED, None) if request_id is None else (matcher.match(request_id, line, place), request_id)
 
 
 def _as_read(response: Response) -> bytes:
@@ -281,7 +276,7 @@ def derive(store: Store, source: Source, specs: Mapping[str, dict[str, Any]], pr
     What counts is the union of all downloads, request by request; those that add nothing have no rows.
     """
     lines = shard_lines(store, source.provider, source.shard_id)
-    expected = dict(zip(lines.custom_ids_of(source.sender_id), lines.request_ids, strict=True))
+    expected: dict[str | None, str] = dict(zip(lines.custom_ids_of(source.sender_id), lines.request_ids, strict=True))
     if len({file.file_id for file in source.files}) == len(source.files):
         once = _Once(expected)
         tally = _derive_all(store, source, once, specs, price)
@@ -293,7 +288,7 @@ def derive(store: Store, source: Source, specs: Mapping[str, dict[str, Any]], pr
     return tally
 
 
-def _union(store: Store, source: Source, expected: Mapping[str, str]) -> _Union:
+def _union(store: Store, source: Source, expected: Mapping[str | None, str]) -> _Union:
     union = _Union(expected, source.files, source.take)
     for at, file in enumerate(source.files):
         read_line = line_reader(source.provider, file.role)
@@ -342,7 +337,7 @@ def _derive_part(
         judgments = {parser_id: stack.enter_context(store.staging(JUDGMENTS)) for parser_id in judges}
         for lines, first_line_number in () if is_left_out else _raw_lines(part):
             found = [
-                _Line(number, response, *matcher.match(line, response, (at, number)))
+                _Line(number, response, *_matched(matcher, line, response, (at, number)))
                 for number, line, response in zip(itertools.count(first_line_number), lines, map(read_line, lines))
             ]
             tally.add(found)
