@@ -15,7 +15,7 @@ from batchpond.lake.attempts import Attempt, Phase
 from batchpond.lake.events import read
 from batchpond.lake.records import Intent, Rejected, Sharded, Status, Verified
 from batchpond.model import BatchState, ErrorClass
-from batchpond.run.dispatch import BACKOFF_MAX, REQUEUES_MAX, Budget, Cap, Readiness, Trigger, readiness
+from batchpond.run.dispatch import BACKOFF_MAX, REQUEUES_MAX, Budget, Readiness, Trigger, readiness
 from batchpond.run.session import Session
 from tests.rigs.events import fact
 from tests.rigs.sim_study import STUDY, Rig
@@ -102,7 +102,7 @@ def test_a_queue_that_stays_full_is_not_filled_for_ever() -> None:
 
 @given(st.floats(0, 100), st.lists(st.none() | st.floats(0, 10), max_size=30))
 def test_a_cap_is_never_passed_at_worst(limit_usd: float, costs: list[float | None]) -> None:
-    budget = Budget([Cap(limit_usd, 0.0)])
+    budget = Budget([(limit_usd, 0.0)])
     spent_usd = 0.0
     for cost in costs:
         shard = fact(Sharded, cost_max_usd=cost)

@@ -46,6 +46,7 @@ class Phase(StrEnum):
 SETTLED_PHASES = frozenset({Phase.ABSENT, Phase.VERIFIED, Phase.MISMATCH, Phase.LOST})
 UNSENT_PHASES = frozenset({Phase.INTENT, Phase.UPLOADED})
 UNCLEAR_PHASES = frozenset({Phase.SENT, Phase.UNKNOWN})  # the provider may or may not have a batch
+UNDER_WAY_PHASES = UNCLEAR_PHASES | {Phase.OPEN, Phase.ENDED, Phase.MISSING_REMOTE}
 READ_PHASES = frozenset({Phase.VERIFIED, Phase.MISMATCH})
 LOSABLE_PHASES = frozenset({Phase.OPEN, Phase.ENDED, Phase.MISSING_REMOTE, Phase.MISMATCH})
 BEFORE_SENT_PHASES = frozenset({Phase.INTENT, Phase.UPLOADED, Phase.REJECTED})

@@ -36,12 +36,7 @@ class Resolution(StrEnum):
     @property
     def take(self) -> Take | None:
         """Which of two answers that differ is taken, if it says so."""
-        return _TAKES.get(self)
-
-
-_TAKES: Final = {
-    Resolution.TAKE_FIRST: Take.FIRST, Resolution.TAKE_SECOND: Take.SECOND, Resolution.TAKE_NONE: Take.NONE
-}  # fmt: skip
+        return Take(self.removeprefix("take_")) if self.startswith("take_") else None
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, gc=False):

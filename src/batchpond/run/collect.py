@@ -12,7 +12,7 @@ from batchpond.lake import failpoints, jsonl
 from batchpond.lake.attempts import Attempt, Phase
 from batchpond.lake.records import Downloaded, Mismatch, Verified
 from batchpond.lake.store import CONFIG
-from batchpond.model import BatchState, FileRole, Mode, PricedModel, RemoteBatch, Response
+from batchpond.model import BatchState, FileRole, Mode, PricedModel, RemoteBatch
 from batchpond.providers.base import BatchProvider
 from batchpond.run.find import check_host
 from batchpond.run.session import LARGE, TAKE_HINT, Session, Severity, answered
@@ -228,17 +228,9 @@ def price_of(session: Session, attempt: Attempt) -> derive.PriceRow:
     """Return the price of a response of this attempt's model, None where no price is known."""
     book = prices.Prices.of_lake(session.store.path / CONFIG, attempt.created_at or session.store.clock.now())
     asked = PricedModel(attempt.provider, attempt.intent.request_model, attempt.mode)
-
-    def price(response: Response) -> float | None:
-        return book.cost(
-            asked,
-            response.input_tokens,
-            response.cached_tokens,
-            response.output_tokens,
-            response.cache_write_tokens,
-        )
-
-    return price
+    return lambda said: book.cost(
+        asked, said.input_tokens, said.cached_tokens, said.output_tokens, said.cache_write_tokens
+    )
 
 
 def rules_for(session: Session, attempt: Attempt) -> dict[str, dict[str, Any]]:

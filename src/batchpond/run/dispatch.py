@@ -218,7 +218,7 @@ def count_unsent(session: Session, only_study: str | None = None) -> tuple[int, 
             continue
         for shard, latest in candidates(session.store, session.open_state, study):
             n_live += shard.n_requests * (shard.mode is Mode.LIVE)
-            n_unsent += shard.n_requests * (is_free(latest) and shard.mode is not Mode.LIVE)
+            n_unsent += shard.n_requests * (due.is_free(latest) and shard.mode is not Mode.LIVE)
     return n_unsent, n_live
 
 
@@ -249,14 +249,9 @@ def approval_of(session: Session, study: str) -> Approval | None:
     lack = lacking_approval(session.open_state, study, session.store.clock.now())
     if lack is None:
         return session.open_state.approvals[study]
-    if any(is_free(session.open_state.latest_attempt(one.shard_id)) for one in session.open_state.shards_of(study)):
+    if any(due.is_free(session.open_state.latest_attempt(one.shard_id)) for one in session.open_state.shards_of(study)):
         session.note(Severity.WARNING, f"what is left of study {study} waits for {lack}")
     return None
-
-
-def is_free(latest: Attempt | None) -> bool:
-    """Whether no batch of a shard is at the provider or on its way."""
-    return latest is None or latest.phase in BEFORE_SENT_PHASES | {Phase.ABSENT}
 
 
 def tier_of(shard: Sharded) -> int:

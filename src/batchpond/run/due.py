@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from batchpond import ids
 from batchpond.errors import LakeError
 from batchpond.lake import failpoints, manifest, tables
-from batchpond.lake.attempts import Attempt, LakeState, Phase
+from batchpond.lake.attempts import BEFORE_SENT_PHASES, Attempt, LakeState, Phase
 from batchpond.lake.jsonl import shard_file_name
 from batchpond.lake.records import Approval, Sharded, Voided
 from batchpond.lake.schemas import RAW, SHARD_REQUESTS
@@ -235,11 +235,13 @@ def is_under_way(lake_state: LakeState, study: str) -> bool:
 
 def is_voidable(lake_state: LakeState, shard_id: str) -> bool:
     """Whether no batch of a shard exists or is on its way; an adopted batch is one from the start."""
-    latest = lake_state.latest_attempt(shard_id)
-    if shard_id in lake_state.kept:
-        return False
-    is_free = latest is None or latest.phase in {Phase.ABSENT, Phase.INTENT, Phase.UPLOADED, Phase.REJECTED}
-    return is_free and lake_state.shards[shard_id].shard_kind is not ShardKind.ADOPTED
+    is_waiting = shard_id not in lake_state.kept and is_free(lake_state.latest_attempt(shard_id))
+    return is_waiting and lake_state.shards[shard_id].shard_kind is not ShardKind.ADOPTED
+
+
+def is_free(latest: Attempt | None) -> bool:
+    """Whether no batch of a shard is at the provider or on its way."""
+    return latest is None or latest.phase in BEFORE_SENT_PHASES | {Phase.ABSENT}
 
 
 def pending_shards(lake_state: LakeState) -> list[str]:

@@ -41,9 +41,9 @@ from batchpond.lake.store import Store
 from batchpond.model import Mode, RemoteBatch
 from batchpond.plan import versions
 from batchpond.plan.rounds.inputs import query
-from batchpond.run.collect import read_what_is_unread
+from batchpond.run import collect
 from batchpond.run.find import Proof, check_host, prove
-from batchpond.run.session import Note, Providers, Report, Rules, Session, Severity
+from batchpond.run.session import Note, Providers, Report, Rules, Session, Severity, answered
 from batchpond.tasks.base import READER
 from batchpond.text import did_you_mean
 from batchpond.views.refresh import refresh
@@ -92,8 +92,6 @@ def resolve(
             )
         session.record(*_events(session, attempt, resolution, batch_id))
         if resolution.take:
-            from batchpond.run import collect
-
             taken = session.attempt(attempt.attempt_id)
             collect.finish(session, taken, collect.read(session, taken))
         refresh(store)
@@ -327,8 +325,7 @@ def read_beside(store: Store, study: str, *, providers: Providers) -> Readings:
         readers = session.lake_state.readers
         if readers[study] < READER:
             session.rules = Rules(store, {**readers, study: READER})
-            attempts = [a for a in session.lake_state.attempts.values() if a.phase in READ_PHASES and a.downloads]
-            read_what_is_unread(session, attempts)
+            collect.read_what_is_unread(session, answered(session.lake_state))
         refresh(store)
     rows = query(store, _CHANGES, study=study, name=f"-r{READER}")
     changes = tuple(Change(**row) for row in rows)

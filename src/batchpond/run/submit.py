@@ -12,14 +12,14 @@ from datetime import timedelta
 from batchpond import ids
 from batchpond.errors import UsageError
 from batchpond.lake import failpoints
-from batchpond.lake.attempts import UNCLEAR_PHASES, LakeState, Phase, fold
+from batchpond.lake.attempts import UNDER_WAY_PHASES, LakeState, fold
 from batchpond.lake.events import read
 from batchpond.lake.records import Approval, Sharded
 from batchpond.lake.store import Store
 from batchpond.model import ErrorClass, Mode, PricedModel
 from batchpond.plan import versions
 from batchpond.plan.cells import make_model_configs, model_notes
-from batchpond.plan.versions import Again, study_settings
+from batchpond.plan.versions import Again
 from batchpond.providers import registry
 from batchpond.run import dispatch, due
 from batchpond.run.due import FailureCount
@@ -31,7 +31,6 @@ from batchpond.study.spec import Order, StageSpec, Study, Unsupported, from_conf
 from batchpond.text import usd
 from batchpond.views.refresh import refresh
 
-_HOLDING_PHASES = UNCLEAR_PHASES | {Phase.OPEN, Phase.ENDED, Phase.MISSING_REMOTE}
 APPROVAL_LASTS = timedelta(days=30)
 
 
@@ -139,7 +138,7 @@ def _unsent(store: Store, lake_state: LakeState, study: str) -> list[Sharded]:
         shard
         for shard, latest in dispatch.candidates(store, lake_state, study)
         if dispatch.readiness(latest, trigger) is not dispatch.Readiness.DONE
-        and (latest is None or latest.phase not in _HOLDING_PHASES)
+        and (latest is None or latest.phase not in UNDER_WAY_PHASES)
     ]
 
 
@@ -320,8 +319,5 @@ def retry(
 
 
 def _again(store: Store, version: str, classes: Collection[ErrorClass], max_attempts: int | None) -> Again:
-    wishes = study_settings(store, version).get("retry") or {}
-    if not wishes.get("is_automatic"):
-        wishes = {}
-    chosen = frozenset(classes) or frozenset(ErrorClass(name) for name in wishes.get("classes", USUAL_CLASSES))
-    return Again(chosen, max_attempts or wishes.get("max_attempts", USUAL_ATTEMPTS))
+    usual = versions.automatic_again(store, version) or Again(USUAL_CLASSES, USUAL_ATTEMPTS)
+    return Again(frozenset(classes) or usual.classes, max_attempts or usual.max_attempts)

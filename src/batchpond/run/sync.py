@@ -91,7 +91,7 @@ def sync_once(
         tell_strays(session)
         _tell_conflicts(session, conflicts)
         tell_duplicates(session)
-        tell_failures(session, session.began_ord)
+        tell_failures(session)
         tell_concerns(session)
         settled = (a for a in session.open_state.attempts.values() if a.phase in SETTLED_PHASES)
         jsonl.sweep_payloads(store, {a.attempt_id for a in settled})

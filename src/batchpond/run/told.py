@@ -20,7 +20,7 @@ import orjson
 
 from batchpond.errors import AccessError, ExitCode
 from batchpond.lake import tables
-from batchpond.lake.attempts import UNCLEAR_PHASES, Attempt, LakeState, Phase, seconds_of
+from batchpond.lake.attempts import UNDER_WAY_PHASES, Attempt, LakeState, Phase, seconds_of
 from batchpond.lake.records import Counted, Sharded
 from batchpond.lake.store import Store
 from batchpond.model import ErrorClass, Mode
@@ -79,14 +79,14 @@ def failures(store: Store, lake_state: LakeState, attempts: Collection[Attempt])
     values = due.of_settled(attempts)
     if not values["attempt_ids"]:
         return []
-    values["pending"] = [name for name in lake_state.shards if dispatch.is_free(lake_state.latest_attempt(name))]
+    values["pending"] = [name for name in lake_state.shards if due.is_free(lake_state.latest_attempt(name))]
     values["versions"] = list(lake_state.current_versions.values())
     return [Failure(*row) for row in tables.rows(store, due.ASKED_TABLES, _FAILED, values)]
 
 
-def tell_failures(session: Session, since: int) -> None:
-    """Say how requests failed that the facts after that place show to have ended: what a pass brought in."""
-    for failure in failures(session.store, session.open_state, _fallen_short(session, since)):
+def tell_failures(session: Session) -> None:
+    """Say how requests failed that the facts of this pass show to have ended."""
+    for failure in failures(session.store, session.open_state, _fallen_short(session, session.began_ord)):
         is_for_a_person = failure.error_class == ErrorClass.UNREADABLE  # paid, here, and nothing is made of it
         exit_code = ExitCode.ATTENTION if is_for_a_person else ExitCode.DONE
         session.note(Severity.WARNING, failure.text, hint=failure.hint, exit_code=exit_code)
@@ -237,7 +237,6 @@ def waits(session: Session, study: str) -> list[dict[str, Any]]:
 
 
 STRAYS_SHOWN_MAX: Final = 5
-_READING_PHASES: Final = UNCLEAR_PHASES | {Phase.OPEN, Phase.ENDED, Phase.MISSING_REMOTE}
 NEXT_STEP: Final = (
     "answer each .jsonl there into a file of the same name in inbox/ (its manifest says how), then `batchpond sync`;"
     " `batchpond cancel` ends one with what it has"
@@ -285,14 +284,14 @@ def strays(attempts: Iterable[Attempt], store: Store) -> Iterator[str]:
 
 def absent(attempts: Iterable[Attempt], store: Store) -> Iterator[str]:
     """Yield a sentence for each folder that is not there though its batches are still to be answered."""
-    waiting = [attempt for attempt in _attempts(attempts) if attempt.phase in _READING_PHASES]
+    waiting = [attempt for attempt in _attempts(attempts) if attempt.phase in UNDER_WAY_PHASES]
     for folder, mine in _by_folder(waiting, store):
         if not os.path.isdir(folder.outbox):
             yield f"{folder.path} is not there; batches that wait to be answered in it: {len(mine):,}"
 
 
 def _read_files(attempt: Attempt) -> frozenset[str] | None:
-    if attempt.phase in _READING_PHASES:
+    if attempt.phase in UNDER_WAY_PHASES:
         return None
     return frozenset(event.file_id for event in attempt.downloads)
 
