@@ -134,7 +134,9 @@ def token(lake_id: str, attempt: str, secret: bytes, payload_sha256: str) -> str
     a shared account is never adopted. Under 64 characters of `[a-z0-9-]`: it fits OpenAI
     metadata values, Gemini display names, Cloud Storage object names and Vertex labels.
     """
-    return f"{TOKEN_PREFIX}-{lake_id}-{attempt}-{_mac(lake_id, attempt, secret, payload_sha256)}"
+    message = _joined((lake_id, attempt, payload_sha256))
+    mark = _base32(hmac.new(secret, message, hashlib.sha256).digest(), 8)
+    return f"{TOKEN_PREFIX}-{lake_id}-{attempt}-{mark}"
 
 
 def attempt_of(token: str) -> str:
@@ -146,11 +148,6 @@ def lake_and_attempt(token: str | None) -> tuple[str, str] | None:
     """Return the lake and the attempt that a token names; None where there is none, or it is none of any lake's."""
     found = TOKEN.fullmatch(token) if token else None
     return None if found is None else (found.group(1), found.group(2))
-
-
-def _mac(lake_id: str, attempt: str, secret: bytes, payload_sha256: str) -> str:
-    message = _joined((lake_id, attempt, payload_sha256))
-    return _base32(hmac.new(secret, message, hashlib.sha256).digest(), 8)
 
 
 def unit_interval(seed: int, *parts: str | int) -> float:

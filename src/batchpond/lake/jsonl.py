@@ -278,17 +278,10 @@ def _rows(file: RawFile, first_line_number: int, lines: list[bytes]) -> pa.Table
     import pyarrow as pa
 
     n = len(lines)
-    text, odd = _text_and_odd(lines)
-
-    def constant(value: str) -> pa.Array:
-        return pa.repeat(pa.scalar(value, pa.string()), n)
-
-    columns = [
-        constant(file.provider), constant(file.batch_id), constant(file.attempt_id), constant(file.file_id),
-        constant(file.role), constant(file.sha256),
-        pa.array(range(first_line_number, first_line_number + n), pa.int32()), text, odd,
-    ]  # fmt: skip
-    return pa.Table.from_arrays(columns, schema=RAW.schema)
+    same = (file.provider, file.batch_id, file.attempt_id, file.file_id, file.role, file.sha256)
+    columns = [pa.repeat(pa.scalar(value, pa.string()), n) for value in same]
+    columns.append(pa.array(range(first_line_number, first_line_number + n), pa.int32()))
+    return pa.Table.from_arrays([*columns, *_text_and_odd(lines)], schema=RAW.schema)
 
 
 def _text_and_odd(lines: list[bytes]) -> tuple[pa.Array, pa.Array]:
