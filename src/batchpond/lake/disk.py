@@ -11,7 +11,7 @@ import os
 import re
 import socket
 import stat
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -156,6 +156,12 @@ def parquet_files(folder: str | os.PathLike[str], depth: int = DEPTH_MAX) -> Ite
             yield entry.path
         elif depth > 0 and entry.is_dir(follow_symlinks=False):
             yield from parquet_files(entry.path, depth - 1)
+
+
+def relative(lake_path: Path, paths: Iterable[str]) -> list[str]:
+    """Return paths of a lake as manifests and memos name them."""
+    prefix = f"{lake_path}/"
+    return [path.removeprefix(prefix) for path in paths]
 
 
 _HOLDER_BYTES_MAX = 4096

@@ -28,10 +28,10 @@ from batchpond import ids
 from batchpond.errors import LakeError
 from batchpond.lake import manifest
 from batchpond.lake.attempts import Archive, parted
-from batchpond.lake.disk import MERGED_KEY, MERGED_PREFIX, is_merged, read_rows, read_through, standing
+from batchpond.lake.disk import MERGED_KEY, MERGED_PREFIX, is_merged, read_rows, read_through, relative, standing
 from batchpond.lake.records import KINDS, AdoptedShard, Event, Intent, OfAttempt, Rejected, Rounds, Sharded
 from batchpond.lake.schemas import EVENTS
-from batchpond.lake.store import Memo, Store, keep_memo, recall_memo, relative
+from batchpond.lake.store import Memo, Store, keep_memo, recall_memo
 from batchpond.model import EPOCH, ShardKind
 
 if TYPE_CHECKING:
@@ -190,8 +190,8 @@ class EventLog:
         recent, archive = parted(unique, dataclasses.replace(self.archive, last_ord=self.last_ord))
         told = msgspec.to_builtins(archive, order="sorted")
         content = {"columns": _remembered(recent), "n_events": len(recent), "archive": told}
-        held = relative(self._store, self._held)
-        keep_memo(self._store, MEMO, Memo(_LAYOUT, held, relative(self._store, self._paths), content))
+        held = relative(self._store.path, self._held)
+        keep_memo(self._store, MEMO, Memo(_LAYOUT, held, relative(self._store.path, self._paths), content))
         self._is_kept = True
 
     def append(self, *events: Event, is_urgent: bool = True) -> list[Event]:

@@ -20,7 +20,7 @@ import orjson
 
 from batchpond.errors import LakeError, LakeWarning, UsageError
 from batchpond.lake import disk
-from batchpond.lake.disk import is_merged, merged_paths
+from batchpond.lake.disk import is_merged, merged_paths, relative
 from batchpond.lake.schemas import RAW, TABLES
 
 if TYPE_CHECKING:
@@ -247,18 +247,13 @@ def _seen(path: Path) -> Entry:
 
 
 def _present(lake_path: Path, tables: Collection[str]) -> set[str]:
-    return {name for table in tables for name in _names(lake_path, disk.parquet_files(lake_path / table))}
+    return {name for table in tables for name in relative(lake_path, disk.parquet_files(lake_path / table))}
 
 
 def _covered(lake_path: Path, present: Collection[str]) -> set[str]:
     """Return the files whose rows a merged file holds, whether they still stand or not."""
     paths = (path for name in present if is_merged(name) for path in merged_paths(f"{lake_path}/{name}"))
-    return set(_names(lake_path, paths))
-
-
-def _names(lake_path: Path, paths: Iterator[str]) -> Iterator[str]:
-    prefix = f"{lake_path}/"
-    return (path.removeprefix(prefix) for path in paths)
+    return set(relative(lake_path, paths))
 
 
 def _table(name: str) -> str:

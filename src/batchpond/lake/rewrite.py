@@ -26,9 +26,9 @@ import pyarrow.parquet as pq
 
 from batchpond.errors import LakeError
 from batchpond.lake import disk, manifest
-from batchpond.lake.disk import StagedTable
+from batchpond.lake.disk import StagedTable, relative
 from batchpond.lake.schemas import RAW, TABLES, Table
-from batchpond.lake.store import Store, relative
+from batchpond.lake.store import Store
 
 _TELLING: Final = frozenset(
     {"custom_id", "key", "id", "object", "type", "role", "model", "modelVersion", "status", "code", "request_id",
@@ -92,7 +92,7 @@ def _rewrite(store: Store, table: Table, path: Path, change: Callable[[pa.Table]
     if is_same:
         disk.drop(staged.path)
         return
-    manifest.strike(store, relative(store, [os.fspath(path)]))
+    manifest.strike(store, relative(store.path, [os.fspath(path)]))
     if staged.n_rows:
         disk.replace(staged.path, path)
     else:
@@ -156,7 +156,7 @@ def take_on(store: Store, found: Outdated) -> None:
     """
     for path in found.dropped:
         path.unlink(missing_ok=True)
-    manifest.strike(store, relative(store, [os.fspath(path) for _, path in found.short]))
+    manifest.strike(store, relative(store.path, [os.fspath(path) for _, path in found.short]))
     for table, path in found.short:
         try:
             with pq.ParquetFile(path, page_checksum_verification=True) as file:

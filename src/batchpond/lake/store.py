@@ -308,12 +308,6 @@ def keep_memo(store: Store, name: str, memo: Memo) -> None:
     disk.replace(staged, store.path / name)
 
 
-def relative(store: Store, paths: Collection[str]) -> list[str]:
-    """Return paths of the lake as a memo names them."""
-    prefix = f"{store.path}/"
-    return [path.removeprefix(prefix) for path in paths]
-
-
 def _stands(store: Store, held: Collection[str]) -> str | None:
     """Return a digest of how the files stand on disk, None where one is gone."""
     seen = hashlib.sha256()

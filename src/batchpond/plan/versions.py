@@ -16,9 +16,9 @@ from weakref import WeakKeyDictionary
 from batchpond.errors import UsageError
 from batchpond.lake import tables
 from batchpond.lake.attempts import LakeState
-from batchpond.lake.disk import read_rows
+from batchpond.lake.disk import read_rows, relative
 from batchpond.lake.schemas import STUDIES
-from batchpond.lake.store import Memo, Store, keep_memo, recall_memo, relative
+from batchpond.lake.store import Memo, Store, keep_memo, recall_memo
 from batchpond.model import ErrorClass, Mode
 from batchpond.providers.base import Descriptor
 from batchpond.study.prices import ANSWERS_LEAST, Usage, Used
@@ -99,7 +99,7 @@ def parsers(store: Store) -> dict[str, dict[str, Any]]:
 
 def keep(store: Store) -> None:
     """Keep what the planned versions say for the next pass to read in one go; the lake's lock is held."""
-    paths = relative(store, store.published(STUDIES.name))
+    paths = relative(store.path, store.published(STUDIES.name))
     kept = recall_memo(store, MEMO, _LAYOUT)
     if kept is None or kept.names != paths:
         keep_memo(store, MEMO, Memo(_LAYOUT, paths, paths, _studies(store)))
@@ -112,7 +112,7 @@ _KNOWN: Final = WeakKeyDictionary[Store, dict[str, dict[str, Any]]]()
 def _studies(store: Store) -> dict[str, dict[str, Any]]:
     kept = recall_memo(store, MEMO, _LAYOUT)
     found, names = ({}, []) if kept is None else (kept.content, kept.names)
-    new = {*relative(store, store.published(STUDIES.name))}.difference(names)
+    new = {*relative(store.path, store.published(STUDIES.name))}.difference(names)
     _KNOWN[store] = found | _read(store.path / name for name in sorted(new))
     return _KNOWN[store]
 

@@ -36,7 +36,7 @@ from batchpond.lake.events import EventLog
 from batchpond.lake.jsonl import shard_file_name
 from batchpond.lake.records import Asked, Event, PutOff
 from batchpond.lake.schemas import JUDGMENTS, PLAN, RAW, RESPONSES, SHARD_REQUESTS
-from batchpond.lake.store import Memo, Store, keep_memo, recall_memo, relative
+from batchpond.lake.store import Memo, Store, keep_memo, recall_memo
 from batchpond.model import RemoteBatch
 from batchpond.plan import versions
 from batchpond.providers import registry
@@ -357,7 +357,7 @@ class Rules:
 
     @cached_property
     def _plan(self) -> list[str]:
-        return relative(self._store, self._store.published(PLAN.name))
+        return disk.relative(self._store.path, self._store.published(PLAN.name))
 
     @cached_property
     def _found(self) -> _Found:
@@ -439,7 +439,7 @@ class Rules:
     def published(self) -> list[str]:
         """Return the files of raw lines and of what is read from them, as `table/name.parquet`."""
         paths = (path for table in (RAW, RESPONSES, JUDGMENTS) for path in self._store.published(table.name))
-        return relative(self._store, list(paths))
+        return disk.relative(self._store.path, paths)
 
     def keep(self, attempts: Sequence[Attempt], *, is_all_read: bool) -> None:
         """Keep what was found for the next pass."""

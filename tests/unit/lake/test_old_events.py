@@ -16,10 +16,11 @@ import pytest
 
 from batchpond.lake import events
 from batchpond.lake.attempts import Attempt, LakeState, fold
+from batchpond.lake.disk import relative
 from batchpond.lake.events import MEMO, EventLog, read
 from batchpond.lake.records import AdoptedShard, Asked, Intent, Rejected, Rounds, Sharded
 from batchpond.lake.schemas import EVENTS
-from batchpond.lake.store import Memo, Store, keep_memo, relative
+from batchpond.lake.store import Memo, Store, keep_memo
 from batchpond.model import ErrorClass, ShardKind
 from batchpond.run.dispatch import Trigger, readiness
 from tests.rigs.clock import ManualClock
@@ -148,8 +149,8 @@ def test_what_an_earlier_version_remembered_of_its_events_reads_the_same(store: 
     for name in events._TIMES:
         old[name] = [None if at is None else int(at.timestamp() * 1_000_000) for at in old[name]]
     content = {"columns": {name: values for name, values in old.items() if any(v is not None for v in values)}}
-    held = relative(store, fresh._held)
-    names = relative(store, fresh._paths)
+    held = relative(store.path, fresh._held)
+    names = relative(store.path, fresh._paths)
     keep_memo(store, MEMO, Memo(events._LAYOUT, held, names, content | {"n_events": len(rows)}))
     remembered = EventLog(store)
     assert (remembered._is_kept, remembered.events) == (True, fresh.events)
