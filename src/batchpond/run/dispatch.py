@@ -59,12 +59,8 @@ def readiness(attempt: Attempt | None, trigger: Trigger) -> Readiness:
     """Return whether the shard of this latest attempt may be sent; pure."""
     if attempt is None or attempt.phase in UNSENT_PHASES:
         return Readiness.READY
-    if attempt.phase is Phase.ABSENT:
-        return _after_doubt(attempt, trigger)
-    if attempt.phase is Phase.REJECTED:
-        return _after_rejection(attempt, trigger)
-    if due.is_requeued(attempt):
-        return _after_failure(attempt, trigger)
+    if attempt.phase in {Phase.ABSENT, Phase.REJECTED} or due.is_requeued(attempt):
+        return _again(attempt, trigger)
     return Readiness.DONE if attempt.phase in due.OVER_PHASES else Readiness.WAITING
 
 
@@ -91,34 +87,22 @@ def _doubled(first: timedelta, n: int, at_most: timedelta) -> timedelta:
     return min(first * 2.0 ** min(n - 1, _DOUBLINGS_MAX), at_most)
 
 
-def _after_rejection(attempt: Attempt, trigger: Trigger) -> Readiness:
-    rejection = attempt.rejection
-    if rejection is None:
-        return Readiness.READY
-    if rejection.error_class not in {ErrorClass.TRANSIENT, ErrorClass.ACCESS}:
-        return Readiness.READY if trigger.is_explicit else Readiness.HELD
-    if attempt.n_rejections > REJECTIONS_MAX and not trigger.is_explicit:
+def _again(attempt: Attempt, trigger: Trigger) -> Readiness:
+    """Whether what was refused, not clearly answered or not run is asked for again: ever more rarely, and then no more.
+
+    What that leaves to a person is asked for as soon as one says so, and so is what had no clear answer.
+    """
+    ordinal, refusal = attempt.intent.ordinal, attempt.rejection
+    if attempt.phase is Phase.REJECTED:
+        is_lasting = refusal is not None and refusal.error_class not in {ErrorClass.TRANSIENT, ErrorClass.ACCESS}
+        is_enough, is_at_once = is_lasting or attempt.n_rejections > REJECTIONS_MAX, is_lasting
+    elif attempt.phase is Phase.ABSENT:
+        is_enough, is_at_once = ordinal > DOUBTS_MAX and bool(attempt.observed), True
+    else:
+        is_enough = is_at_once = ordinal > REQUEUES_MAX
+    if is_enough and not trigger.is_explicit:
         return Readiness.HELD
-    return _after_wait(attempt, trigger)
-
-
-def _after_doubt(attempt: Attempt, trigger: Trigger) -> Readiness:
-    """Ask ever more rarely for a batch whose creates all end without a clear answer, and then leave it to a person."""
-    if trigger.is_explicit:
-        return Readiness.READY
-    if attempt.intent.ordinal > DOUBTS_MAX and attempt.observed:
-        return Readiness.HELD
-    return _after_wait(attempt, trigger)
-
-
-def _after_failure(attempt: Attempt, trigger: Trigger) -> Readiness:
-    if attempt.intent.ordinal > REQUEUES_MAX:
-        return Readiness.READY if trigger.is_explicit else Readiness.HELD
-    return _after_wait(attempt, trigger)
-
-
-def _after_wait(attempt: Attempt, trigger: Trigger) -> Readiness:
-    at = ready_at(attempt)
+    at = None if is_at_once and trigger.is_explicit else ready_at(attempt)
     return Readiness.READY if at is None or trigger.now >= at else Readiness.WAITING
 
 
