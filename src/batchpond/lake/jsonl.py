@@ -225,13 +225,10 @@ def publish_raw(store: Store, file: RawFile, path: Path) -> int:
     n_lines = 0
     with path.open("rb") as file_lines:
         lines = _whole_or_cut(file_lines)
-        for part in itertools.count():
-            chunk = itertools.islice(lines, LINES_PER_FILE)
-            first = next(chunk, None)
-            if first is None:
-                return n_lines
-            n_lines += _publish_part(store, file, part, n_lines, itertools.chain([first], chunk))
-    raise AssertionError("unreachable")
+        for part, first in enumerate(lines):
+            chunk = itertools.chain([first], itertools.islice(lines, LINES_PER_FILE - 1))
+            n_lines += _publish_part(store, file, part, n_lines, chunk)
+    return n_lines
 
 
 def _whole_or_cut(file: BinaryIO) -> Iterator[bytes]:
