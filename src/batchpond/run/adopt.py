@@ -36,21 +36,13 @@ from batchpond.study.prices import Prices
 from batchpond.views.refresh import refresh
 
 
-def finish_all(session: Session) -> None:
-    """Finish the adoptions that a process did not live to finish; the lock is held."""
-    for shard in adopted_shards(session.lake_state).values():
-        is_finished = session.lake_state.latest_attempt(shard.shard_id) is not None
-        if not is_finished and due.is_real(session.store, session.lake_state, shard):
-            with session.isolated(shard.client_name, f"adopting batch {shard.batch_id}"):
-                _resume(session, shard)
-
-
 def adopted_shards(lake_state: LakeState) -> dict[str, AdoptedShard]:
     """Return the shards whose batches other tools made, by id."""
     return {shard_id: shard for shard_id, shard in lake_state.shards.items() if isinstance(shard, AdoptedShard)}
 
 
-def _resume(session: Session, shard: AdoptedShard) -> None:
+def resume(session: Session, shard: AdoptedShard) -> None:
+    """Finish an adoption that a process did not live to finish; the lock is held."""
     _give_up_waiting(session, shard)
     provider = session.providers.get(shard.client_name)
     check_host(Attempt(_intent(session, shard)), provider)

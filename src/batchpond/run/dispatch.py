@@ -111,12 +111,13 @@ def finish_adoptions(session: Session) -> None:
 
     Comes before anything is sent: a waiting shard may hold requests that the batch has answered.
     """
-    lake_state = session.open_state
-    adopted = (shard_id for shard_id, shard in lake_state.shards.items() if isinstance(shard, AdoptedShard))
-    if any(lake_state.latest_attempt(shard_id) is None for shard_id in adopted):
-        from batchpond.run.adopt import finish_all
+    adopted = (shard for shard in session.open_state.shards.values() if isinstance(shard, AdoptedShard))
+    for shard in [one for one in adopted if session.open_state.latest_attempt(one.shard_id) is None]:
+        if due.is_real(session.store, session.open_state, shard):
+            from batchpond.run.adopt import resume
 
-        finish_all(session)
+            with session.isolated(shard.client_name, f"adopting batch {shard.batch_id}"):
+                resume(session, shard)
 
 
 def look_before(session: Session, study: str, client_name: str | None = None) -> None:
