@@ -86,7 +86,7 @@ def test_a_second_batch_of_an_archived_attempt_is_noticed_and_its_own_is_passed_
     provider = session.providers.get(first.client_name)
     (own,) = (batch for batch in provider.list_page(None).batches if batch.batch_id == first.batch_id)
     sync._check_unknown(session, first.client_name, own, {})
-    assert (session.log.is_whole, session.log.recent[-1].kind == DuplicateRemote.kind) == (False, False)
+    assert (session.log.is_whole, isinstance(session.log.recent[-1], DuplicateRemote)) == (False, False)
     second = dataclasses.replace(own, batch_id="batch_second")
     sync._check_unknown(session, first.client_name, second, {})
     assert session.attempt(first.attempt_id).duplicates[0].batch_id == "batch_second"

@@ -47,7 +47,7 @@ _CONTENT: Final = tuple(
 def _row(event: Event) -> dict[str, Any]:
     """Return a fact by the table's columns, but for those that its kind does not have."""
     said: dict[str, Any] = msgspec.to_builtins(event, builtin_types=(datetime,))
-    return said | {"kind": event.kind}
+    return said
 
 
 def event_id(event: Event) -> str:
@@ -79,7 +79,7 @@ def _event(row: dict[str, Any]) -> Event:
     kind = row["kind"]
     if kind not in KINDS:
         raise LakeError(f"the lake holds events of the kind {kind!r}, which this version does not know")
-    is_adopted = (kind, row.get("shard_kind")) == (AdoptedShard.kind, ShardKind.ADOPTED)
+    is_adopted = KINDS[kind] is Sharded and row.get("shard_kind") == ShardKind.ADOPTED
     record = AdoptedShard if is_adopted else KINDS[kind]
     try:
         return msgspec.convert(row, record)
@@ -100,12 +100,12 @@ def _move_old(columns: dict[str, list[Any]]) -> None:
     many rows a round adds under `n_limit`.
     """
     state, expires_at, n_lines = columns["state"], columns["expires_at"], columns["n_lines"]
-    for at, kind in enumerate(columns["kind"]):
-        if kind == Rejected.kind and state[at] is None:
+    for at, record in enumerate(map(KINDS.get, columns["kind"])):
+        if record is Rejected and state[at] is None:
             state[at] = columns["provider_status"][at]
             if (wait_s := columns["monotonic_s"][at]) is not None:
                 expires_at[at] = columns["occurred_at"][at] + timedelta(seconds=wait_s)
-        elif kind == Rounds.kind and n_lines[at] is None:
+        elif record is Rounds and n_lines[at] is None:
             n_lines[at] = columns["n_limit"][at]
 
 

@@ -39,24 +39,27 @@ class Resolution(StrEnum):
         return Take(self.removeprefix("take_")) if self.startswith("take_") else None
 
 
-class Event(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class Event(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag_field="kind"):
     """One fact; the log gives it its id, its place in the order and its time when it records it.
 
     An occurrence counts each time that it happens; any other fact is the same however often it is seen.
     """
 
-    kind: ClassVar[str]
     is_occurrence: ClassVar[bool] = False
 
     event_id: str = ""
     ord: int = 0
     occurred_at: datetime = UNRECORDED
 
+    @property
+    def kind(self) -> str:
+        """What kind of fact it is, as the table has it."""
+        return str(self.__struct_config__.tag)
 
-class Planned(Event, frozen=True, kw_only=True, rename={"reader": "ordinal"}):
+
+class Planned(Event, frozen=True, kw_only=True, tag="planned", rename={"reader": "ordinal"}):
     """A version of a study became its newest, or is read by another reader from now on; without one it is the first."""
 
-    kind = "planned"
     is_occurrence = True
     study: str
     study_version: str
@@ -69,7 +72,7 @@ FINAL: Final = "final"
 
 
 class Rounds(
-    Event, frozen=True, kw_only=True,
+    Event, frozen=True, kw_only=True, tag="round",
     rename={"round_no": "ordinal", "progress": "state", "looked": "detail", "stage": "reason", "n_new": "n_lines"},
 ):  # fmt: skip
     """How far the rounds of a study's version are.
@@ -77,7 +80,6 @@ class Rounds(
     The version has `n_requests` by now; `looked`, a JSON object, says for which answers each stage was looked at last.
     """
 
-    kind = "round"
     is_occurrence = True
     study: str
     study_version: str
@@ -99,10 +101,9 @@ class Rounds(
         return self.progress == FINAL
 
 
-class Approval(Event, frozen=True, kw_only=True):
+class Approval(Event, frozen=True, kw_only=True, tag="approval"):
     """What a person agreed to spend on a study's version; a sample of it where there is a limit of requests."""
 
-    kind = "approval"
     is_occurrence = True
     approval_id: str
     study: str
@@ -114,10 +115,9 @@ class Approval(Event, frozen=True, kw_only=True):
     cost_max_usd: float | None = None
 
 
-class PutOff(Event, frozen=True, kw_only=True, rename={"message": "detail", "retry_at": "expires_at"}):
+class PutOff(Event, frozen=True, kw_only=True, tag="put_off", rename={"message": "detail", "retry_at": "expires_at"}):
     """A provider, named as its client is, asked not to be called before `retry_at`."""
 
-    kind = "put_off"
     is_occurrence = True
     provider: str
     message: str
@@ -155,14 +155,13 @@ class Asked(Event, frozen=True, kw_only=True, rename={"cells": "detail"}):
         return {name: getattr(self, name) for name in Asked.__annotations__}
 
 
-class Sharded(Asked, frozen=True, kw_only=True):
+class Sharded(Asked, frozen=True, kw_only=True, tag="sharded"):
     """Requests were put together for one provider batch; a study without tiers gives it none."""
 
-    kind = "sharded"
     tier: int | None = None
 
 
-class AdoptedShard(Sharded, frozen=True, kw_only=True):
+class AdoptedShard(Sharded, frozen=True, kw_only=True, tag="sharded"):
     """Requests were found to be in a batch that another tool made."""
 
     shard_kind: ShardKind = ShardKind.ADOPTED
@@ -171,29 +170,26 @@ class AdoptedShard(Sharded, frozen=True, kw_only=True):
     origin: Origin
 
 
-class Voided(Event, frozen=True, kw_only=True):
+class Voided(Event, frozen=True, kw_only=True, tag="voided"):
     """A shard was given up before it was sent, for good."""
 
-    kind = "voided"
     study: str
     shard_id: str
 
 
-class Fresh(Event, frozen=True, kw_only=True):
+class Fresh(Event, frozen=True, kw_only=True, tag="fresh"):
     """Somebody said that a study is to be bought whether or not another lake has bought it before."""
 
-    kind = "fresh"
     study: str
 
 
-class Intent(Asked, frozen=True, kw_only=True, rename={"newest_batch_at": "provider_created_at"}):
+class Intent(Asked, frozen=True, kw_only=True, tag="intent", rename={"newest_batch_at": "provider_created_at"}):
     """A batch is about to be made of a shard.
 
     Live calls and batches of other tools carry no token; a duplicate has that of the attempt that its lines name. Where
     no batch carries any, `scope` is the account and `newest_batch_at` the time of its newest batch by then.
     """
 
-    kind = "intent"
     attempt_id: str
     ordinal: int
     host: str
@@ -205,23 +201,21 @@ class Intent(Asked, frozen=True, kw_only=True, rename={"newest_batch_at": "provi
     newest_batch_at: datetime | None = None
 
 
-class Forget(Event, frozen=True, kw_only=True, rename={"what": "detail"}):
+class Forget(Event, frozen=True, kw_only=True, tag="forget", rename={"what": "detail"}):
     """Somebody wants what so many requests asked, and their answers, out of the lake: a study's, or those of `what`.
 
     `what` is a JSON object of ids: the `requests`, and the `item` that they are about. It stays, as all events do.
     """
 
-    kind = "forget"
     is_occurrence = True
     study: str | None = None
     n_requests: int
     what: str
 
 
-class Forgotten(Event, frozen=True, kw_only=True, rename={"forget_id": "reason"}):
+class Forgotten(Event, frozen=True, kw_only=True, tag="forgotten", rename={"forget_id": "reason"}):
     """What an event `forget` names is out of the lake."""
 
-    kind = "forgotten"
     forget_id: str
 
 
@@ -231,26 +225,23 @@ class OfAttempt(Event, frozen=True, kw_only=True):
     attempt_id: str
 
 
-class Uploaded(OfAttempt, frozen=True, kw_only=True):
+class Uploaded(OfAttempt, frozen=True, kw_only=True, tag="uploaded"):
     """The attempt's input file is at the provider, whole."""
 
-    kind = "uploaded"
     file_id: str
     size_bytes: int
     provider_created_at: datetime | None = None
 
 
-class Tidied(OfAttempt, frozen=True, kw_only=True):
+class Tidied(OfAttempt, frozen=True, kw_only=True, tag="tidied"):
     """A file of the attempt, its input as a rule, is not at the provider any more."""
 
-    kind = "tidied"
     file_id: str
 
 
-class Sent(OfAttempt, frozen=True, kw_only=True):
+class Sent(OfAttempt, frozen=True, kw_only=True, tag="sent"):
     """The one process that may is about to ask for the batch, for the `ordinal`-th time."""
 
-    kind = "sent"
     ordinal: int
     file_id: str | None = None
     boot_id: str
@@ -258,12 +249,11 @@ class Sent(OfAttempt, frozen=True, kw_only=True):
 
 
 class Rejected(
-    OfAttempt, frozen=True, kw_only=True,
+    OfAttempt, frozen=True, kw_only=True, tag="rejected",
     rename={"error_class": "state", "error_code": "reason", "message": "detail", "retry_at": "expires_at"},
 ):  # fmt: skip
     """The provider said that it made no batch, with this HTTP status; `retry_at` is when it may be asked again."""
 
-    kind = "rejected"
     is_occurrence = True
     ordinal: int
     error_class: ErrorClass
@@ -273,10 +263,9 @@ class Rejected(
     retry_at: datetime | None = None
 
 
-class Unknown(OfAttempt, frozen=True, kw_only=True):
+class Unknown(OfAttempt, frozen=True, kw_only=True, tag="unknown"):
     """A batch may or may not exist; a person who says so has no clock."""
 
-    kind = "unknown"
     is_occurrence = True
     ordinal: int
     reason: str
@@ -284,10 +273,9 @@ class Unknown(OfAttempt, frozen=True, kw_only=True):
     monotonic_s: float | None = None
 
 
-class Listed(OfAttempt, frozen=True, kw_only=True, rename={"evidence": "detail"}):
+class Listed(OfAttempt, frozen=True, kw_only=True, tag="listed", rename={"evidence": "detail"}):
     """A complete listing did not show the batch; `evidence` says what it showed."""
 
-    kind = "listed"
     is_occurrence = True
     evidence: str
     reason: str | None = None
@@ -307,22 +295,17 @@ class Possible(OfAttempt, frozen=True, kw_only=True):
     provider_created_at: datetime | None = None
 
 
-class Candidate(Possible, frozen=True):
+class Candidate(Possible, frozen=True, tag="candidate"):
     """A batch may be the attempt's: only its results will tell."""
 
-    kind = "candidate"
 
-
-class Foreign(Possible, frozen=True):
+class Foreign(Possible, frozen=True, tag="foreign"):
     """A batch that might have been the attempt's is another's."""
 
-    kind = "foreign"
 
-
-class Absent(OfAttempt, frozen=True, kw_only=True, rename={"evidence": "detail"}):
+class Absent(OfAttempt, frozen=True, kw_only=True, tag="absent", rename={"evidence": "detail"}):
     """No batch was made; `evidence` says who or what shows it."""
 
-    kind = "absent"
     evidence: str
 
 
@@ -347,59 +330,49 @@ class Seen(OfBatch, frozen=True, kw_only=True, rename={"error_code": "reason"}):
     detail: str | None = None
 
 
-class Created(Seen, frozen=True, kw_only=True):
+class Created(Seen, frozen=True, kw_only=True, tag="created"):
     """The provider acknowledged the batch, to the account of that scope."""
 
-    kind = "created"
     scope: str
 
 
-class Adopted(Seen, frozen=True):
+class Adopted(Seen, frozen=True, tag="adopted"):
     """The attempt's batch was found."""
 
-    kind = "adopted"
 
-
-class Status(Seen, frozen=True):
+class Status(Seen, frozen=True, tag="status"):
     """The batch was seen to have changed."""
 
-    kind = "status"
 
-
-class NotFound(OfBatch, frozen=True):
+class NotFound(OfBatch, frozen=True, tag="not_found"):
     """The provider said that it has no such batch."""
 
-    kind = "not_found"
     is_occurrence = True
 
 
-class MissingRemote(OfBatch, frozen=True):
+class MissingRemote(OfBatch, frozen=True, tag="missing_remote"):
     """The provider has said for long enough that it has no such batch."""
 
-    kind = "missing_remote"
     is_occurrence = True
 
 
-class CancelAsked(OfBatch, frozen=True):
+class CancelAsked(OfBatch, frozen=True, tag="cancel_asked"):
     """The provider is about to be asked to stop the batch."""
 
-    kind = "cancel_asked"
     is_occurrence = True
 
 
-class DuplicateRemote(OfBatch, frozen=True, kw_only=True):
+class DuplicateRemote(OfBatch, frozen=True, kw_only=True, tag="duplicate_remote"):
     """A second batch was made for the attempt, and may cost as much again."""
 
-    kind = "duplicate_remote"
     provider: str
     cost_max_usd: float | None = None
     provider_created_at: datetime | None = None
 
 
-class Downloaded(OfBatch, frozen=True, kw_only=True):
+class Downloaded(OfBatch, frozen=True, kw_only=True, tag="downloaded"):
     """A result file is in the lake, byte for byte."""
 
-    kind = "downloaded"
     provider: str
     file_id: str
     file_role: FileRole
@@ -416,39 +389,34 @@ class Counted(OfBatch, frozen=True, kw_only=True):
     n_failed: int
 
 
-class Verified(Counted, frozen=True):
+class Verified(Counted, frozen=True, tag="verified"):
     """Every request of the batch is accounted for."""
 
-    kind = "verified"
 
-
-class Mismatch(Counted, frozen=True, kw_only=True, rename={"n_conflicts": "n_lines"}):
+class Mismatch(Counted, frozen=True, kw_only=True, tag="mismatch", rename={"n_conflicts": "n_lines"}):
     """What the batch's files hold does not add up, for these reasons; of that many lines a person must say more."""
 
-    kind = "mismatch"
     is_occurrence = True
     reason: str
     n_conflicts: int | None = None
 
 
-class Lost(OfAttempt, frozen=True, kw_only=True):
+class Lost(OfAttempt, frozen=True, kw_only=True, tag="lost"):
     """The batch's answers were given up."""
 
-    kind = "lost"
     reason: str
 
 
-class Resolved(OfAttempt, frozen=True, kw_only=True, rename={"resolution": "reason"}):
+class Resolved(OfAttempt, frozen=True, kw_only=True, tag="resolved", rename={"resolution": "reason"}):
     """Somebody decided about the attempt; a batch that was named with it is the attempt's from now on."""
 
-    kind = "resolved"
     is_occurrence = True
     resolution: Resolution
     batch_id: str | None = None
 
 
 KINDS: Final[dict[str, type[Event]]] = {
-    record.kind: record
+    str(record.__struct_config__.tag): record
     for record in (
         Planned, Rounds, Approval, PutOff, Sharded, Voided, Fresh, Intent, Uploaded, Sent, Rejected, Unknown,
         Listed, Candidate, Foreign, Absent, Created, Adopted, Status, NotFound, MissingRemote, CancelAsked,
