@@ -15,7 +15,7 @@ WITH patterns AS MATERIALIZED (
 listed AS (
   SELECT pattern_no, study, task, template_id, n_subjects, unnest(ballots) AS ballot
   FROM patterns
-  WHERE len(ballots) > 1
+  WHERE array_length(ballots) > 1
 ),
 split AS (
   SELECT pattern_no, study, task, template_id, n_subjects, string_split(ballot, chr(31)) AS part

@@ -142,6 +142,25 @@ def test_batches_that_were_cut_otherwise_are_known_by_their_lines(tmp_path: Path
     rig.world.close()
 
 
+@pytest.mark.parametrize("name", ["openai", "groq"])
+def test_a_batch_that_runs_is_not_taken_in_by_a_part_of_what_it_was_made_of(tmp_path: Path, name: str) -> None:
+    """A file that came cut shows some of its requests: the others would be bought again."""
+    rig = rig_at(tmp_path, name, max_requests=50)
+    rig.submit(limit=5)  # so that no shard of the new plan is the batch's, and only its lines tell
+    lose(rig)
+    rig.world.add_fault("files.content@*:truncate=0.5")
+    report = recovered(rig)
+    assert (fates(report), rig.attempts()) == ({Fate.SHORT: 1}, [])
+    assert "its files do not show all of its requests" in report.batches[0].why
+    rig.world.clear_faults()
+    assert fates(recovered(rig)) == {Fate.TAKEN_IN: 1}
+    rig.submit()
+    finish(rig)
+    assert len(rig.answers()) == 12
+    assert rig.billed()[0] == 12
+    rig.world.close()
+
+
 def test_what_failed_and_was_asked_again_and_what_was_asked_twice_are_all_taken_in(tmp_path: Path) -> None:
     """Every batch that was paid counts, and of two answers to a request the first stands, as before."""
     rig = rig_at(tmp_path, "openai", "gemini", max_requests=50)

@@ -237,6 +237,10 @@ class BatchProvider(ABC):
     def download(self, file_id: str, path: Path) -> Download | None:
         """Stream a file's bytes to `path`; None on 404."""
 
+    def size_of(self, file_id: str) -> int | None:  # noqa: ARG002
+        """Return how many bytes an uploaded file has, None where the provider does not say."""
+        return None
+
     @abstractmethod
     def peek(self, file_id: str, max_bytes: int) -> bytes | None:
         """Return the first bytes of a result file; None on 404."""

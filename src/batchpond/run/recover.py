@@ -224,7 +224,7 @@ class _Search:
                 self._tell(one, Fate.OTHER_VERSION, error.message)
                 return
             if mapped is None:
-                self._tell(one, Fate.SHORT, "has ended, and its files do not show all of its requests")
+                self._tell(one, Fate.SHORT, f"is {one.batch.state}, and its files do not show all of its requests")
             else:
                 self._take(one, mapped)
 

@@ -149,12 +149,12 @@ class Lines:
         return self._heads[place]
 
     def mapped(self, study: str, one: UnknownBatch) -> BatchMap | None:
-        """Return all lines of a batch as requests of the study; None where its files do not hold all of them.
+        """Return all lines of a batch as requests of the study; None where its files are not seen to hold all of them.
 
         Raises UsageError where a line is no planned request, and ProviderError where the files cannot be read.
         """
         provider = self.session.providers.get(one.client_name)
-        custom_ids = _first_said(provider, one.batch, partial(_ids_in, self.session.store, provider))
+        custom_ids = _first_said(provider, one.batch, partial(_ids_in, self.session.store, provider, one.batch))
         n_total = one.batch.n_total or len(custom_ids)
         if not custom_ids or (len(custom_ids) < n_total and one.batch.state is BatchState.COMPLETED):
             return None
@@ -199,14 +199,23 @@ def _first_said(provider: BatchProvider, batch: RemoteBatch, read: Callable[[str
     return []
 
 
-def _ids_in(store: Store, provider: BatchProvider, file_id: str) -> Iterator[str]:
+def _ids_in(store: Store, provider: BatchProvider, batch: RemoteBatch, file_id: str) -> list[str]:
+    """Return the custom_ids of a file; none of what a batch was made of where it came cut.
+
+    The requests that such a file does not show would be bought again.
+    """
     path = store.scratch(".lines")
     try:
-        if provider.download(file_id, path) is not None:
-            with path.open("rb") as lines:
-                yield from ids_of(provider, lines)
+        download = provider.download(file_id, path)
+        if download is None:
+            return []
+        with path.open("rb") as lines:
+            found = list(ids_of(provider, lines))
     finally:
         path.unlink(missing_ok=True)
+    size_bytes = provider.size_of(file_id) if file_id == batch.input_file_id else download.size_bytes
+    is_whole = len(found) == batch.n_total if size_bytes is None else download.size_bytes == size_bytes
+    return found if is_whole else []
 
 
 PEEKED_MAX: Final = 50

@@ -301,6 +301,11 @@ class BatchClient(ProviderClient, BatchProvider):
         """Return a file object as the provider has it."""
         return fields.mapping(self._http.request_json("GET", self.file_path(file_id)).json)
 
+    def size_of(self, file_id: str) -> int | None:
+        """Return how many bytes a file has by its object, None where that does not say."""
+        found = self.file_of(self.file(file_id))
+        return None if found is None else found.size_bytes
+
     def download(self, file_id: str, path: Path) -> Download | None:
         """Stream a result file's bytes to `path`; None on 404 and 410, and where Google says that it may be gone."""
         return self._http.download(self.content_path(file_id), path)
