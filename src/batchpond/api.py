@@ -353,7 +353,8 @@ class Lake:
 
         `by` names the columns of the cell that tell rankings apart; () pools a whole study. `ties` is half, davidson or
         drop; `position` takes the effect of being shown first out; `what` is auto, items or candidates; `extras` of ml,
-        elo, elochoice, trueskill adds columns. Raises UsageError when there is nothing to rank.
+        elo, elochoice, trueskill adds columns. With `majority` or `weighted` in `by`, the verdict of all judges
+        together is what is ranked by. Raises UsageError when there is nothing to rank.
         """
         from batchpond.results.rank import verb as rank
         from batchpond.results.rank.counts import What

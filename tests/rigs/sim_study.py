@@ -47,6 +47,7 @@ from tests.rigs.sim_providers import SIMULATED, acknowledged_id, bare_id, enviro
 
 START = datetime(2026, 11, 21, tzinfo=UTC)
 GIVEN_UP_AFTER_S = 30_000.0
+LATE_STEP_S = 172_800.0  # some providers have a window of a month
 LATENCY_S = (60.0, 600.0)
 
 
@@ -343,7 +344,7 @@ class Rig:
         if not (is_begun and STUDY in self.lake_state().approvals):
             self.submit()
         for n in range(1, n_max + 1):
-            self.clock.advance(step_s)
+            self.clock.advance(step_s if n <= n_max / 2 else LATE_STEP_S)
             report = self.sync()
             if not report.n_pending and not self._is_any_unsent():
                 return n
@@ -363,7 +364,8 @@ class Rig:
             latest = lake_state.latest_attempt(shard_id)
             if latest is None or latest.phase not in done:
                 return True
-            if latest.failure_code == "token_limit_exceeded" and not latest.n_answered:
+            is_requeued = latest.failure_code in registry.module(latest.provider).DESCRIPTOR.requeue_codes
+            if is_requeued and not latest.n_answered:
                 return True
         return False
 

@@ -17,8 +17,9 @@ TERMINAL_COLUMNS = ("item", "rank", "rank_lo", "rank_hi", "tied_group", "theta",
 
 @pond_command("rank")
 @click.argument("study", required=False)
-@click.option("--by", multiple=True, type=click.Choice(("study", *CELL_COLUMNS)), help="One ranking per value of this, "
-              "other cells pooled; may be repeated. A ranking per cell otherwise.")  # fmt: skip
+@click.option("--by", multiple=True, type=click.Choice(("study", *CELL_COLUMNS, "majority", "weighted")),
+              help="One ranking per value of this, other cells pooled; may be repeated. A ranking per cell otherwise. "
+              "majority, weighted: by what all judges together hold of each pair.")  # fmt: skip
 @click.option("--ties", type=click.Choice(["half", "davidson", "drop"]), default="half", show_default=True,
               help="A tie is half a win for each, modelled by Davidson, or left out.")  # fmt: skip
 @click.option("--position", is_flag=True, help="Estimate what being shown first adds, and take it out.")
@@ -50,8 +51,7 @@ def command(
         from batchpond.results.rank.counts import SCOPE, What
 
     options = rank.options(ties=ties, position=position, extras=extras, seed=seed, is_full=summary)
-    columns = tuple(name for name in CELL_COLUMNS if name in by) if by else CELL_COLUMNS
-    request = rank.Request(study=study, by=columns, what=What(what), options=options)
+    request = rank.Request(study=study, by=by or CELL_COLUMNS, what=What(what), options=options)
     report = rank.rank(invocation.store().path, request)
     table = report.rankings if summary else report.items
     if not summary and form is Format.TABLE:

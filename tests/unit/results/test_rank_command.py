@@ -321,3 +321,51 @@ def test_rows_say_that_the_position_moves_theta(tmp_path: Path) -> None:
         assert said == {("fair", False), ("first", True)}
         modelled = ranked(builder.store.path, "--position", *arguments)
         assert {row["is_moved_by_position"] for row in modelled} == {None}
+
+
+def judged_by_three(path: Path) -> Path:
+    """Return a lake in which three judges see five items in both orders, now and then of another mind, and people."""
+    builder = LakeBuilder(path)
+    rng = np.random.default_rng(5)
+    made: list[dict[str, Any]] = []
+    for judge in ("j1", "j2", "j3", "human"):
+        for first, second in ROUND_ROBIN:
+            is_odd = judge != "human" and rng.random() < 0.4
+            verdict = winner(first, second) if not is_odd else "tie" if rng.random() < 0.3 else "first"
+            made.append({"study": "s", "import_key": f"{judge}{first}{second}", "provider": "p",
+                         "request_model": judge, "template_id": "t", "item_first": first, "item_second": second,
+                         "verdict": verdict, "outcome": "tie" if verdict == "tie" else "decided"})  # fmt: skip
+            if judge == "human":
+                made[-1] |= {"provider": "human", "template_id": "people"}
+    builder.imported(made)
+    builder.build()
+    return builder.store.path
+
+
+@pytest.mark.parametrize("jury", ["majority", "weighted"])
+def test_a_jury_ranks_as_one_judge_that_says_what_it_says(tmp_path: Path, jury: str) -> None:
+    """By the verdicts of `jury_verdicts`, one a pair; a pair without one is counted as answered without a verdict."""
+    lake = judged_by_three(tmp_path / "lake")
+    verdicts = batchpond.Lake(lake).sql(f"select item_lo, item_hi, {jury} as said from jury_verdicts").to_dicts()
+    assert len({row["said"] for row in verdicts}) > 1
+    says = {"lo": "first", "hi": "second", "tie": "tie"}
+    other = LakeBuilder(tmp_path / "other")
+    other.imported(
+        [{"study": "s", "import_key": f"{row['item_lo']}{row['item_hi']}", "item_first": row["item_lo"],
+          "item_second": row["item_hi"], "verdict": says.get(row["said"]),
+          "outcome": "tie" if row["said"] == "tie" else "decided" if row["said"] else "unparsed"} for row in verdicts]
+    )  # fmt: skip
+    other.build()
+    wanted, found = ranked(other.store.path), ranked(lake, "--by", jury)
+    named = ("item", "rank", "theta", "se", "n_comparisons", "n_ties", "n_without_verdict")
+    assert [[row[name] for name in named] for row in found] == [[row[name] for name in named] for row in wanted]
+    assert {(row["provider"], row["request_model"], row["template_id"]) for row in found} == {("jury", jury, None)}
+    frame = batchpond.Lake(lake).rank("s", by=(jury,))
+    assert frame["theta"].to_list() == pytest.approx([row["theta"] for row in found])
+
+
+def test_a_jury_has_no_position_to_take_out(tmp_path: Path) -> None:
+    """Its verdict is of both orders; the error says what to leave out."""
+    lake = judged_by_three(tmp_path / "lake")
+    with pytest.raises(UsageError, match="no position is in it"):
+        call(lake, "rank", "--by", "majority", "--position")

@@ -37,6 +37,13 @@ class What(StrEnum):
     CANDIDATES = "candidates"
 
 
+class Jury(StrEnum):
+    """How the words of all judges are taken as one verdict on a pair, as `jury_verdicts` has it."""
+
+    MAJORITY = "majority"
+    WEIGHTED = "weighted"
+
+
 @dataclass(frozen=True, slots=True)
 class Counts:
     """One scope's votes: counts per item of judgments without verdict and of those still out, beside the votes.
@@ -66,6 +73,7 @@ class _Study:
     scopes: list[tuple[str | None, ...]]
     has_units: bool
     has_rounds: bool
+    source: str
 
     @property
     def compared(self) -> tuple[str, str]:
@@ -82,28 +90,37 @@ class _Study:
 
 
 def counted(
-    connection: duckdb.DuckDBPyConnection, study: str | None, what: What, by: Sequence[str]
+    connection: duckdb.DuckDBPyConnection, study: str | None, what: What, by: Sequence[str], jury: Jury | None = None
 ) -> Iterator[Counts]:
-    """Yield the counts of every ranking asked for, in order of study and cell, from the view `pair_judgments`.
+    """Yield the counts of every ranking asked for, in order of study and cell, from `pair_judgments` or a jury's.
 
     Raises UsageError for a study that is not there, and LakeError when the judgments cannot be read.
     """
     with reading("the pair judgments"):
         if study is not None:
             check_study(connection, study)
-        for found in _studies(connection, study, what, tuple(by)):
+        source = "pair_judgments" if jury is None else _gathered(connection, study, jury)
+        for found in _studies(connection, study, what, tuple(by), source):
             _count(connection, found, "counts", [*found.varying, *["unit_id"] * found.has_units])
             if found.has_rounds:
                 _count(connection, found, "adaptive", found.varying)
             yield from _scopes(connection, found)
 
 
+def _gathered(connection: duckdb.DuckDBPyConnection, study: str | None, jury: Jury) -> str:
+    """Make a table of what a jury holds of each pair, and return its name."""
+    of_study = "" if study is None else "AND jury.study = $study"
+    gathering = tables.query(__package__, "jury", word=str(jury), of_study=of_study)
+    connection.execute(gathering, {"jury": str(jury)} | ({} if study is None else {"study": study}))
+    return "rank_jury"
+
+
 def _studies(
-    connection: duckdb.DuckDBPyConnection, study: str | None, asked: What, by: tuple[str, ...]
+    connection: duckdb.DuckDBPyConnection, study: str | None, asked: What, by: tuple[str, ...], source: str
 ) -> Iterator[_Study]:
     where = "" if study is None else "WHERE study = $study"
     scope = "".join(f", {name}" for name in by)
-    counting = tables.query(__package__, "studies", scope=scope, where=where)
+    counting = tables.query(__package__, "studies", scope=scope, where=where, source=source)
     rows = connection.execute(counting, {} if study is None else {"study": study}).fetchall()
     for name in dict.fromkeys(row[0] for row in rows):
         own = [row for row in rows if row[0] == name]
@@ -114,13 +131,14 @@ def _studies(
             raise UsageError(f"study {name!r} does not say which model wrote what", hint="rank items instead")
         if len(own) > RANKINGS_MAX:
             raise UsageError(f"there are more than {RANKINGS_MAX:,} rankings in {name!r}", hint="name fewer columns")
-        yield _Study(name, what, by, [row[5:] for row in own], any(row[3] for row in own), any(row[4] for row in own))
+        has_units, has_rounds = (any(row[place] for row in own) for place in (3, 4))
+        yield _Study(name, what, by, [row[5:] for row in own], has_units, has_rounds, source)
 
 
 def _count(connection: duckdb.DuckDBPyConnection, study: _Study, table: str, keys: Sequence[str]) -> None:
     first, second = study.compared
-    counting = tables.query(__package__, table, keys="".join(f"{name}, " for name in keys), first=first, second=second)
-    connection.execute(counting, {"study": study.name})
+    pieces = {"keys": "".join(f"{name}, " for name in keys), "first": first, "second": second, "source": study.source}
+    connection.execute(tables.query(__package__, table, **pieces), {"study": study.name})
 
 
 _COUNT_COLUMNS: Final = ("n_first", "n_second", "n_tied", "n_without_verdict", "n_pending")

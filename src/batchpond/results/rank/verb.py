@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from batchpond.errors import UsageError
 from batchpond.model import CELL_COLUMNS
-from batchpond.results.rank.counts import SCOPE, Counts, What, counted
+from batchpond.results.rank.counts import SCOPE, Counts, Jury, What, counted
 from batchpond.stats import adaptive, ranking
 from batchpond.stats.adaptive import Prediction
 from batchpond.stats.bradley_terry import Ties
@@ -35,12 +35,31 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What to rank and how. `by` names the columns of the cell that tell rankings apart; () pools a whole study."""
+    """What to rank and how. `by` names the columns of the cell that tell rankings apart; () pools a whole study.
+
+    With the word for a jury in `by`, the verdict of all judges together on each pair is what is ranked by.
+    """
 
     study: str | None = None
     by: tuple[str, ...] = CELL_COLUMNS
     what: What = What.AUTO
     options: Options = field(default_factory=Options)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of `by`, in their own order; raises UsageError for a word that is none, or two juries."""
+        juries = [*Jury]
+        unknown = sorted(set(self.by) - {"study", *CELL_COLUMNS, *juries})
+        if unknown or set(juries) <= set(self.by):
+            problem = f"rankings cannot be told apart by {unknown[0]!r}" if unknown else "one jury ranks at a time"
+            raise UsageError(problem, hint=f"use {', '.join(CELL_COLUMNS)}, and majority or weighted")
+        shown = set(self.by) | ({"provider", "request_model"} if self.jury else set())  # which jury it is
+        return tuple(name for name in CELL_COLUMNS if name in shown)
+
+    @property
+    def jury(self) -> Jury | None:
+        """How the words of all judges are taken as one, if they are."""
+        return next((one for one in Jury if one in self.by), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,13 +105,15 @@ def rank(lake_path: Path, request: Request) -> Report:
 
 def ranked(connection: duckdb.DuckDBPyConnection, request: Request) -> Report:
     """Rank what the view `pair_judgments` of an open connection compares; raises as `rank`."""
-    unknown = set(request.by) - set(CELL_COLUMNS)
-    if unknown:
-        hint = f"use {', '.join(CELL_COLUMNS)}"
-        raise UsageError(f"rankings cannot be told apart by {sorted(unknown)[0]!r}", hint=hint)
+    columns = request.columns
+    if request.jury is not None and request.options.has_position:
+        raise UsageError(
+            "a jury's verdict on a pair is of both orders, so no position is in it",
+            hint="leave out the position, or the jury",
+        )
     items: list[dict[str, Any]] = []
     rankings: list[dict[str, Any]] = []
-    for counts in counted(connection, request.study, request.what, request.by):
+    for counts in counted(connection, request.study, request.what, columns, request.jury):
         settings = replace(request.options, cluster=_cluster(counts))
         found = ranking.rank(counts.votes, settings)
         items.extend(item_rows(counts, found, settings))

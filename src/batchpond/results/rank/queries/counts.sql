@@ -7,6 +7,6 @@ SELECT
   count(*) FILTER (WHERE verdict = 'tie') AS n_tied,
   count(*) FILTER (WHERE outcome IS NOT NULL AND verdict IS NULL) AS n_without_verdict,
   count(*) FILTER (WHERE outcome IS NULL) AS n_pending
-FROM pair_judgments
+FROM {source}
 WHERE study = $study AND {first} <> {second}
 GROUP BY {keys} {first}, {second}

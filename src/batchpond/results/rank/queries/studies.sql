@@ -7,7 +7,7 @@ SELECT
   min(unit_id) IS DISTINCT FROM max(unit_id) OR count(unit_id) NOT IN (0, count(*)),
   count(purpose)
   {scope}
-FROM pair_judgments
+FROM {source}
 {where}
 GROUP BY study {scope}
 ORDER BY study {scope}
