@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from batchpond.run.resolve import CancelReport
     from batchpond.run.submit import RetryReport, SubmitPreview, SubmitReport
     from batchpond.run.sync import SyncReport
+    from batchpond.study.objects import Study
 
 _FROM = {
     "api": "Lake",
@@ -40,6 +41,7 @@ _FROM = {
     "run.resolve": "CancelReport",
     "run.submit": "RetryReport SubmitPreview SubmitReport",
     "run.sync": "SyncReport",
+    "study.objects": "Study",
 }
 _HOME = {name: module for module, names in _FROM.items() for name in names.split()}
 
@@ -56,6 +58,7 @@ __all__ = [
     "Report",
     "RetryReport",
     "Sheet",
+    "Study",
     "SubmitPreview",
     "SubmitReport",
     "SyncReport",

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from batchpond.run.session import Providers
     from batchpond.run.submit import RetryReport, SubmitPreview, SubmitReport
     from batchpond.run.sync import SyncReport
+    from batchpond.study.objects import Study
 
 _E = TypeVar("_E", bound=StrEnum)
 _NOBODY_AGREED = "pass max_cost_usd=..., or confirm=... to be asked, or dry_run=True"
@@ -57,11 +58,13 @@ class Lake:
     def __repr__(self) -> str:
         return f"Lake({str(self.path)!r})"
 
-    def plan(self, study_path: str | os.PathLike[str]) -> PlanReport:
-        """Expand a study file into requests and an estimate; talks to no provider."""
+    def plan(self, study: str | os.PathLike[str] | Study) -> PlanReport:
+        """Expand a study, a file or objects, into requests and an estimate; talks to no provider."""
         from batchpond.plan.verb import plan_file
+        from batchpond.study.objects import file_of
 
-        return plan_file(self.path, Path(study_path), clock=self._clock)
+        with file_of(study) as path:
+            return plan_file(self.path, path, clock=self._clock)
 
     def submit(
         self,
@@ -158,15 +161,17 @@ class Lake:
         )
         return run.run(store, options)
 
-    def recover(self, study_path: str | os.PathLike[str], *, limit: int | None = None) -> RecoverReport:
-        """Plan a study file and take in every batch of it that its providers have; buys nothing.
+    def recover(self, study: str | os.PathLike[str] | Study, *, limit: int | None = None) -> RecoverReport:
+        """Plan a study and take in every batch of it that its providers have; buys nothing.
 
         `limit` is the one that the study was submitted with, if any.
         """
         from batchpond.plan.verb import plan_file
         from batchpond.run.recover import recover
+        from batchpond.study.objects import file_of
 
-        planned = plan_file(self.path, Path(study_path), clock=self._clock, is_bought=True)
+        with file_of(study) as path:
+            planned = plan_file(self.path, path, clock=self._clock, is_bought=True)
         with self._connected() as (store, providers):
             return recover(store, planned.study, providers=providers, sample=limit)
 

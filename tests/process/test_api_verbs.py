@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 import batchpond
-from batchpond.errors import UsageError
+from batchpond.errors import StudyError, UsageError
 from batchpond_sim.host import server
 from batchpond_sim.host.server import Running
 from batchpond_sim.world.world import Settings
@@ -186,3 +186,32 @@ def test_a_notebook_shows_plans_previews_and_passes_as_tables(lake: batchpond.La
     assert "<script" not in batchpond.SubmitPreview("<script>", "v", (), ("a",) * 60)._repr_html_()
     assert "and 10 more" in batchpond.SubmitPreview("s", "v", (), ("a",) * 60)._repr_html_()
     assert "n_pending" in lake.sync()._repr_html_()
+
+
+def test_a_study_of_objects_asks_what_the_same_study_file_asks(tmp_path: Path) -> None:
+    """Frames in place of files, the same schema: the same version, requests and errors; saved, it is that file."""
+    write_study(tmp_path / "files", models=(MODEL,), max_requests=50)
+    items = pl.read_csv(tmp_path / "files" / "items.csv")
+    tables = {
+        "seed": 3, "pairs": {"order": "random", "reverse": 1.0}, "shards": {"max_requests": 50},
+        "rubrics": [{"use": "overall_quality"}], "templates": [{"use": "plain"}],
+        "models": [{"provider": "openai", "model": MODEL, "max_output_tokens": 200}],
+    }  # fmt: skip
+    of_files = batchpond.Lake(tmp_path / "lake").plan(tmp_path / "files" / "study.toml")
+    for frame in (items, items.to_arrow(), {"path": items.rename({"id": "name"}), "id": "name", "text": "text"}):
+        study = batchpond.Study(STUDY, items=frame, **tables)
+        planned = batchpond.Lake(tmp_path / "lake").plan(study)
+        assert (planned.n_new, planned.n_requests) == (0, of_files.n_requests)
+        if not isinstance(frame, dict):
+            assert planned.study_version == of_files.study_version
+    path = study.save(tmp_path / "saved")
+    assert path.read_text() == study.to_toml()
+    assert sorted(file.name for file in (tmp_path / "saved").iterdir()) == ["items.parquet", "study.toml"]
+    with pytest.raises(UsageError, match=r"items\.parquet"):
+        study.save(tmp_path / "saved")
+    assert batchpond.Lake(tmp_path / "lake").plan(path).study_version == planned.study_version
+    with pytest.raises(UsageError, match="cannot say that"):
+        batchpond.Study(STUDY, seed=None).to_toml()
+    with pytest.raises(StudyError, match="modles"):
+        batchpond.Lake(tmp_path / "other").plan(batchpond.Study(STUDY, items=items, modles=[]))
+    assert not (tmp_path / "other").exists()

@@ -43,7 +43,7 @@ def command(
 ) -> None:
     """Write all that a study found as one HTML file: no script, no network, readable for years."""
     # Before the store, which would hold linear algebra to one thread.
-    from batchpond.results.export import refuse_existing
+    from batchpond.lake.disk import refuse_existing
     from batchpond.results.report import build, markdown
 
     if is_methods and (path or form or folder or is_shown or is_json):

@@ -27,9 +27,9 @@ from batchpond.errors import UsageError
 from batchpond.interop.foreign import Defaults, Findings, ForeignJudgment, Reader, SourceFile, csv_header, csv_rows
 from batchpond.interop.imports import import_foreign
 from batchpond.lake import tables
+from batchpond.lake.disk import placed
 from batchpond.lake.store import Store
 from batchpond.model import Outcome
-from batchpond.results.export import placed
 from batchpond.tasks.base import Judgment
 from batchpond.text import defused
 from batchpond.views import read

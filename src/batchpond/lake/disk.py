@@ -382,3 +382,27 @@ def cache(kind: str, name: str, content: bytes) -> None:
 def _cache_folder() -> Path:
     """Return where it is; raises RuntimeError for who has no home."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "batchpond"
+
+
+@contextmanager
+def placed(path: Path, *, force: bool) -> Iterator[Path]:
+    """Yield an empty file beside `path` that takes its name after the block; raises UsageError if that is taken."""
+    if not force:
+        refuse_existing(path)
+    staged = path.with_name(f".{path.name[:80]}.{random_hex(6)}.part")
+    write_private(staged, b"")
+    try:
+        yield staged
+        sync(staged)
+        if force:
+            replace(staged, path)
+        elif not link_into_place(staged, path):
+            refuse_existing(path)
+    finally:
+        staged.unlink(missing_ok=True)
+
+
+def refuse_existing(path: Path) -> None:
+    """Raise UsageError where something stands already."""
+    if os.path.lexists(path):
+        raise UsageError(f"{path} exists already", hint="give another name, or --force to replace it")

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Final
 
 import duckdb
 
-from batchpond.clock import random_hex
 from batchpond.errors import BatchpondError, LakeError, UsageError
 from batchpond.lake import disk
 from batchpond.lake.schemas import TABLES
@@ -100,7 +99,7 @@ def _write_batches(
     paths = {attempt_id: folder / _file_name(attempt_id, batch_id, form) for attempt_id, batch_id in attempts}
     if not force:
         for path in paths.values():
-            refuse_existing(path)
+            disk.refuse_existing(path)
     disk.make_directory(folder)
     written = []
     for attempt_id, path in paths.items():
@@ -134,34 +133,10 @@ def _columns(connection: duckdb.DuckDBPyConnection, source: str) -> list[tuple[s
 
 def _write(connection: duckdb.DuckDBPyConnection, select: str, path: Path, options: str, *, force: bool) -> Path:
     """Write a query's rows as DuckDB's COPY does with these options, to a file that appears whole or not at all."""
-    with placed(path, force=force) as staged:
+    with disk.placed(path, force=force) as staged:
         target = literal(os.path.abspath(staged))
         connection.execute(f"COPY ({select}) TO {target} ({options}, USE_TMP_FILE false)")
     return path
-
-
-@contextmanager
-def placed(path: Path, *, force: bool) -> Iterator[Path]:
-    """Yield an empty file beside `path` that takes its name after the block; raises UsageError if that is taken."""
-    if not force:
-        refuse_existing(path)
-    staged = path.with_name(f".{path.name[:_NAME_LENGTH_MAX]}.{random_hex(6)}.part")
-    disk.write_private(staged, b"")
-    try:
-        yield staged
-        disk.sync(staged)
-        if force:
-            disk.replace(staged, path)
-        elif not disk.link_into_place(staged, path):
-            refuse_existing(path)
-    finally:
-        staged.unlink(missing_ok=True)
-
-
-def refuse_existing(path: Path) -> None:
-    """Raise UsageError where something stands already."""
-    if os.path.lexists(path):
-        raise UsageError(f"{path} exists already", hint="give another name, or --force to replace it")
 
 
 _LAKE_FILE: Final = re.compile(rf"/(?:{'|'.join(TABLES)})/[^'\"]*\.parquet")
@@ -219,7 +194,10 @@ class Tree:
         a file; `entry`; `tail`, which ends a file and its last line.
         """
         for (name, _), entries in itertools.groupby(self._entries(query), itemgetter(0, 1)):
-            with placed(self._path(name), force=self.is_forced) as staged, staged.open("w", encoding="utf-8") as out:
+            with (
+                disk.placed(self._path(name), force=self.is_forced) as staged,
+                staged.open("w", encoding="utf-8") as out,
+            ):
                 end = ""
                 for _, _, head, entry, tail in entries:
                     out.write(f"{between if end else head}{entry}")

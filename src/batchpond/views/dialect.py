@@ -38,7 +38,8 @@ _VIEW: Final = re.compile(r"\s*CREATE OR REPLACE VIEW \w+ AS\b(.*);", re.DOTALL)
 _HEAD: Final = """\
 -- Views over a lake in Spark SQL, each a temporary view of the session that runs these statements one after another.
 -- The lake's files are where they stand on this machine; of a copy elsewhere, replace {lake} by its address.
--- The session needs spark.sql.ansi.enabled = false and spark.sql.session.timeZone = UTC.
+-- The session needs spark.sql.ansi.enabled = false, spark.sql.session.timeZone = UTC and, on Spark itself,
+-- spark.sql.analyzer.maxIterations = 400: statistics are written out, one expression in another.
 """
 
 

@@ -14,7 +14,8 @@ from typing import Final
 
 from batchpond.clock import each
 from batchpond.errors import UsageError
-from batchpond.results.export import placed, refuse_existing, translated
+from batchpond.lake.disk import placed, refuse_existing
+from batchpond.results.export import translated
 from batchpond.results.report import markdown, sections
 from batchpond.results.report.declared import chapter
 from batchpond.results.report.numbers import Kind
