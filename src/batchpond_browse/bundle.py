@@ -55,22 +55,8 @@ class Bundle:
         while self._lists or self._cases:
             self._lists.sort(key=lambda one: ["disagreement" not in str(one), "flip" not in str(one)])
             key = (self._lists or self._cases).pop(0)
-            (folder / self._names[key]).write_text(self._text(key[0], dict(key[1])), "utf-8")
+            (folder / self._names[key]).write_text(self._pages.page(Reader(), key[0], dict(key[1])), "utf-8")
         return len(self._names)
-
-    def _text(self, page: str, given: dict[str, str]) -> str:
-        reader, study = Reader(), given.pop("study", "")
-        match page:
-            case "":
-                return self._pages.studies(reader)
-            case "study":
-                return self._pages.study(reader, study)
-            case "case":
-                return self._pages.case(reader, study, given)
-            case "row":
-                return self._pages.row(reader, study, given["row"])
-            case _:
-                return self._pages.listed(reader, page, study, given)
 
 
 def write(lake_path: Path, folder: Path, *, study: str | None = None, n_cases: int = CASES) -> int:

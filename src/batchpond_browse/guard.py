@@ -44,7 +44,8 @@ class Guard:
 
         async def send_guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
-                own = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
+                given = {name for name, _ in message["headers"]}  # a page may have a policy of its own
+                own = [(name.encode(), value.encode()) for name, value in HEADERS.items() if name.encode() not in given]
                 message["headers"] = [*message["headers"], *own]
             await send(message)
 

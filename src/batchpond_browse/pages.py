@@ -35,6 +35,23 @@ class Pages:
     spool: Spool | None = None
     study_alone: str | None = None
 
+    def page(self, reader: Reader, name: str, given: Mapping[str, str]) -> str:
+        """Return a page by its name in an address, and what stands behind that; raises UsageError without a study."""
+        asked, study = {key: value for key, value in given.items() if key != "study"}, given.get("study", "")
+        if name and not study:
+            raise UsageError("the address names no study", hint="the first page lists them")
+        match name:
+            case "":
+                return self.studies(reader)
+            case "study":
+                return self.study(reader, study)
+            case "case":
+                return self.case(reader, study, asked)
+            case "row":
+                return self.row(reader, study, given.get("row", ""))
+            case _:
+                return self.listed(reader, name, study, asked)
+
     def studies(self, reader: Reader) -> str:
         """Return the page of all studies."""
         asked = query("studies", {})

@@ -7,7 +7,6 @@ import socket
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from functools import partial
 from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qsl
@@ -32,29 +31,29 @@ FORM_BYTES_MAX: Final = 64 << 10
 RATER: Final = "batchpond-rater"
 BLIND: Final = "batchpond-blind"
 Form = Mapping[str, str]
+MakeReport = Callable[[str, Callable[[Form], str]], str]  # a study's report, its rows leading to addresses
+REPORT_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'"
 
 
 class Browser:
     """The application: an answer to each request, from one lake."""
 
-    def __init__(self, lake_path: Path, rater: str = "") -> None:
+    def __init__(self, lake_path: Path, rater: str = "", make_report: MakeReport | None = None) -> None:
         self._rater = rater
+        self._make_report = make_report
         self.spool = Spool(lake_path)
-        self.pages = Pages(Lake(lake_path), environment(address, is_bundle=False), self.spool)
+        templates = environment(address, is_bundle=False)
+        templates.globals["has_report"] = make_report is not None
+        self.pages = Pages(Lake(lake_path), templates, self.spool)
 
     def app(self) -> Starlette:
         """Return the routes, unguarded."""
-        pages = self.pages
+        names = ("", "study", *LISTS, "case", "row")
         return Starlette(
             routes=[
-                Route("/", self._shown(lambda reader, _: pages.studies(reader))),
-                Route("/study", self._shown(lambda reader, given: pages.study(reader, _study(given)))),
-                *(Route(f"/{kind}", self._shown(partial(self._list, kind))) for kind in LISTS),
-                Route("/case", self._shown(lambda reader, given: pages.case(reader, _study(given), given))),
-                Route(
-                    "/row", self._shown(lambda reader, given: pages.row(reader, _study(given), given.get("row", "")))
-                ),
-                Route("/pulse", lambda _: PlainTextResponse(pages.lake.pulse())),
+                *(Route(f"/{name}", self._shown(name, self.pages.page)) for name in names),
+                Route("/report", self._shown("", self._report, {"content-security-policy": REPORT_POLICY})),
+                Route("/pulse", lambda _: PlainTextResponse(self.pages.lake.pulse())),
                 Route("/label", self._done(self._label), methods=["POST"]),
                 Route("/reader", self._done(self._reader), methods=["POST"]),
                 Route("/hand-in", self._done(self._hand_in), methods=["POST"]),
@@ -62,17 +61,18 @@ class Browser:
             ]
         )
 
-    def _list(self, kind: str, reader: Reader, given: Form) -> str:
-        asked = {name: value for name, value in given.items() if name != "study"}
-        return self.pages.listed(reader, kind, _study(given), asked)
+    def _report(self, reader: Reader, _: str, given: Form) -> str:
+        if self._make_report is None or reader.is_blind:
+            raise UsageError("no report is shown to who labels blind", hint="the key b ends that")
+        return self._make_report(given.get("study", ""), lambda chosen: address("rows", {**given, **chosen}))
 
-    def _shown(self, page: Callable[[Reader, Form], str]) -> Callable[[Request], Response]:
+    def _shown(self, name: str, page: Callable[..., str], headers: Form | None = None) -> Callable[[Request], Response]:
         """Return what answers a request with a page, or with one that says why there is none."""
 
         def answer(request: Request) -> Response:
             reader = self._who(request)
             try:
-                return HTMLResponse(page(reader, dict(request.query_params)))
+                return HTMLResponse(page(reader, name, dict(request.query_params)), headers=headers)
             except BatchpondError as error:
                 code = 400 if isinstance(error, UsageError) else 500
                 return HTMLResponse(self.pages.problem(reader, error.message, error.hint or ""), code)
@@ -119,17 +119,14 @@ class Browser:
         self.spool.hand_in()
 
 
-def _study(given: Form) -> str:
-    if not given.get("study"):
-        raise UsageError("the address names no study", hint="the first page lists them")
-    return given["study"]
-
-
 def _remember(response: Response, name: str, value: str) -> None:
     response.set_cookie(name, value, httponly=True, samesite="strict", path="/")
 
 
-def serve(lake_path: Path, *, port: int, rater: str, on_ready: Callable[[str], None], until: threading.Event) -> int:
+def serve(
+    lake_path: Path, *, port: int, rater: str, on_ready: Callable[[str], None], until: threading.Event,
+    make_report: MakeReport | None = None,
+) -> int:  # fmt: skip
     """Serve a lake's pages until the event is set and return how many labels wait; `on_ready` gets the address.
 
     Raises UsageError where the port is taken.
@@ -143,7 +140,7 @@ def serve(lake_path: Path, *, port: int, rater: str, on_ready: Callable[[str], N
             hint = "leave --port out: any free one"
             raise UsageError(f"port {port} cannot be had: {error.strerror}", hint=hint) from None
         port, token = listening.getsockname()[1], secrets.token_urlsafe(24)
-        browser = Browser(lake_path, rater)
+        browser = Browser(lake_path, rater, make_report)
         config = uvicorn.Config(
             Guard(browser.app(), token, port), log_level="critical", access_log=False, server_header=False,
             lifespan="off", timeout_graceful_shutdown=2,

@@ -40,7 +40,7 @@ def environment(links: Links, *, is_bundle: bool) -> Environment:
         loader=FileSystemLoader(HTML), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
         finalize=_inert,
     )  # fmt: skip
-    found.globals |= {"link": links, "is_bundle": is_bundle, "plural": plural}
+    found.globals |= {"link": links, "is_bundle": is_bundle, "plural": plural, "has_report": False}
     found.filters |= {"n": number, "usd": money, "group": group}
     return found
 

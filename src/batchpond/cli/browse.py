@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from batchpond.text import plural
 
 if TYPE_CHECKING:
     from batchpond.interop.labels import Sheet
+    from batchpond.results.report.page import LinkTo
 
 
 @pond_command("browse")
@@ -58,9 +60,21 @@ def command(
         if is_shown:
             click.launch(address)
 
-    n_waiting = server.serve(lake_path, port=port, rater=rater, on_ready=ready, until=stopped_by_signals())
+    n_waiting = server.serve(
+        lake_path, port=port, rater=rater, on_ready=ready, until=stopped_by_signals(),
+        make_report=partial(_report, lake_path),
+    )  # fmt: skip
     if n_waiting:
         invocation.diagnostics.note(f"{plural(n_waiting, 'label')} not handed in", hint="the next `browse` does that")
+
+
+def _report(lake_path: Path, study: str, link_to: LinkTo) -> str:
+    from batchpond.results.report import build
+
+    build.require_extra()
+    from batchpond.results.report.page import render
+
+    return render(build.build(lake_path, study), link_to)
 
 
 @pond_command("label")

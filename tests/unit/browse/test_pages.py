@@ -6,7 +6,7 @@ import html
 import itertools
 import re
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -14,6 +14,7 @@ import pytest
 from starlette.testclient import TestClient
 
 import batchpond
+from batchpond.cli.browse import _report as report_page
 from batchpond.text import UNSAFE_BUT_NEWLINE
 from batchpond_browse import lists
 from batchpond_browse.asking import Lake
@@ -36,7 +37,7 @@ lake_of = cache(Lake)
 
 def client_of(lake: Path, *, is_reader: bool = True) -> TestClient:
     """Return a client of a lake's pages, with the cookie of its reader or without."""
-    app = Guard(Browser(lake).app(), TOKEN, PORT)
+    app = Guard(Browser(lake, make_report=partial(report_page, lake)).app(), TOKEN, PORT)
     cookies = {app.cookie(): TOKEN} if is_reader else {}
     return TestClient(app, base_url=ADDRESS, cookies=cookies, headers={"origin": ADDRESS}, follow_redirects=False)
 
@@ -277,3 +278,33 @@ def test_what_is_published_meanwhile_is_shown(tmp_path: Path) -> None:
     assert client.get("/pulse").text != before
     assert "265" in get(client, "")
     assert client.get("/pulse").text == client.get("/pulse").text
+
+
+def test_rows_of_the_report_lead_to_the_judgments_behind_them(tmp_path: Path, every: Path, planned: Path) -> None:
+    """Of every task: each names a list of this server that holds some, of that cell alone."""
+    studies = batchpond.Lake(every).sql("select distinct study from studies_current").to_series().to_list()
+    judged = judged_lake(tmp_path)
+    for lake, study in [(judged, ESSAYS), (planned, rig.STUDY), *((every, study) for study in studies)]:
+        check_links(client_of(lake), study)
+
+
+def check_links(client: TestClient, study: str) -> None:
+    assert "/report?study=" in get(client, "study", study=study)
+    answer = client.get(f"/report?{urlencode({'study': study})}")
+    assert answer.status_code == 200, answer.text
+    assert "style-src 'unsafe-inline'" in answer.headers["content-security-policy"]
+    assert len(answer.headers.get_list("content-security-policy")) == 1
+    there = {html.unescape(one) for one in re.findall(r'<a href="(/rows[^"]+)"', answer.text)}
+    assert there
+    for one in there:
+        shown = client.get(one)
+        assert (shown.status_code, "<tr data-row" in shown.text) == (200, True), one
+
+
+def test_who_labels_blind_sees_no_report(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """It says what judges hold; neither link nor page is there until blind is over."""
+    client = client_of(judged_lake(tmp_path_factory.mktemp("judged")))
+    client.cookies.set("batchpond-blind", "1")
+    assert "/report?" not in get(client, "study", study=ESSAYS)
+    refused = client.get(f"/report?study={ESSAYS}")
+    assert (refused.status_code, "labels blind" in refused.text) == (400, True)

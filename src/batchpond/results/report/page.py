@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
@@ -11,18 +12,25 @@ from markupsafe import Markup
 from batchpond.clock import Work
 from batchpond.results.report import drawing, markdown, palette
 from batchpond.results.report.markdown import table
-from batchpond.results.report.parts import Figure, Report
+from batchpond.results.report.parts import Exhibit, Figure, Report
 from batchpond.results.report.reading import undrawn_rows
 
 FOLDER: Final = Path(__file__).parent / "html"
+_JUDGE: Final = ("provider", "request_model", "thinking")
+_TOGETHER: Final = ("panel", "jury")  # providers of what several judges hold together
 
 
-def render(report: Report) -> str:
-    """Return the whole page."""
+LinkTo = Callable[[Mapping[str, str]], str]
+"""Returns the address of the judgments of a study that a filter lets through, by the names of its values."""
+
+
+def render(report: Report, link_to: LinkTo | None = None) -> str:
+    """Return the whole page; with `link_to`, each row of a table leads to the judgments behind it."""
     names = _names(report)
     with Work("drawing", "figures", len(report.figures())) as work:
         return _environment(work).get_template("report.html.j2").render(
             report=report,
+            links=lambda exhibit: [] if link_to is None else [_link(link_to, row) for row in _rows(exhibit)],
             names=names,
             anchor=lambda key: f"{key}-{'figure' if names[key].startswith('Figure') else 'table'}",
             queries=_queries(report, names),
@@ -45,6 +53,23 @@ def _environment(work: Work) -> Environment:
         "command": markdown.command, "drawing": drawn, "undrawn": undrawn_rows,
     }  # fmt: skip
     return environment
+
+
+def _rows(exhibit: Exhibit) -> list[dict[str, Any]]:
+    return exhibit.frame.head(markdown.TABLE_ROWS_MAX).to_dicts()
+
+
+def _link(link_to: LinkTo, row: Mapping[str, Any]) -> str:
+    """Return where the judgments are that a row is made of, as far as it tells them from the study's others.
+
+    A name with characters that were made visible is nobody's name any more, and leads nowhere.
+    """
+    item = row.get("item") if row.get("item_kind") != "candidate" else None
+    named = {"template": row.get("template_id"), "rubric": row.get("rubric_id"), "item": item}
+    if {*_JUDGE} <= row.keys() and row["provider"] not in _TOGETHER:
+        named["judge"] = "/".join(row[name] for name in _JUDGE if row[name])
+    known = {name: value for name, value in named.items() if value}
+    return "" if any("\\" in value for value in known.values()) else link_to(known)
 
 
 def _names(report: Report) -> dict[str, str]:
