@@ -2,7 +2,8 @@
 -- question: What did each planned request of every study's current version come to?
 -- source: the plan, the response that counts for the request (responses_accepted), its judgment by the plan's parser,
 --   and the attempt that asked last. A request that several cells share appears in each of them with the same ids and
---   the same cost; `costs` counts it once. request_state: planned, outstanding (asked, no answer yet), answered,
+--   the same cost; `costs` counts it once. request_state: planned (not sent; why it waits depends on keys, clocks and
+--   limits, which no fact tells: `batchpond status` and `Lake.waits` do), outstanding (asked, no answer yet), answered,
 --   failed, missing (its batch is settled and holds no line for it) or unknown (nobody knows yet whether its batch
 --   exists). One that is asked again and waits for its turn is planned, whatever came of it before. outcome is NULL
 --   until a request is answered, failed or missing. purpose says why an adaptive round asks for a row (start, gain,
