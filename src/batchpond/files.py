@@ -98,15 +98,11 @@ def csv_records(
 
     The file is closed at its end, or by `close`.
     """
-    # The reader's field limit is global to the process; long texts need more than its default.
-    limit = csv.field_size_limit(FIELD_SIZE_MAX)
     try:
         with _Lines(path, line_size_max_bytes) as lines:
             yield from _records(lines, path)
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror or error}") from error
-    finally:
-        csv.field_size_limit(limit)
 
 
 def csv_rows(path: Path, line_size_max_bytes: int = LINE_SIZE_MAX_BYTES) -> Iterator[tuple[int, dict[str, str] | str]]:
@@ -204,17 +200,20 @@ class _Lines:
 def _records(lines: _Lines, path: Path) -> Iterator[tuple[int, list[str]]]:
     """Yield each record with the line that it starts on; a quoted field may span lines."""
     reader = csv.reader(map(lines.text, lines), delimiter=delimiter_of(lines.first()), strict=True)
-    while True:
+    # The reader's field limit is global to the process; long texts need more than its default.
+    limit = csv.field_size_limit(FIELD_SIZE_MAX)
+    try:
         start = lines.n_read + 1
-        try:
-            yield start, next(reader)
-        except StopIteration:
-            return
-        except csv.Error as error:
-            raise UsageError(
-                f"{path}: the record that starts on line {start} is not CSV: {error} (line {lines.n_read})",
-                hint='check its quotes: a quote inside a quoted field is written twice (""); nothing was recorded',
-            ) from None
+        for record in reader:
+            yield start, record
+            start = lines.n_read + 1
+    except csv.Error as error:
+        raise UsageError(
+            f"{path}: the record that starts on line {start} is not CSV: {error} (line {lines.n_read})",
+            hint='check its quotes: a quote inside a quoted field is written twice (""); nothing was recorded',
+        ) from None
+    finally:
+        csv.field_size_limit(limit)
 
 
 def _block(columns: Columns, block: Sequence[tuple[int, Mapping[str, str | None]]]) -> pa.Table:

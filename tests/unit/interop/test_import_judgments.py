@@ -456,3 +456,12 @@ def test_files_have_exactly_the_tables_columns(store: Store, folder: Path) -> No
     import_judgments(store, write(folder, HEADER + "A,B,first\n"))
     (file,) = store.files("imported_judgments")
     assert pq.read_schema(file).remove_metadata().equals(IMPORTED_JUDGMENTS.schema)
+
+
+def test_a_field_may_be_as_long_as_a_line(tmp_path: Path) -> None:
+    """The reader's own limit, which is a tenth of that, is not the lake's; the process has its limit back afterwards."""
+    path, limit = tmp_path / "long.csv", csv.field_size_limit()
+    path.write_text("item_first,item_second,verdict,explanation\na,b,first," + "x" * 140_000 + "\n")
+    lake = Store.init(tmp_path / "lake")
+    assert import_judgments(lake, path, study="s").n_new == 1
+    assert csv.field_size_limit() == limit
