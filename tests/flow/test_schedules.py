@@ -114,12 +114,12 @@ def _unrecorded() -> AbstractContextManager[object]:
 
 def _positional() -> AbstractContextManager[object]:
     def by_position(
-        self: derive._Once, line: bytes, response: Response, place: tuple[int, int]
+        matcher: derive._Once, line: bytes, response: Response, place: tuple[int, int]
     ) -> tuple[Match, str | None]:
-        self.seen[str(len(self.seen))] = b""
-        return Match.MATCHED, list(self.expected.values())[len(self.seen) - 1]
+        matcher.seen[str(len(matcher.seen))] = 0
+        return Match.MATCHED, list(matcher.expected.values())[len(matcher.seen) - 1]
 
-    return patch.object(derive._Once, "match", by_position)
+    return patch.object(derive, "_matched", by_position)
 
 
 def _lost_answers(rig: Rig) -> None:
