@@ -459,7 +459,7 @@ def test_files_have_exactly_the_tables_columns(store: Store, folder: Path) -> No
 
 
 def test_a_field_may_be_as_long_as_a_line(tmp_path: Path) -> None:
-    """The reader's own limit, which is a tenth of that, is not the lake's; the process has its limit back afterwards."""
+    """The reader's own limit is not the lake's; the process has it back afterwards."""
     path, limit = tmp_path / "long.csv", csv.field_size_limit()
     path.write_text("item_first,item_second,verdict,explanation\na,b,first," + "x" * 140_000 + "\n")
     lake = Store.init(tmp_path / "lake")
