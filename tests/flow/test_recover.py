@@ -422,3 +422,22 @@ def test_a_key_that_may_not_list_is_a_warning(tmp_path: Path) -> None:
     assert any("whether study demo was asked there before is not known" in note for note in rig.notes)
     assert rig.wire.n_create_posts == 1
     rig.world.close()
+
+
+@pytest.mark.parametrize("name", SIMULATED)
+def test_a_new_lake_does_not_buy_where_the_listing_does_not_come(tmp_path: Path, name: str) -> None:
+    """A login page is no account without batches: nothing is sent before a listing says what was bought."""
+    rig = rig_at(tmp_path, name)
+    rig.submit()
+    n_batches = len(rig.world.ledger.batches)
+    lose(rig)
+    rig.plan()
+    rig.world.add_fault("batches.list@1-8:html=200")
+    rig.submit()
+    assert len(rig.world.ledger.batches) == n_batches
+    rig.world.clear_faults()
+    rig.clock.advance(1_000)
+    with pytest.raises(AttentionError, match="was asked before"):
+        rig.submit()
+    assert len(rig.world.ledger.batches) == n_batches
+    rig.world.close()

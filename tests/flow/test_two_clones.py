@@ -76,6 +76,31 @@ def test_copies_of_a_lake_whose_batches_are_on_their_way_both_collect_them(rig: 
     assert set(n_batches_per_mark(rig).values()) == {1}
 
 
+@pytest.mark.parametrize("name", ["openai", "together", "groq", "xai"])
+@pytest.mark.parametrize("fault", ["html=200", "status=500", "reset_before"])
+def test_what_a_copy_sent_is_not_bought_again_where_the_listing_does_not_come(
+    tmp_path: Path, name: str, fault: str
+) -> None:
+    """A login page, or no answer at all, shows nothing: nothing is sent until a listing does."""
+    models = SIMULATED[name].models[:1]
+    settings = Settings(seed=1, latency_s=LATENCY_S)
+    first = Rig(tmp_path / "first", settings, max_requests=6, models=models, with_lens=False)
+    first.plan()
+    twin = copy_of(first)
+    first.submit()
+    n_posts = first.wire.n_create_posts
+    first.world.add_fault(f"batches.list@*:{fault}")
+    twin.submit()
+    assert twin.wire.n_create_posts == 0
+    first.world.clear_faults()
+    for _ in range(3):
+        twin.clock.advance(1_000)
+        twin.sync()
+    assert (first.wire.n_create_posts, twin.wire.n_create_posts) == (n_posts, 0)
+    assert set(n_batches_per_mark(first).values()) == {1}
+    assert len(twin.answers()) == N_REQUESTS
+
+
 def test_a_copy_made_while_a_create_was_in_doubt_finds_the_same_batch(rig: Rig) -> None:
     rig.world.add_fault("batches.create@1-2:reset_after")
     rig.crash_at = "S8.after"

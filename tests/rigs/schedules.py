@@ -14,9 +14,10 @@ from pathlib import Path
 import httpx
 
 from batchpond.errors import BatchpondError
+from batchpond.providers import registry
 from tests.rigs.foreign_tool import make_batch
 from tests.rigs.sim_inputs import N_ITEMS
-from tests.rigs.sim_providers import SIMULATED, one_model_each
+from tests.rigs.sim_providers import SIMULATED, one_model_each, provider_of
 from tests.rigs.sim_study import Rig
 
 STEPS = 10
@@ -27,6 +28,8 @@ VERBS = ("submit", "sync", "advance", "fault", "plan", "limited", "retry", "canc
 MIXES = (*(provider.models for provider in SIMULATED.values()), one_model_each())
 CRASH_SHARE = 0.45
 
+NO_ROOM = "batches.create@1:enqueued"
+
 # Faults after which every answer still comes, once, unchanged: the bill must equal an undisturbed run's.
 HARMLESS = (
     "batches.create@1:reset_after", "batches.create@1:reset_before", "batches.create@1-2:hang_after=700",
@@ -36,7 +39,7 @@ HARMLESS = (
     "batches.create@1:status_after=400", "batches.create@1:status_after=409", "batches.create@1:status_after=408",
     "batches.create@1:refuse", "batches.create@1:file_not_ready", "batches.create@1-2:billing",
     "batches.create@1-2:delay_exec=200", "batches.create@1:delay_exec=500", "batches.create@1-3:stale_list=300",
-    "batches.create@1:enqueued", "batches.create@1:notfound_after_create=3", "batches.create@1-2:results_404=2",
+    NO_ROOM, "batches.create@1:notfound_after_create=3", "batches.create@1-2:results_404=2",
     "batches.create@1:redirect=http://127.0.0.1:9/elsewhere", "batches.create@1:status=401",
     "batches.create@1:clock_skew=-40000", "batches.create@1:clock_skew=40000",
     "files.create@1:reset_after", "files.create@1:reset_before", "files.create@1:store=0.5",
@@ -81,6 +84,11 @@ class Outcome:
 
     def __str__(self) -> str:
         return f"seed {self.seed}: {'; '.join(self.problems)}\n  " + "\n  ".join(self.history)
+
+
+def _all_send_again(models: Sequence[str]) -> bool:
+    """Whether every provider's batches that lacked room are sent again by themselves."""
+    return all(registry.module(provider_of(model)).DESCRIPTOR.requeue_codes for model in models)
 
 
 def _foreign(rig: Rig, draw: random.Random, history: list[str]) -> None:
@@ -142,6 +150,8 @@ def run(
             history.append(f"advance {seconds}")
         elif name == "fault":
             spec = draw.choice((*HARMLESS, *LOSSY, *LOSSY) if is_lossy else HARMLESS)
+            if spec == NO_ROOM and not is_lossy and not _all_send_again(models):
+                continue  # what lacked room waits for a person there
             rig.world.add_fault(spec)
             history.append(f"fault {spec}")
         elif name == "foreign":

@@ -27,11 +27,13 @@ from batchpond.lake.records import Approval, Created, Intent, Planned, Rejected,
 from batchpond.model import CreateSpec, ErrorClass, Mode, Origin, RemoteBatch, RemoteFile, Unclear
 from batchpond.providers import registry
 from batchpond.providers.base import BatchProvider
+from batchpond.providers.http.errors import HttpError
 from batchpond.run import find
 from batchpond.run.find import adopt, check_host, day_before, list_since, look_for, matches, record_doubt
 from batchpond.run.session import LARGE, Listing, Session, Severity
 
 SEND_LEASE_S = 60.0
+_NO_LISTING: Final = frozenset({404, 405, 501})
 LOOK_EVERY_S = 5.0
 # Statuses that something between the provider and us gives of its own.
 _SAID_BY_OTHERS = frozenset({"413", "429", "529"})
@@ -396,9 +398,9 @@ def planned_since(session: Session, study: str) -> datetime:
 def take_in(session: Session, provider: BatchProvider, attempt: Attempt) -> bool:
     """Give an attempt that was never sent from here the batch that it has already; returns whether it has one.
 
-    A listing that ends early shows what it shows, and one that fails shows nothing, which is told: this guards
-    against a copy, and that a batch sent from here is absent is never read from it. Raises AttentionError when a
-    batch of the study is not on record.
+    A listing that ends early shows what it shows, and a server without any shows nothing, which is told: this guards
+    against a copy, and that a batch sent from here is absent is never read from it. Raises ProviderError where the
+    listing did not come, and AttentionError when a batch of the study is not on record.
     """
     if attempt.n_sends:
         return False
@@ -444,9 +446,9 @@ def _batches(session: Session, provider: BatchProvider, wanted: datetime) -> tup
     except UnreachableError:
         raise
     except ProviderError as error:
-        if provider.descriptor.is_opaque:
+        if provider.descriptor.is_opaque or not _lists_nothing(error):
             raise
-        # Some servers list nothing at all; a lake that was never copied has nothing to look for.
+        # A lake that was never copied has nothing to look for.
         session.note(
             Severity.WARNING,
             f"{error.message}: whether a copy of this lake has sent the same is not known",
@@ -456,6 +458,11 @@ def _batches(session: Session, provider: BatchProvider, wanted: datetime) -> tup
     if listing.scope is not None:
         session.scopes[provider.descriptor.name] = listing.scope
     return listing.batches
+
+
+def _lists_nothing(error: ProviderError) -> bool:
+    """Whether a server has no listing at all; one that did not come, or came as a login page, is asked for again."""
+    return isinstance(error, HttpError) and error.status_code in _NO_LISTING
 
 
 def _check_explained(session: Session, attempt: Attempt, unknown: list[RemoteBatch]) -> None:

@@ -21,7 +21,15 @@ from functools import partial
 from typing import Final
 
 from batchpond import fields, ids
-from batchpond.errors import AccessError, AttentionError, BatchpondError, ExitCode, ForbiddenError, ProviderError
+from batchpond.errors import (
+    AccessError,
+    AttentionError,
+    BatchpondError,
+    ExitCode,
+    ForbiddenError,
+    ProviderError,
+    UnreachableError,
+)
 from batchpond.lake import tables
 from batchpond.lake.attempts import UNCLEAR_PHASES, Attempt, LakeState, fold
 from batchpond.lake.events import read
@@ -283,6 +291,10 @@ def _listed_of_study(session: Session, study: str, name: str, provider: BatchPro
         text = f"{error.message}: whether study {study} was asked there before is not known"
         session.note(Severity.WARNING, text, hint="if it may have been, give a key that may list batches")
         return ()
+    except ProviderError as error:
+        text = f"a listing of its batches, which did not come: {error.message}"
+        session.providers.out[name] = UnreachableError(text, hint="the next `batchpond sync` asks for it again")
+        raise
 
 
 def _of_study(session: Session, study: str, version: str, candidates: Sequence[UnknownBatch]) -> list[UnknownBatch]:
