@@ -446,7 +446,7 @@ def _batches(session: Session, provider: BatchProvider, wanted: datetime) -> tup
     except UnreachableError:
         raise
     except ProviderError as error:
-        if provider.descriptor.is_opaque or not _lists_nothing(error):
+        if provider.descriptor.is_opaque or _did_not_come(error):
             raise
         # A lake that was never copied has nothing to look for.
         session.note(
@@ -460,9 +460,9 @@ def _batches(session: Session, provider: BatchProvider, wanted: datetime) -> tup
     return listing.batches
 
 
-def _lists_nothing(error: ProviderError) -> bool:
-    """Whether a server has no listing at all; one that did not come, or came as a login page, is asked for again."""
-    return isinstance(error, HttpError) and error.status_code in _NO_LISTING
+def _did_not_come(error: ProviderError) -> bool:
+    """Whether a listing failed that may come yet, or came as a login page; some servers have none."""
+    return isinstance(error, HttpError) and error.status_code not in _NO_LISTING
 
 
 def _check_explained(session: Session, attempt: Attempt, unknown: list[RemoteBatch]) -> None:
