@@ -32,6 +32,9 @@ from batchpond.views.refresh import Files, Good, Script, named, sorted_out
 SPARK: Final = "spark"
 _MACROS: Final = Path(__file__).with_name("spark.sql")
 _REFUSED: Final = Path(__file__).with_name("spark.toml")
+_OF_ITS_MOMENT: Final = (
+    exp.CurrentTimestamp, exp.CurrentDate, exp.CurrentDatetime, exp.CurrentTime, exp.Localtimestamp, exp.Rand, exp.Uuid
+)  # fmt: skip
 _COMMENT: Final = re.compile(r"--[^\n]*")
 _MACRO: Final = re.compile(r"CREATE (?:OR REPLACE )?MACRO (\w+)\((.*?)\) AS\s+(.*?);", re.DOTALL)
 _VIEW: Final = re.compile(r"\s*CREATE OR REPLACE VIEW \w+ AS\b(.*);", re.DOTALL)
@@ -179,9 +182,11 @@ def _duckdb() -> duckdb.DuckDBPyConnection:
 
 
 def _value(value: exp.Expr) -> Any:
-    """Return what DuckDB makes of an expression without columns; None of any other."""
-    if value.find(exp.Column, exp.Dot, exp.Star, exp.Query, exp.AggFunc):
+    """Return what DuckDB makes of an expression without columns; None of any other, and of what is of its moment."""
+    if value.find(exp.Column, exp.Dot, exp.Star, exp.Query, exp.AggFunc, *_OF_ITS_MOMENT):
         return None
+    if any(_macro(call.name.lower()) is None for call in value.find_all(exp.Anonymous)):
+        return None  # nobody here knows whether it says the same again
     try:
         return _duckdb().execute(f"SELECT {value.sql('duckdb')}").fetchall()[0][0]
     except duckdb.Error:

@@ -76,6 +76,18 @@ def test_the_greatest_of_rows_has_a_value_there_as_here() -> None:
     assert sql == "SELECT MAX_BY(a, CASE WHEN NOT a IS NULL THEN b END) FROM t"
 
 
+def test_what_is_of_its_moment_is_asked_each_time() -> None:
+    """A script is printed once and run for years: no clock and no draw in it may be the printer's."""
+    told = [script for script in SCRIPTS.values() if re.search(r"current_timestamp|now\(\)", script.text, re.IGNORECASE)]
+    assert [script.name for script in told] == ["report_status"]
+    sql = dialect.select(told[0])
+    assert "CURRENT_TIMESTAMP()" in sql
+    assert not re.search(r"\b1[6-9]\d{8}\b", sql), "a moment of the printer's is in the script"
+    for asked in ("epoch(current_timestamp)", "epoch(now())", "normal_cdf(random())", "normal_cdf(epoch(today()))"):
+        assert dialect._worth(sqlglot.parse_one(asked, dialect=dialect._Lens)) is None
+    assert dialect._worth(sqlglot.parse_one("normal_cdf(0.0)", dialect=dialect._Lens)) is not None
+
+
 def test_an_argument_that_is_used_twice_is_worked_out_once() -> None:
     """A macro of macros would else be as long as a power of their depth."""
     call = sqlglot.parse_one("SELECT wilson_lo(a + b, n) FROM t", dialect="duckdb")
