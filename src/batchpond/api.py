@@ -8,14 +8,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from batchpond.errors import UsageError
 from batchpond.model import CELL_COLUMNS
+from batchpond.text import one_of
 
 if TYPE_CHECKING:
     import polars as pl
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from batchpond.run.sync import SyncReport
     from batchpond.study.objects import Study
 
-_E = TypeVar("_E", bound=StrEnum)
 _NOBODY_AGREED = "pass max_cost_usd=..., or confirm=... to be asked, or dry_run=True"
 
 
@@ -124,7 +123,7 @@ class Lake:
 
         if confirm is None and max_cost_usd is None and not dry_run:
             raise UsageError("retry spends money: nobody has agreed to an amount", hint=_NOBODY_AGREED)
-        chosen = [_one_of(ErrorClass, name, "class of failures") for name in classes]
+        chosen = [one_of(ErrorClass, name, "class of failures") for name in classes]
         with self._connected() as (store, providers):
             return retry(
                 store,
@@ -153,7 +152,7 @@ class Lake:
 
         store = self._store()
         run.check_studies(store, studies)
-        doubt = None if on_doubt is None else _one_of(OnDoubt, on_doubt, "way to treat a doubt")
+        doubt = None if on_doubt is None else one_of(OnDoubt, on_doubt, "way to treat a doubt")
         options = run.LiveOptions(
             studies=studies,
             settings=run.load(store.path).over(concurrency=concurrency, qps=qps, on_doubt=doubt),
@@ -219,7 +218,7 @@ class Lake:
         from batchpond.lake.records import Resolution
         from batchpond.run.resolve import resolve
 
-        chosen = _one_of(Resolution, resolution, "resolution")
+        chosen = one_of(Resolution, resolution, "resolution")
         if chosen is Resolution.FOUND:
             raise UsageError("'found' is what batchpond says of a batch that it saw again, and nobody else")
         with self._connected() as (store, providers):
@@ -262,7 +261,7 @@ class Lake:
         """
         from batchpond.interop import labels
 
-        sheet = labels.draw(self._store().path, study, n, by=_one_of(labels.By, by, "way to draw"), seed=seed)
+        sheet = labels.draw(self._store().path, study, n, by=one_of(labels.By, by, "way to draw"), seed=seed)
         labels.write(sheet, Path(path))
         return sheet
 
@@ -279,7 +278,7 @@ class Lake:
         from batchpond.results.export import ExportFormat, export
 
         path = Path(destination)
-        form = _one_of(ExportFormat, path.suffix.removeprefix(".").lower(), "format of a file")
+        form = one_of(ExportFormat, path.suffix.removeprefix(".").lower(), "format of a file")
         return export(self._store().path, path, format=form, view=view, force=force)
 
     def report(
@@ -365,7 +364,7 @@ class Lake:
         from batchpond.results.rank.counts import What
 
         options = rank.options(ties=ties, position=position, extras=extras, seed=seed, is_full=summary)
-        request = rank.Request(study, tuple(by), rank.chosen(What, what), options=options)
+        request = rank.Request(study, tuple(by), one_of(What, what, "kind of thing to rank"), options=options)
         report = rank.rank(self._store().path, request)
         return _frame(report.rankings if summary else report.items)
 
@@ -401,13 +400,6 @@ class Lake:
         from batchpond.lake.store import Store
 
         return Store.open(self.path, self._clock)
-
-
-def _one_of(kind: type[_E], word: str, what: str) -> _E:
-    try:
-        return kind(word)
-    except ValueError:
-        raise UsageError(f"{word!r} is no {what}", hint=", ".join(kind)) from None
 
 
 def _batches(

@@ -10,7 +10,10 @@ import unicodedata
 from collections import deque
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
-from typing import Any, Final
+from enum import StrEnum
+from typing import Any, Final, TypeVar
+
+from batchpond.errors import UsageError
 
 REDACTED: Final = "[redacted]"
 _MIN_SECRET_LENGTH: Final = 6  # shorter values would blank out ordinary words
@@ -159,6 +162,17 @@ def did_you_mean(wanted: str, known: Iterable[str], otherwise: str) -> str:
     """Return a hint that names the nearest of what there is, and else says something else."""
     near = difflib.get_close_matches(wanted, list(known), 1)
     return f"did you mean {near[0]!r}?" if near else otherwise
+
+
+_Word = TypeVar("_Word", bound=StrEnum)
+
+
+def one_of(words: type[_Word], word: str, what: str) -> _Word:
+    """Return the member of an enumeration that a person named; raises UsageError that lists them."""
+    try:
+        return words(word)
+    except ValueError:
+        raise UsageError(f"{word!r} is no {what}", hint=", ".join(words)) from None
 
 
 _FORMULA: Final = frozenset("=+-@\uff1d\uff0b\uff0d\uff20")

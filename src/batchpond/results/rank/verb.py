@@ -11,9 +11,8 @@ import tomllib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import orjson
@@ -27,6 +26,7 @@ from batchpond.stats.adaptive import Prediction
 from batchpond.stats.bradley_terry import Ties
 from batchpond.stats.ranking import Cluster, Component, Extra, Flag, Options, Ranking
 from batchpond.stats.votes import Votes, p_position, per_item
+from batchpond.text import one_of
 from batchpond.views import database
 
 if TYPE_CHECKING:
@@ -71,24 +71,13 @@ class Report:
     notes: tuple[str, ...]
 
 
-_Word = TypeVar("_Word", bound=StrEnum)
-
-
-def chosen(words: type[_Word], word: str) -> _Word:
-    """Return the member of an enumeration; raises UsageError that lists them."""
-    try:
-        return words(word)
-    except ValueError:
-        raise UsageError(f"{word!r} is none of {', '.join(words)}") from None
-
-
 def options(*, ties: str, position: bool, extras: Iterable[str], seed: int, is_full: bool) -> Options:
     """Return options from their words; raises UsageError for a word that is none."""
     return Options(
-        ties=chosen(Ties, ties),
+        ties=one_of(Ties, ties, "way to count ties"),
         has_position=position,
         seed=seed,
-        extras=frozenset(chosen(Extra, name) for name in extras),
+        extras=frozenset(one_of(Extra, name, "further estimate") for name in extras),
         is_full=is_full,
     )
 
