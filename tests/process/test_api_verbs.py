@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import polars as pl
 import pytest
 
 import batchpond
-from batchpond.errors import StudyError, UsageError
+from batchpond.errors import BusyError, StudyError, UsageError
 from batchpond_sim.host import server
 from batchpond_sim.host.server import Running
 from batchpond_sim.world.world import Settings
@@ -212,6 +213,28 @@ def test_a_study_of_objects_asks_what_the_same_study_file_asks(tmp_path: Path) -
     assert batchpond.Lake(tmp_path / "lake").plan(path).study_version == planned.study_version
     with pytest.raises(UsageError, match="cannot say that"):
         batchpond.Study(STUDY, seed=None).to_toml()
-    with pytest.raises(StudyError, match="modles"):
+    with pytest.raises(StudyError, match=r"Study\('demo'\)\.to_toml\(\):\d+.*modles"):
         batchpond.Lake(tmp_path / "other").plan(batchpond.Study(STUDY, items=items, modles=[]))
     assert not (tmp_path / "other").exists()
+
+
+def test_any_thread_may_ask_and_of_two_writers_one_is_told_that_the_lake_is_busy(lake: batchpond.Lake) -> None:
+    """Reads run beside each other and beside a sync; what two syncs at once did is whole, and was bought once."""
+    lake.submit(STUDY, max_cost_usd=5)
+
+    def synced(_: int) -> str:
+        try:
+            lake.sync()
+        except BusyError:
+            return "busy"
+        return "done"
+
+    with ThreadPoolExecutor(8) as pool:
+        ended = pool.map(synced, range(4))
+        read = pool.map(lambda _: lake.sql("select count(*) from requests").item(), range(8))
+        seen = pool.map(lambda _: lake.status(STUDY)["n_planned"].item(), range(8))
+        assert (set(read), set(seen)) == ({12}, {12})
+        assert "done" in set(ended) <= {"done", "busy"}
+    collect(lake)
+    assert lake.status(STUDY)["n_answered"].to_list() == [12]
+    assert lake.sql("select count(*) from batches").item() == 1

@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from batchpond.errors import UsageError
+from batchpond.errors import StudyError, UsageError
 from batchpond.lake.disk import placed
 
 if TYPE_CHECKING:
@@ -72,11 +72,16 @@ class Study:
 @contextmanager
 def file_of(study: Study | str | os.PathLike[str]) -> Iterator[Path]:
     """Yield the path of a study file; that of objects is there for as long as it is read."""
-    if isinstance(study, Study):
-        with TemporaryDirectory(prefix="batchpond-study-") as folder:
-            yield study.save(folder)
-    else:
+    if not isinstance(study, Study):
         yield Path(study)
+        return
+    with TemporaryDirectory(prefix="batchpond-study-") as folder:
+        path = study.save(folder)
+        try:
+            yield path
+        except StudyError as error:
+            text = error.message.replace(os.fspath(path), f"{study!r}.to_toml()").replace(f"{folder}/", "")
+            raise StudyError(text, hint=error.hint) from None
 
 
 def _is_frame(value: Any) -> bool:
