@@ -62,9 +62,10 @@ class Browser:
         )
 
     def _report(self, reader: Reader, _: str, given: Form) -> str:
+        study = given.get("study", "")
         if self._make_report is None or reader.is_blind:
-            raise UsageError("no report is shown to who labels blind", hint="the key b ends that")
-        return self._make_report(given.get("study", ""), lambda chosen: address("rows", {**given, **chosen}))
+            raise UsageError("there is no report, or not for who labels blind", hint="the extra `report`, or key b")
+        return self._make_report(study, lambda chosen: address("rows", {"study": study, **chosen}))
 
     def _shown(self, name: str, page: Callable[..., str], headers: Form | None = None) -> Callable[[Request], Response]:
         """Return what answers a request with a page, or with one that says why there is none."""
@@ -137,8 +138,7 @@ def serve(
             listening.bind((LOOPBACK, port))
             listening.listen()
         except OSError as error:
-            hint = "leave --port out: any free one"
-            raise UsageError(f"port {port} cannot be had: {error.strerror}", hint=hint) from None
+            raise UsageError(f"port {port} cannot be had: {error.strerror}", hint="leave --port out") from None
         port, token = listening.getsockname()[1], secrets.token_urlsafe(24)
         browser = Browser(lake_path, rater, make_report)
         config = uvicorn.Config(

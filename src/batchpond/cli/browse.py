@@ -40,6 +40,8 @@ def command(
     is_json: bool,
 ) -> None:
     """Show a lake on a page of this machine: studies, pairs, texts, answers and why, until Ctrl-C."""
+    from batchpond.results.report.build import is_extra_installed
+
     lake_path = invocation.store().path
     try:
         from batchpond_browse import bundle, server
@@ -62,19 +64,16 @@ def command(
 
     n_waiting = server.serve(
         lake_path, port=port, rater=rater, on_ready=ready, until=stopped_by_signals(),
-        make_report=partial(_report, lake_path),
+        make_report=partial(_report, lake_path) if is_extra_installed() else None,
     )  # fmt: skip
     if n_waiting:
         invocation.diagnostics.note(f"{plural(n_waiting, 'label')} not handed in", hint="the next `browse` does that")
 
 
 def _report(lake_path: Path, study: str, link_to: LinkTo) -> str:
-    from batchpond.results.report import build
+    from batchpond.results.report import build, page
 
-    build.require_extra()
-    from batchpond.results.report.page import render
-
-    return render(build.build(lake_path, study), link_to)
+    return page.render(build.build(lake_path, study), link_to)
 
 
 @pond_command("label")

@@ -307,4 +307,4 @@ def test_who_labels_blind_sees_no_report(tmp_path_factory: pytest.TempPathFactor
     client.cookies.set("batchpond-blind", "1")
     assert "/report?" not in get(client, "study", study=ESSAYS)
     refused = client.get(f"/report?study={ESSAYS}")
-    assert (refused.status_code, "labels blind" in refused.text) == (400, True)
+    assert (refused.status_code, "who labels blind" in refused.text) == (400, True)
