@@ -91,13 +91,7 @@ class MistralSimulator(FilesApi[BatchRecord]):
         return json_reply(429, error(_TEXTS[429], "rate_limited", "1300"))
 
     def _file_view(self, record: FileRecord) -> dict[str, Any]:
-        return {
-            "id": record.id,
-            "object": "file",
-            "bytes": record.size_bytes,
-            "created_at": int(record.created_s),
-            "filename": record.filename,
-            "purpose": record.purpose,
+        return super()._file_view(record) | {
             "sample_type": "batch_request",
             "num_lines": None,
             "mimetype": "application/jsonl",

@@ -101,13 +101,7 @@ class OpenAISimulator(FilesApi[BatchRecord]):
         return json_reply(429, openai_error(openai_message(quota, ORGANIZATION), kind, None, "rate_limit_exceeded"))
 
     def _file_view(self, record: FileRecord) -> dict[str, Any]:
-        return {
-            "object": "file",
-            "id": record.id,
-            "purpose": record.purpose,
-            "filename": record.filename,
-            "bytes": record.size_bytes,
-            "created_at": int(record.created_s),
+        return super()._file_view(record) | {
             "expires_at": None if record.expires_s is None else int(record.expires_s),
             "status": "processed",
             "status_details": None,

@@ -25,10 +25,6 @@ class FilesApi(Api, Generic[F]):
     """What the answer to a deletion says beside the id."""
 
     @abstractmethod
-    def _file_view(self, record: FileRecord) -> dict[str, Any]:
-        """Return a file as the API shows it."""
-
-    @abstractmethod
     def _view(self, batch: F, now: float, call: Call) -> dict[str, Any]:
         """Return a batch as the API shows it, or as the faults of a call make it look."""
 
@@ -51,6 +47,17 @@ class FilesApi(Api, Generic[F]):
     @abstractmethod
     def _file_draft(self, form: Form, call: Call, project: str) -> FileRecord:
         """Return the file object of an upload, without its ordinal and time."""
+
+    def _file_view(self, record: FileRecord) -> dict[str, Any]:
+        """Return a file as the API shows it: what all say of one, to which a provider adds its own."""
+        return {
+            "id": record.id,
+            "object": "file",
+            "bytes": record.size_bytes,
+            "created_at": int(record.created_s),
+            "filename": record.filename,
+            "purpose": record.purpose,
+        }
 
     def _create_file(self, request: Request, call: Call, project: str, _argument: str) -> Answer:
         """Take a file in one form."""

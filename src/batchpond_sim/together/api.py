@@ -109,13 +109,7 @@ class TogetherSimulator(FilesApi[BatchRecord]):
         return json_reply(429, body | {"error_type": "dynamic_request_limited"})
 
     def _file_view(self, record: FileRecord) -> dict[str, Any]:
-        return {
-            "id": record.id,
-            "object": "file",
-            "purpose": record.purpose,
-            "filename": record.filename,
-            "bytes": record.size_bytes,
-            "created_at": int(record.created_s),
+        return super()._file_view(record) | {
             "FileType": "jsonl",
             "LineCount": 0,
             "Processed": True,

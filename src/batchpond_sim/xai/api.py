@@ -95,15 +95,7 @@ class XaiSimulator(FilesApi[BatchRecord]):
         return json_reply(429, error(_TEXTS[429], "Some resource has been exhausted"))
 
     def _file_view(self, record: FileRecord) -> dict[str, Any]:
-        return {
-            "id": record.id,
-            "object": "file",
-            "bytes": record.size_bytes,
-            "created_at": int(record.created_s),
-            "expires_at": None,
-            "filename": record.filename,
-            "purpose": record.purpose,
-        }
+        return {**super()._file_view(record), "expires_at": None}
 
     def _view(self, batch: BatchRecord, now: float, call: Call) -> dict[str, Any]:
         return batch_view(batch, now, view_faults(batch, call))
