@@ -78,7 +78,9 @@ def test_the_greatest_of_rows_has_a_value_there_as_here() -> None:
 
 def test_what_is_of_its_moment_is_asked_each_time() -> None:
     """A script is printed once and run for years: no clock and no draw in it may be the printer's."""
-    told = [script for script in SCRIPTS.values() if re.search(r"current_timestamp|now\(\)", script.text, re.IGNORECASE)]
+    told = [
+        script for script in SCRIPTS.values() if re.search(r"current_timestamp|now\(\)", script.text, re.IGNORECASE)
+    ]
     assert [script.name for script in told] == ["report_status"]
     sql = dialect.select(told[0])
     assert "CURRENT_TIMESTAMP()" in sql
