@@ -25,7 +25,7 @@ from batchpond.model import Prompt, Role, Turn
 from batchpond.plan.asks import Ask, SourceRow, size_of
 from batchpond.plan.cells import ModelConfig, canonical
 from batchpond.study.spec import StageSpec
-from batchpond.tasks.templates import NOT_KNOWN, Rubric, Template, part_of, pattern_of
+from batchpond.tasks.templates import ANSWERS, NOT_KNOWN, Rubric, Template, part_of, pattern_of
 
 BYTES_PER_TOKEN: Final = 4
 FRAME_TOKENS: Final = 8
@@ -48,6 +48,10 @@ _OF_ROW: Final[Mapping[str, Callable[[SourceRow], str]]] = {
 OF_INPUT: Final = frozenset({"INPUT", "QUESTION"})
 _FIRST: Final = frozenset({"SAMPLE_1", "OUTPUT_A"})
 OF_PAIR: Final = _FIRST | {"SAMPLE_2", "OUTPUT_B"}
+
+
+class NoAnswer(StudyError):
+    """A prompt would show what an earlier stage has not answered."""
 
 
 def rubric_values(rubric: Rubric) -> dict[str, str]:
@@ -96,6 +100,8 @@ def _value_of_column(name: str, stage: StageSpec, template: Template, ask: Ask, 
         found = in_column(name, ask, of_rubric)
         if found:
             return found
+        if name in stage.answers:
+            raise NoAnswer(f"stage {stage.name}: nothing is known of {{{name}}} about {ask.first.item_id!r}")
         row = _row_of(name, ask)
         columns = difflib.get_close_matches(name.partition(".")[2], row.more, _SHOWN_MAX, 0) or ["none"]
         raise StudyError(
@@ -121,6 +127,8 @@ def in_column(name: str, ask: Ask, of_rubric: Mapping[str, str]) -> str:
     if side == "statement":
         found = of_rubric.get(column.upper(), "")
         return "" if found == NOT_KNOWN else found
+    if side == ANSWERS:
+        return ask.values.get(name, "")
     row = _row_of(name, ask)
     value = row.more.get(column)
     if value is None and (of_row := _OF_ROW.get("ITEM_ID" if column == "id" else column.upper())) is not None:
@@ -153,6 +161,12 @@ def prompt_of(stage: StageSpec, template: Template, ask: Ask) -> Prompt:
         return value_of(match[1], stage, template, ask, of_rubric, of_rule)
 
     return said([Turn(turn.role, pattern.sub(value, turn.text)) for turn in template.turns])
+
+
+def check_prompts(stage: StageSpec, ask: Ask) -> None:
+    """Raise StudyError where a template of a stage shows what an ask does not have, NoAnswer if that is an answer."""
+    for template in stage.templates:
+        prompt_of(stage, template, ask)
 
 
 def said(turns: Sequence[Turn]) -> Prompt:
