@@ -17,9 +17,11 @@ TERMINAL_COLUMNS = ("item", "rank", "rank_lo", "rank_hi", "tied_group", "theta",
 
 @pond_command("rank")
 @click.argument("study", required=False)
-@click.option("--by", multiple=True, type=click.Choice(("study", *CELL_COLUMNS, "majority", "weighted")),
+@click.option("--by", multiple=True, type=click.Choice(("study", *CELL_COLUMNS, "majority", "weighted", "dawid-skene")),
               help="One ranking per value of this, other cells pooled; may be repeated. A ranking per cell otherwise. "
-              "majority, weighted: by what all judges together hold of each pair.")  # fmt: skip
+              "majority, weighted, dawid-skene: by what all judges together hold of each pair.")  # fmt: skip
+@click.option("--jury", type=click.Choice(["judges", "units"]), help="Print instead, by Dawid and Skene's model, how "
+              "each judge confuses words, or how likely each word is of each pair or item.")  # fmt: skip
 @click.option("--ties", type=click.Choice(["half", "davidson", "drop"]), default="half", show_default=True,
               help="A tie is half a win for each, modelled by Davidson, or left out.")  # fmt: skip
 @click.option("--position", is_flag=True, help="Estimate what being shown first adds, and take it out.")
@@ -35,6 +37,7 @@ def command(
     invocation: Invocation,
     study: str | None,
     by: tuple[str, ...],
+    jury: str | None,
     ties: str,
     position: bool,
     what: str,
@@ -50,6 +53,10 @@ def command(
         from batchpond.results.rank import verb as rank
         from batchpond.results.rank.counts import SCOPE, What
 
+    if jury is not None:
+        judges, units = rank.jury(invocation.store().path, study)
+        found = judges if jury == "judges" else units
+        return invocation.note_left_out(output.table(found, form, has_color=invocation.color_stdout()))
     options = rank.options(ties=ties, position=position, extras=extras, seed=seed, is_full=summary)
     request = rank.Request(study=study, by=by or CELL_COLUMNS, what=What(what), options=options)
     report = rank.rank(invocation.store().path, request)

@@ -16,6 +16,7 @@ from batchpond.errors import UsageError
 from batchpond.lake import tables
 from batchpond.lake.tables import reading
 from batchpond.model import CELL_COLUMNS
+from batchpond.stats import dawid_skene
 from batchpond.stats.arrays import Ints
 from batchpond.stats.votes import Votes, of_rows
 from batchpond.views.read import check_study
@@ -23,6 +24,7 @@ from batchpond.views.read import check_study
 SCOPE: Final = ("study", *CELL_COLUMNS)
 ITEMS_MAX: Final = 5_000
 RANKINGS_MAX: Final = 10_000
+WORDS_MAX: Final = 50
 _BATCH_ROWS: Final = 100_000
 
 # Rows are many, and numbers that fit in 32 bits move in half the time.
@@ -38,10 +40,11 @@ class What(StrEnum):
 
 
 class Jury(StrEnum):
-    """How the words of all judges are taken as one verdict on a pair, as `jury_verdicts` has it."""
+    """How the words of all judges are taken as one verdict on a pair, by `jury_verdicts` or by `estimate`."""
 
     MAJORITY = "majority"
     WEIGHTED = "weighted"
+    DAWID_SKENE = "dawid-skene"
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +113,32 @@ def counted(
 def _gathered(connection: duckdb.DuckDBPyConnection, study: str | None, jury: Jury) -> str:
     """Make a table of what a jury holds of each pair, and return its name."""
     of_study = "" if study is None else "AND jury.study = $study"
-    gathering = tables.query(__package__, "jury", word=str(jury), of_study=of_study)
+    source = "jury_verdicts"
+    if jury is Jury.DAWID_SKENE:
+        estimate(connection, study)
+        source = "rank_posteriors"
+    gathering = tables.query(__package__, "jury", word=jury.replace("-", "_"), source=source, of_study=of_study)
     connection.execute(gathering, {"jury": str(jury)} | ({} if study is None else {"study": study}))
     return "rank_jury"
+
+
+def estimate(connection: duckdb.DuckDBPyConnection, study: str | None) -> None:
+    """Make the tables `rank_judges` and `rank_units` of what Dawid and Skene's model says of each jury.
+
+    Raises UsageError where no unit has two judges, and for more than WORDS_MAX words.
+    """
+    connection.execute(tables.query(__package__, "ballots"), {"study": study})
+    votes = connection.execute("SELECT unit_no, judge_no, word_no, jury_no FROM rank_ballots").fetchnumpy()
+    if not 0 < len({*votes["word_no"].tolist()}) <= WORDS_MAX:
+        problem = f"no unit was asked of two judges, or they say more than {WORDS_MAX} words"
+        raise UsageError(problem, hint="`batchpond query jury_verdicts` shows what there is")
+    found = dawid_skene.fit(*votes.values())
+    told = {"iterations": found.iterations, "is_converged": found.is_converged}
+    for name, values in (("units", found.posterior), ("judges", found.confusion)):
+        places = np.indices(values.shape).reshape(values.ndim, -1)
+        names = [f"{name[:-1]}_no", "word_no", "said_no"][: values.ndim]
+        connection.register("estimated", pa.table([*places, values.ravel()], [*names, "probability"]))
+        connection.execute(tables.query(__package__, name, **{key: str(value) for key, value in told.items()}))
 
 
 def _studies(

@@ -19,8 +19,9 @@ import orjson
 import pyarrow as pa
 
 from batchpond.errors import UsageError
+from batchpond.lake.tables import reading
 from batchpond.model import CELL_COLUMNS
-from batchpond.results.rank.counts import SCOPE, Counts, Jury, What, counted
+from batchpond.results.rank.counts import SCOPE, Counts, Jury, What, counted, estimate
 from batchpond.stats import adaptive, ranking
 from batchpond.stats.adaptive import Prediction
 from batchpond.stats.bradley_terry import Ties
@@ -28,6 +29,7 @@ from batchpond.stats.ranking import Cluster, Component, Extra, Flag, Options, Ra
 from batchpond.stats.votes import Votes, p_position, per_item
 from batchpond.text import one_of
 from batchpond.views import database
+from batchpond.views.read import check_study
 
 if TYPE_CHECKING:
     import duckdb
@@ -50,9 +52,9 @@ class Request:
         """The columns of `by`, in their own order; raises UsageError for a word that is none, or two juries."""
         juries = [*Jury]
         unknown = sorted(set(self.by) - {"study", *CELL_COLUMNS, *juries})
-        if unknown or set(juries) <= set(self.by):
+        if unknown or len(set(juries) & set(self.by)) > 1:
             problem = f"rankings cannot be told apart by {unknown[0]!r}" if unknown else "one jury ranks at a time"
-            raise UsageError(problem, hint=f"use {', '.join(CELL_COLUMNS)}, and majority or weighted")
+            raise UsageError(problem, hint=f"use {', '.join(CELL_COLUMNS)}, and majority, weighted or dawid-skene")
         shown = set(self.by) | ({"provider", "request_model"} if self.jury else set())  # which jury it is
         return tuple(name for name in CELL_COLUMNS if name in shown)
 
@@ -90,6 +92,20 @@ def rank(lake_path: Path, request: Request) -> Report:
     """
     with closing(database.connect(lake_path)) as connection:
         return ranked(connection, request)
+
+
+def jury(lake_path: Path, study: str | None = None) -> tuple[pa.Table, pa.Table]:
+    """Return what Dawid and Skene's model makes of each jury: of its judges, and of its units.
+
+    A row per judge and two words says how often it says the one of what is the other, a row per unit and word how
+    likely that is. Raises as `rank`, and where no unit was asked of two judges.
+    """
+    with closing(database.connect(lake_path)) as connection, reading("the juries"):
+        if study is not None:
+            check_study(connection, study)
+        estimate(connection, study)
+        judges, units = (connection.sql(f"FROM rank_{of}").to_arrow_table() for of in ("judges", "units"))
+        return judges, units
 
 
 def ranked(connection: duckdb.DuckDBPyConnection, request: Request) -> Report:
