@@ -122,7 +122,7 @@ def test_a_reference_is_what_another_model_answered_to_the_same_question(tmp_pat
 
 def test_a_judge_of_pairs_sees_what_was_said_of_them_in_this_order(tmp_path: Path) -> None:
     pairs = '[[stages.rubrics]]\nuse = "overall_quality"\n'
-    text = "{TRAIT_NAME} {TRAIT_DESCRIPTION} <{answers.first.verdict}> {SAMPLE_1} {SAMPLE_2} {ANSWER_FIRST}{ANSWER_SECOND}"
+    text = "{TRAIT_NAME} {TRAIT_DESCRIPTION} <{answers.first.verdict}> {SAMPLE_1} {SAMPLE_2} {ANSWER_FIRST}"
     rig = rig_of(
         tmp_path,
         stage("first", "pairwise", 'path = "asked.csv"', f"---{pairs}{use('plain')}{models('gpt-4o')}"),

@@ -60,7 +60,7 @@ from batchpond.tasks.templates import (
 __all__ = ["Study", "example", "load", "parse_study", "schema"]
 
 FILE_SIZE_MAX_BYTES: Final = 4_000_000
-EXAMPLES: Final = ("pairwise", "stages", "adaptive", "compliance", "live")
+EXAMPLES: Final = ("pairwise", "stages", "adaptive", "compliance", "cascade", "live")
 COMMENTED: Final = {"pairwise": "commented.toml", "stages": "commented_stages.toml"}
 _PATH: Final = re.compile(r'^path = "([^"]+)"', re.MULTILINE)
 
