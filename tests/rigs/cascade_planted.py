@@ -36,7 +36,9 @@ DESIGNS = {
     "cascade of 40 prompts": Cascade(Jury(skills=SKILLS, n_items=40, n_outputs=5, hard_sd=1.5), audits=0.2),
     "cascade, a third judge that leans": Cascade(lean=(0, 0, 0.3)),
     "cascade of which one judge leans": Cascade(rate=0.5, lean=(0.4, 0, 0)),
-    "cascade of judges who hardly differ": Cascade(Jury(skills=(3.5, 3.5, 4.0), n_items=300), audits=0.1, lean=(0, 0, 0)),
+    "cascade of judges who hardly differ": Cascade(
+        Jury(skills=(3.5, 3.5, 4.0), n_items=300), audits=0.1, lean=(0, 0, 0)
+    ),
 }
 
 
@@ -84,7 +86,7 @@ def tables(design: Cascade, n_sets: int, seed: int) -> dict[str, pa.Table]:
 
 
 def play(design: Cascade, n_sets: int, seed: int) -> dict[str, float]:
-    """Return how often the interval of each rate holds the truth, the mean error of each estimate, and the naive one's."""
+    """Return how often the interval of each rate holds the truth, and the mean error of each estimate."""
     with views_over(tables(design, n_sets, seed)) as connection:
         rows = result(connection, "FROM metric_cascade JOIN metric_cascade_words USING (study) WHERE word = 'true'")
     assert len(rows) == n_sets
