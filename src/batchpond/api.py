@@ -371,7 +371,7 @@ class Lake:
     def jury(self, study: str | None = None) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Return what Dawid and Skene's model makes of each jury: its judges' confusion, and what its units are.
 
-        A row per judge and two words, and a row per unit and word, as `batchpond rank --jury` prints them.
+        A row per judge and two words, and one per unit and word, as `batchpond rank --judges` and `--units` print them.
         """
         from batchpond.results.rank import verb as rank
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import polars as pl
 import pytest
 
+import batchpond
 from batchpond.study import file as study_file
 from batchpond_sim.world.world import Settings
 from tests.rigs.sim_study import LATENCY_S
@@ -100,6 +102,26 @@ def test_its_verdicts_are_those_of_asking_everyone(cascade: StageRig, everyone: 
     assert told["usd"] == pytest.approx(spent["cascade"])
     assert told["everyone"] == pytest.approx(spent["everyone"], rel=0.05)
     assert told["usd"] < told["everyone"]
+
+
+def test_the_report_shows_the_jury_and_what_the_cascade_saved(cascade: StageRig, tmp_path: Path) -> None:
+    batchpond.Lake(cascade.lake).report("demo", tmp_path / "report.md")
+    text = (tmp_path / "report.md").read_text()
+    for title in ("The judges together as a jury", "The cascade of judges"):
+        assert title in text
+    saved = [row["saved_share"] for row in cascade.ask("select saved_share from metric_cascade")]
+    assert all(0 < share < 1 for share in saved)
+    assert all(f"{share:.1%}".replace("%", "") in text for share in saved)
+
+
+def test_judges_without_labels_are_estimated_from_the_part_that_each_saw(cascade: StageRig) -> None:
+    """Dawid and Skene's model over all three: the two that mislabel are found out, and nothing is left out."""
+    judges, units = batchpond.Lake(cascade.lake).jury("demo")
+    assert set(judges["is_converged"]) == {True}
+    rows = judges.filter(pl.col("word") == pl.col("said")).group_by("request_model").agg(pl.col("n_units").first())
+    assert len(rows) == 3
+    likely = {(row["item_lo"], row["rubric_id"]): row["word"] for row in units.to_dicts() if row["probability"] > 0.5}
+    assert len(likely) == N
 
 
 def test_what_follows_a_jury_is_chosen_by_its_verdict(tmp_path: Path) -> None:

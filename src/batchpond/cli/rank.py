@@ -13,6 +13,7 @@ from batchpond.model import CELL_COLUMNS
 
 TERMINAL_COLUMNS = ("item", "rank", "rank_lo", "rank_hi", "tied_group", "theta", "theta_lo", "theta_hi",
                     "n_comparisons", "win_rate", "flags")  # fmt: skip
+JURY = ("judges", "units")
 
 
 @pond_command("rank")
@@ -20,8 +21,6 @@ TERMINAL_COLUMNS = ("item", "rank", "rank_lo", "rank_hi", "tied_group", "theta",
 @click.option("--by", multiple=True, type=click.Choice(("study", *CELL_COLUMNS, "majority", "weighted", "dawid-skene")),
               help="One ranking per value of this, other cells pooled; may be repeated. A ranking per cell otherwise. "
               "majority, weighted, dawid-skene: by what all judges together hold of each pair.")  # fmt: skip
-@click.option("--jury", type=click.Choice(["judges", "units"]), help="Print instead, by Dawid and Skene's model, how "
-              "each judge confuses words, or how likely each word is of each pair or item.")  # fmt: skip
 @click.option("--ties", type=click.Choice(["half", "davidson", "drop"]), default="half", show_default=True,
               help="A tie is half a win for each, modelled by Davidson, or left out.")  # fmt: skip
 @click.option("--position", is_flag=True, help="Estimate what being shown first adds, and take it out.")
@@ -29,20 +28,23 @@ TERMINAL_COLUMNS = ("item", "rank", "rank_lo", "rank_hi", "tied_group", "theta",
               help="Rank items, or the models that wrote them.")  # fmt: skip
 @click.option("--with", "extras", multiple=True, type=click.Choice(["ml", "elo", "elochoice", "trueskill"]),
               help="Add other tools' estimates; may be repeated.")  # fmt: skip
-@click.option("--summary", is_flag=True, help="Print a row per ranking instead: connectedness, position effect, "
-              "ties, reliability, circles.")  # fmt: skip
+@click.option("--summary", "shown", flag_value="summary", help="Print a row per ranking instead: connectedness, "
+              "position effect, ties, reliability, circles.")  # fmt: skip
+@click.option("--judges", "shown", flag_value="judges", help="Print instead how judges confuse words, by the model of "
+              "Dawid and Skene.")  # fmt: skip
+@click.option("--units", "shown", flag_value="units", help="Print instead how likely a word is of each pair or item, "
+              "by that model.")  # fmt: skip
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="For the drawn rank intervals.")
 @format_option
 def command(
     invocation: Invocation,
     study: str | None,
     by: tuple[str, ...],
-    jury: str | None,
     ties: str,
     position: bool,
     what: str,
     extras: tuple[str, ...],
-    summary: bool,
+    shown: str | None,
     seed: int,
     form: Format,
 ) -> None:
@@ -53,15 +55,14 @@ def command(
         from batchpond.results.rank import verb as rank
         from batchpond.results.rank.counts import SCOPE, What
 
-    if jury is not None:
-        judges, units = rank.jury(invocation.store().path, study)
-        found = judges if jury == "judges" else units
+    if shown in JURY:
+        found = rank.jury(invocation.store().path, study)[JURY.index(shown)]
         return invocation.note_left_out(output.table(found, form, has_color=invocation.color_stdout()))
-    options = rank.options(ties=ties, position=position, extras=extras, seed=seed, is_full=summary)
+    options = rank.options(ties=ties, position=position, extras=extras, seed=seed, is_full=shown == "summary")
     request = rank.Request(study=study, by=by or CELL_COLUMNS, what=What(what), options=options)
     report = rank.rank(invocation.store().path, request)
-    table = report.rankings if summary else report.items
-    if not summary and form is Format.TABLE:
+    table = report.rankings if shown else report.items
+    if not shown and form is Format.TABLE:
         varied = [name for name in SCOPE if len(table[name].unique()) > 1]
         table = table.select([*varied, *TERMINAL_COLUMNS])
     invocation.note_left_out(output.table(table, form, has_color=invocation.color_stdout()))

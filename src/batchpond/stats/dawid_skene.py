@@ -12,10 +12,10 @@ from typing import Final
 
 import numpy as np
 
-from batchpond.stats.arrays import Floats, Ints
+from batchpond.stats.arrays import Bools, Floats, Ints
 
-ITERATIONS_MAX: Final = 2_000
-TOLERANCE: Final = 1e-7
+ITERATIONS_MAX: Final = 5_000
+TOLERANCE: Final = 1e-6
 _LEAST: Final = 1e-300
 
 
@@ -23,13 +23,13 @@ _LEAST: Final = 1e-300
 class Estimate:
     """`posterior` (units, words), `confusion` (judges, true words, said words), nan where no unit is of a true word.
 
-    Converged it is where the last iteration moved no posterior by more than TOLERANCE.
+    A jury has converged where the last iteration moved no posterior of its units by more than TOLERANCE.
     """
 
     posterior: Floats
     confusion: Floats
     iterations: int
-    is_converged: bool
+    is_converged: Bools
 
 
 def fit(unit: Ints, judge: Ints, said: Ints, jury: Ints) -> Estimate:
@@ -41,8 +41,8 @@ def fit(unit: Ints, judge: Ints, said: Ints, jury: Ints) -> Estimate:
     of_unit = np.empty(n_units, np.int64)
     of_unit[unit] = jury
     posterior = np.bincount(unit * n + said, minlength=n_units * n).reshape(n_units, n) / np.bincount(unit)[:, None]
-    iterations, change = 0, np.inf
-    while change > TOLERANCE and iterations < ITERATIONS_MAX:
+    iterations, is_converged = 0, np.zeros(1, np.bool_)
+    while not is_converged.all() and iterations < ITERATIONS_MAX:
         iterations += 1
         sums = [np.bincount(judge * n + said, posterior[unit, true], n_judges * n) for true in range(n)]
         counts = np.stack(sums).reshape(n, n_judges, n).transpose(1, 0, 2)
@@ -54,5 +54,6 @@ def fit(unit: Ints, judge: Ints, said: Ints, jury: Ints) -> Estimate:
         score += np.log(np.fmax(shares, _LEAST))[of_unit]
         before, posterior = posterior, np.exp(score - score.max(axis=1, keepdims=True))
         posterior /= posterior.sum(axis=1, keepdims=True)
-        change = float(np.abs(posterior - before).max())
-    return Estimate(posterior, confusion, iterations, change <= TOLERANCE)
+        is_moved = np.abs(posterior - before).max(axis=1) > TOLERANCE
+        is_converged = np.bincount(of_unit, is_moved) == 0
+    return Estimate(posterior, confusion, iterations, is_converged)

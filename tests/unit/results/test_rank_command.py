@@ -402,9 +402,9 @@ def test_what_dawid_and_skene_make_of_a_jury_is_told_of_each_judge_and_each_unit
     assert [shares[word] for word in words] == pytest.approx(wanted.posterior.mean(axis=0).tolist())
     assert set(judges["is_converged"]) == {True}
     assert judges.select("n_units", "n_judges", "n_judges_met").unique().rows() == [(10, 3, 2)]
-    printed = json.loads(call(lake, "rank", "s", "--jury", "units", "--json").stdout)
+    printed = json.loads(call(lake, "rank", "s", "--units", "--json").stdout)
     assert [row["probability"] for row in printed] == pytest.approx(units["probability"].to_list())
-    shown = call(lake, "rank", "--jury", "judges", "--format", "csv").stdout.splitlines()
+    shown = call(lake, "rank", "--judges", "--format", "csv").stdout.splitlines()
     assert shown[0] == ",".join(judges.columns)
     assert len(shown) == 1 + len(judges)
 
@@ -412,9 +412,9 @@ def test_what_dawid_and_skene_make_of_a_jury_is_told_of_each_judge_and_each_unit
 def test_a_jury_of_nobody_is_an_error_that_says_so(tmp_path: Path, golden_lake: Path) -> None:
     """One judge is no jury; an unknown study is named, nothing is printed."""
     with pytest.raises(UsageError, match="no unit was asked of two judges"):
-        call(golden_lake, "rank", "--jury", "judges")
+        call(golden_lake, "rank", "--judges")
     with pytest.raises(UsageError, match="nobody"):
-        call(judged_by_three(tmp_path / "lake"), "rank", "nobody", "--jury", "units")
+        call(judged_by_three(tmp_path / "lake"), "rank", "nobody", "--units")
 
 
 def test_judges_who_share_no_unit_are_told(tmp_path: Path) -> None:

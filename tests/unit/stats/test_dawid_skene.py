@@ -69,7 +69,7 @@ CONFUSION = np.array([
 def test_the_anaesthetists_are_as_published() -> None:
     """Of patients, .40 .42 .11 .07 are of each class; the first anaesthetist's errors, and the doubtful patients."""
     found = fit(*published())
-    assert found.is_converged
+    assert found.is_converged.all()
     assert found.posterior.mean(axis=0).round(2).tolist() == [0.4, 0.42, 0.11, 0.07]
     assert found.confusion[0].round(2).tolist() == [
         [0.89, 0.11, 0, 0], [0.07, 0.88, 0.05, 0], [0, 0.34, 0.66, 0], [0, 0, 0.56, 0.44]
@@ -89,15 +89,15 @@ def test_an_independent_package_finds_the_same(seed: int) -> None:
         frame = pd.DataFrame(dict(zip(("task", "worker", "label"), votes[:3], strict=True)))
         found = fit(*votes)
         other = crowdkit.DawidSkene(n_iter=2 * found.iterations, tol=-np.inf).fit(frame).probas_
-    assert found.is_converged
-    assert found.posterior == pytest.approx(other.sort_index()[range(other.shape[1])].to_numpy(), abs=1e-5)
+    assert found.is_converged.all()
+    assert found.posterior == pytest.approx(other.sort_index()[range(other.shape[1])].to_numpy(), abs=1e-4)
 
 
 def test_what_was_planted_is_found() -> None:
     """Confusion to .03 by 6,000 units of which each judge saw most, and more units right than a majority has."""
     votes, truth = planted(1, 6_000, CONFUSION, 0.8)
     found = fit(*votes)
-    assert found.is_converged
+    assert found.is_converged.all()
     assert np.abs(found.confusion - CONFUSION).max() < 0.03
     counts = np.zeros((6_000, 3))
     np.add.at(counts, (votes[0], votes[2]), 1)
@@ -115,7 +115,7 @@ def test_no_step_from_it_is_likelier() -> None:
     for draw in qmc.Sobol(found.confusion.size, seed=1).random(32):
         moved = np.fmax(found.confusion * (1 + 0.1 * (draw.reshape(found.confusion.shape) - 0.5)), 1e-12)
         moved /= moved.sum(axis=2, keepdims=True)
-        other = Estimate(found.posterior, moved, 0, is_converged=False)
+        other = Estimate(found.posterior, moved, 0, found.is_converged)
         assert likelihood(other, votes) < top + 1e-6
 
 
@@ -124,8 +124,9 @@ def test_juries_at_once_are_juries_one_by_one() -> None:
     one, other = planted(5, 50, CONFUSION)[0], planted(6, 70, CONFUSION[::-1], 0.8)[0]
     both = [np.concatenate([a, b + shift]) for a, b, shift in zip(one, other, (50, 4, 0, 1), strict=True)]
     together, *alone = fit(*both), fit(*one), fit(*other)
-    assert together.posterior == pytest.approx(np.concatenate([each.posterior for each in alone]), abs=1e-5)
-    assert together.confusion == pytest.approx(np.concatenate([each.confusion for each in alone]), abs=1e-5)
+    assert together.is_converged.tolist() == [True, True]
+    assert together.posterior == pytest.approx(np.concatenate([each.posterior for each in alone]), abs=1e-4)
+    assert together.confusion == pytest.approx(np.concatenate([each.confusion for each in alone]), abs=1e-4)
 
 
 def test_judges_without_a_common_unit_and_units_of_one_judge_are_estimated_as_said() -> None:
@@ -139,5 +140,5 @@ def test_judges_without_a_common_unit_and_units_of_one_judge_are_estimated_as_sa
 def test_the_search_ends_and_says_where_it_has_not_arrived(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dawid_skene, "ITERATIONS_MAX", 3)
     found = fit(*published())
-    assert (found.iterations, found.is_converged) == (3, False)
+    assert (found.iterations, found.is_converged.tolist()) == (3, [False])
     assert np.isclose(found.posterior.sum(axis=1), 1).all()

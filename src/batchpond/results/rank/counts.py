@@ -133,12 +133,12 @@ def estimate(connection: duckdb.DuckDBPyConnection, study: str | None) -> None:
         problem = f"no unit was asked of two judges, or they say more than {WORDS_MAX} words"
         raise UsageError(problem, hint="`batchpond query jury_verdicts` shows what there is")
     found = dawid_skene.fit(*votes.values())
-    told = {"iterations": found.iterations, "is_converged": found.is_converged}
+    told = {"iterations": str(found.iterations), "is_converged": str(found.is_converged.tolist())}
     for name, values in (("units", found.posterior), ("judges", found.confusion)):
         places = np.indices(values.shape).reshape(values.ndim, -1)
         names = [f"{name[:-1]}_no", "word_no", "said_no"][: values.ndim]
         connection.register("estimated", pa.table([*places, values.ravel()], [*names, "probability"]))
-        connection.execute(tables.query(__package__, name, **{key: str(value) for key, value in told.items()}))
+        connection.execute(tables.query(__package__, name, **told))
 
 
 def _studies(

@@ -23,7 +23,7 @@ WITH met AS (
 SELECT
   judges.* EXCLUDE (judge_no, jury_no), n_judges, words.word, share, said.word AS said,
   CASE WHEN isfinite(probability) THEN probability END AS probability, {iterations} AS iterations,
-  {is_converged} AS is_converged
+  {is_converged}[judges.jury_no + 1] AS is_converged
 FROM estimated
 JOIN judges USING (judge_no)
 JOIN juries ON juries.jury_no = judges.jury_no

@@ -6,7 +6,7 @@ WITH units AS (
 ), words AS (
   SELECT DISTINCT jury_no, word_no, word FROM rank_ballots
 )
-SELECT units.* EXCLUDE (unit_no, jury_no), word, probability, {iterations} AS iterations, {is_converged} AS is_converged
+SELECT units.* EXCLUDE (unit_no, jury_no), word, probability, {iterations} AS iterations, {is_converged}[units.jury_no + 1] AS is_converged
 FROM estimated
 JOIN units USING (unit_no)
 JOIN words ON words.jury_no = units.jury_no AND words.word_no = estimated.word_no
