@@ -7,8 +7,7 @@ A unit is of word t with probability `shares[t]`, and of such a unit judge j say
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -19,8 +18,7 @@ TOLERANCE: Final = 1e-6
 _LEAST: Final = 1e-300
 
 
-@dataclass(frozen=True, slots=True)
-class Estimate:
+class Estimate(NamedTuple):
     """`posterior` (units, words), `confusion` (judges, true words, said words), nan where no unit is of a true word.
 
     A jury has converged where the last iteration moved no posterior of its units by more than TOLERANCE.

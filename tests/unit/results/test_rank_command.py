@@ -409,6 +409,16 @@ def test_what_dawid_and_skene_make_of_a_jury_is_told_of_each_judge_and_each_unit
     assert len(shown) == 1 + len(judges)
 
 
+def test_a_ranking_by_an_estimate_that_did_not_converge_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = judged_by_three(tmp_path / "lake")
+    assert "has not converged" not in call(lake, "rank", "--by", "dawid-skene").stderr
+    monkeypatch.setattr(dawid_skene, "ITERATIONS_MAX", 1)
+    assert "of 1 juries the estimate" in call(lake, "rank", "--by", "dawid-skene").stderr
+    assert {row["is_converged"] for row in json.loads(call(lake, "rank", "--units", "--json").stdout)} == {False}
+
+
 def test_a_jury_of_nobody_is_an_error_that_says_so(tmp_path: Path, golden_lake: Path) -> None:
     """One judge is no jury; an unknown study is named, nothing is printed."""
     with pytest.raises(UsageError, match="no unit was asked of two judges"):

@@ -48,7 +48,6 @@ _LISTS: Final = tables.query(__package__, "lists", good=GOOD)
 _RATINGS: Final = tables.query(__package__, "ratings", good=GOOD)
 _ASKED: Final = tables.query(__package__, "asked")
 _ANSWERS: Final = tables.query(__package__, "answers", good=GOOD)
-_ANSWER: Final = "stage, about, rubric_id, request_id, text, verdict, label, score, confidence, explanation"
 _SEPARATOR: Final = "\x1f"
 TEXTS: Final = ("text", "explanation")
 """The columns of an answer that may be as long as it is."""
@@ -227,14 +226,17 @@ def with_answers(store: Store, study: str, stage: StageSpec, found: Iterator[Ask
 
     One that would show an answer that is not there is left out: it is asked once that has come.
     """
-    names = list({asked for asked, _ in stage.answers.values()})
+    names = {asked for asked, _ in stage.answers.values()}
     with closing(sqlite3.connect("")) as known:  # a file without a name: answers may be more than memory holds
-        known.execute(f"CREATE TABLE said ({_ANSWER})")
-        rows = (tuple(row.values()) for row in query(store, _ANSWERS, study=study, stages=names))
-        known.executemany("INSERT INTO said VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+        known.execute(
+            "CREATE TABLE said (stage, about, rubric_id, text, verdict, label, score, confidence, explanation)"
+        )
+        rows = (tuple(row.values()) for row in query(store, _ANSWERS, study=study, stages=[*names]))
+        known.executemany("INSERT INTO said VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
         known.execute("CREATE INDEX by_what ON said (stage, about)")
         for ask in found:
-            rubric_id = "" if stage.rule.parts else ask.rubric.rubric_id  # fields are asked for at once
+            # Fields are asked for at once, whatever their rubrics.
+            rubric_id = None if stage.rule.parts else ask.rubric.rubric_id
             said = {name: _answer(known, ask, rubric_id, *where) for name, where in stage.answers.items()}
             full = ask._replace(values={**ask.values, **said})
             with suppress(NoAnswer):
@@ -243,19 +245,16 @@ def with_answers(store: Store, study: str, stage: StageSpec, found: Iterator[Ask
                 yield full
 
 
-def _answer(known: sqlite3.Connection, ask: Ask, rubric_id: str, stage: str, column: str) -> str:
+def _answer(known: sqlite3.Connection, ask: Ask, rubric_id: str | None, stage: str, column: str) -> str:
     """Return what a stage answered about an ask's items in their order, as the output that it is, or about its unit.
 
-    By the rubric if it has that; all of it where it was asked in several ways, and nothing where it has not answered.
+    By the rubric if it has that; nothing where it has not answered.
     """
     first, second = ask.first, ask.second
     places = [(first.item_id, second.item_id)] if second else [(first.item_id,), ("", first.unit_id, first.candidate)]
     for about in (*places, (first.unit_id,)):
-        values = (stage, _SEPARATOR.join(part or "" for part in about))
-        sql = f"SELECT rubric_id, request_id, {column} FROM said WHERE stage = ? AND about = ? ORDER BY rowid"
-        if rows := known.execute(sql, values).fetchall():
-            own = [row for row in rows if row[0] == rubric_id] or rows
-            said = {name: value for _, name, value in own if value is not None}.values()
-            texts = (f"{one:.15g}" if isinstance(one, float) else one for one in said)
-            return ("\n\n" if column in TEXTS else ", ").join(texts)
+        values = (stage, _SEPARATOR.join(part or "" for part in about), rubric_id)
+        where = "stage = ? AND about = ? AND (rubric_id = ? OR rubric_id IS NULL) ORDER BY rubric_id IS NULL"
+        if (row := known.execute(f"SELECT {column} FROM said WHERE {where}", values).fetchone()) is not None:
+            return row[0] or ""
     return ""

@@ -44,7 +44,6 @@ from batchpond.plan.rounds.inputs import (
     query,
     talk_asks,
     talk_rows,
-    with_answers,
 )
 from batchpond.study.spec import CONVERSATION, INPUTS, PAIR_TASKS, StageSpec, Study
 
@@ -80,13 +79,6 @@ def asks_by_now(
     `until` is the last round that stands for sure: what an adaptive stage has of later ones is chosen anew.
     Its cells that are asked no further are counted into `stopped` by the reason.
     """
-    asked = _asks_by_now(store, staged, stage, until, stopped, is_begun=is_begun)
-    return with_answers(store, staged.name, stage, asked) if stage.answers else asked
-
-
-def _asks_by_now(
-    store: Store, staged: Study, stage: StageSpec, until: int | None, stopped: Counter[str], *, is_begun: bool
-) -> Iterator[Ask]:
     if stage.task == CONVERSATION:
         yield from talk_asks(stage, _rows_by_now(store, staged, stage), _said(store, staged, stage.name).answers)
         return

@@ -123,6 +123,8 @@ def ranked(connection: duckdb.DuckDBPyConnection, request: Request) -> Report:
         found = ranking.rank(counts.votes, settings)
         items.extend(item_rows(counts, found, settings))
         rankings.extend(ranking_rows(counts, found, settings))
+    open_juries = "SELECT count(DISTINCT (study, rubric_id)) FROM rank_units WHERE NOT is_converged"
+    n_open = connection.execute(open_juries).fetchall()[0][0] if request.jury is Jury.DAWID_SKENE else 0
     if not items:
         whose = "there are no" if request.study is None else f"study {request.study!r} has no"
         raise UsageError(f"{whose} pair judgments to rank", hint="`batchpond query pair_status` shows what there is")
@@ -131,7 +133,7 @@ def ranked(connection: duckdb.DuckDBPyConnection, request: Request) -> Report:
     return Report(
         pa.Table.from_pylist(items, schema=schema),
         pa.Table.from_pylist(rankings, schema=RANKING_SCHEMA),
-        tuple(notes(rankings, request.options)),
+        tuple(notes(rankings, request.options, n_open)),
     )
 
 
@@ -267,8 +269,8 @@ def _component_row(component: Component, found: Ranking) -> dict[str, Any]:
     return row if component.triads is None else row | asdict(component.triads)
 
 
-def notes(rankings: Sequence[dict[str, Any]], options: Options) -> Iterator[str]:
-    """Yield what somebody who reads the numbers alone would get wrong."""
+def notes(rankings: Sequence[dict[str, Any]], options: Options, n_open: int = 0) -> Iterator[str]:
+    """Yield what somebody who reads the numbers alone would get wrong; `n_open` estimates did not converge."""
     known = [row for row in rankings if row.get("component_id")]
     chosen = [row for row in rankings if not row["is_reliability_valid"] and row.get("component_id") in {None, 1}]
     judged = [row for row in chosen if row.get("held_out_accuracy") is not None]
@@ -279,6 +281,7 @@ def notes(rankings: Sequence[dict[str, Any]], options: Options) -> Iterator[str]
         "reliability": options.is_full and any(row.get("reliability") is not None for row in rankings),
         "adaptive": len(chosen),
         "held_out": n_held_out,
+        "jury": n_open,
         "apart": sum(row["component_id"] == 1 and not row["is_comparable"] for row in known),
         "open": sum(not row["mle_exists"] for row in known),
         "unbalanced": not options.has_position and sum(row["n_pairs_unbalanced"] > 0 for row in known),

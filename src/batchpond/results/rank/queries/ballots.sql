@@ -2,7 +2,9 @@
 -- word, or flipped, says none; of a unit for which some still waits, it is not known who is silent.
 CREATE OR REPLACE TEMP TABLE rank_ballots AS
 WITH listed AS (
-  SELECT * EXCLUDE (judges), unnest(judges) AS judge FROM jury_verdicts WHERE $study IS NULL OR study = $study
+  SELECT * EXCLUDE (judges), unnest(judges) AS judge
+  FROM jury_verdicts
+  WHERE ($study IS NULL OR study = $study) AND ($task IS NULL OR task = $task)
 ), said AS (
   SELECT
     study, task, rubric_id, unit_id, item_lo, item_hi, turn_no, judge.template_id AS template_id,
