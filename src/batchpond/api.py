@@ -306,16 +306,22 @@ class Lake:
         return export(self._store().path, path, format=form, view=view, force=force)
 
     def report(
-        self, study: str | None = None, path: str | os.PathLike[str] | None = None, *, force: bool = False
+        self,
+        study: str | None = None,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        beside: str | None = None,
+        force: bool = False,
     ) -> Report:
-        """Return the report on a study, and write it to a path ending in .html or .md where one is given."""
+        """Return the report on a study, and write it to a path ending in .html or .md where one is given.
+
+        `beside` is a side of `compare`, such as another study: the report then says how the two differ.
+        """
         from batchpond.results.report import build
 
-        found = build.build(self._store().path, study)
+        found = build.build(self._store().path, study, beside)
         if path is not None:
-            is_page = Path(path).suffix.lower() != ".md"
-            form = build.ReportFormat.HTML if is_page else build.ReportFormat.MARKDOWN
-            build.write(build.text(found, form), Path(path), force=force)
+            build.write(build.text(found, build.form_of(Path(path))), Path(path), force=force)
         return found
 
     def browse(self, *, port: int = 0, rater: str = "") -> Browsing:
