@@ -48,8 +48,8 @@ def _readable(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _findings(differences: pl.DataFrame) -> Iterator[Finding]:
-    """Yield the differences that hold after correction, the surest first; a sentence where none does."""
-    found = differences.filter(pl.col("q_bh") < 0.05).sort("q_bh").head(FINDINGS_MAX)
+    """Yield the differences that hold after correction, the main metric first; a sentence where none does."""
+    found = differences.filter(pl.col("q_bh") < 0.05).sort(~pl.col("is_main"), "q_bh").head(FINDINGS_MAX)
     for row in found.iter_rows(named=True):
         kind = Kind.NUMBER if row["metric"] in _AMOUNTS else Kind.SHARE
         a, b, by = (shown(row[name], kind) for name in ("value_a", "value_b", "diff"))
