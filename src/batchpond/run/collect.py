@@ -4,21 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from pathlib import Path
+from threading import Thread
+from typing import Any, Final
 
 from batchpond.answers import derive
-from batchpond.clock import each
+from batchpond.clock import Work
 from batchpond.lake import failpoints, jsonl
 from batchpond.lake.attempts import Attempt, Phase
 from batchpond.lake.records import Downloaded, Mismatch, Verified
 from batchpond.lake.store import CONFIG
-from batchpond.model import BatchState, FileRole, Mode, PricedModel, RemoteBatch
+from batchpond.model import BatchState, Download, FileRole, Mode, PricedModel, RemoteBatch
 from batchpond.providers.base import BatchProvider
 from batchpond.run.find import check_host
 from batchpond.run.session import LARGE, TAKE_HINT, Session, Severity, answered
 from batchpond.study import prices
 from batchpond.views import database
 
+AT_ONCE: Final = 4
+"""How many batches' files travel at once; as many wait on disk, and no more."""
+HEARTBEAT_S: Final = 1.0
 DOWNLOADS_MAX = 3
 FILE_WAIT_MAX_S = 86_400
 _NEVER = datetime(9999, 1, 1, tzinfo=UTC)
@@ -29,37 +34,100 @@ def collect_ended(session: Session, seen: Mapping[str, RemoteBatch]) -> None:
     remote = (attempt for attempt in session.open_state.attempts.values() if attempt.mode is not Mode.LIVE)
     ended = [attempt for attempt in remote if attempt.phase is Phase.ENDED]
     perishable_first = sorted(ended, key=lambda a: (a.created_at or _NEVER, a.attempt_id))
-    proven: list[Verified | Mismatch] = []
+    proven, begun = list[Verified | Mismatch](), list[_Arrival]()
     try:
-        for attempt in each(perishable_first, "collecting", "batches", len(ended)):
-            if attempt.client_name in session.providers.out:
-                continue
-            with session.isolated(attempt.client_name, f"batch {attempt.batch_id}"):
-                provider = session.providers.get(attempt.client_name)
-                check_host(attempt, provider)
-                proven += _collect(session, provider, attempt, seen.get(attempt.attempt_id))
-            if sum(fact.n_requests for fact in proven) >= LARGE:
-                _settle(session, proven)
-                proven = []
+        with Work("collecting", "batches", len(ended)) as work:
+            for attempt in (*perishable_first, *[None] * (AT_ONCE - 1)):
+                if attempt is not None and attempt.client_name not in session.providers.out:
+                    with session.isolated(attempt.client_name, f"batch {attempt.batch_id}"):
+                        begun.append(_Arrival(session, attempt, seen.get(attempt.attempt_id)))
+                        begun[-1].start() if len(ended) > 1 else begun[-1].run()
+                if begun and (attempt is None or len(begun) == AT_ONCE):
+                    proven += _taken(session, begun[0], work)
+                    begun.pop(0).drop()
+                if sum(fact.n_requests for fact in proven) >= LARGE:
+                    _settle(session, proven)
+                    proven = []
     except Exception:
         _settle(session, proven)
         raise
+    finally:
+        for arrival in begun:
+            arrival.drop()
     _settle(session, proven)
 
 
-def _collect(
-    session: Session, provider: BatchProvider, attempt: Attempt, batch: RemoteBatch | None
-) -> list[Verified | Mismatch]:
+class _Arrival(Thread):
+    """A batch that ended and what it has, brought to passing files by a thread that touches nothing of the pass.
+
+    What fails is kept until the pass comes to it. The process ends without waiting for such a thread.
+    """
+
+    def __init__(self, session: Session, attempt: Attempt, batch: RemoteBatch | None) -> None:
+        super().__init__(name="batchpond-download", daemon=True)
+        self.attempt, self.batch = attempt, batch
+        self.provider = session.providers.get(attempt.client_name)
+        check_host(attempt, self.provider)
+        self.files: tuple[tuple[FileRole, str], ...] = ()
+        self.error: Exception | None = None
+        self._session = session
+        self._brought: dict[str, tuple[Path, Download | None]] = {}
+        self._paths: list[Path] = []
+
+    def run(self) -> None:
+        """Ask how the batch stands, unless that was seen, and bring the files of one that none was taken from."""
+        try:
+            self.batch = self.batch or self.provider.get(self.attempt.known_batch_id)
+            # A stale replica names no files yet; believing it would call every answer missing.
+            if self.batch is not None and self.batch.state.is_terminal:
+                self.files = self.provider.result_files(self.batch)
+            for role, file_id in self.files if not self.attempt.downloads else ():
+                self._brought[file_id] = self._bring(role, file_id)
+        except Exception as error:  # noqa: BLE001 - raised by the pass, which would not hear of it
+            self.error = error
+
+    def _bring(self, role: FileRole, file_id: str) -> tuple[Path, Download | None]:
+        self._paths.append(self._session.store.scratch(f".{role}"))
+        return self._paths[-1], self.provider.download(file_id, self._paths[-1])
+
+    def take(self, role: FileRole, file_id: str) -> tuple[Path, Download | None]:
+        """Return where a result file is and what it is, asked for now if it was not brought; raises what failed."""
+        if self.error is not None and file_id not in self._brought:
+            raise self.error
+        if file_id not in self._brought:
+            self._session.providers.get(self.attempt.client_name)  # raises what put it out meanwhile
+            self._brought[file_id] = self._bring(role, file_id)
+        return self._brought.pop(file_id)
+
+    def drop(self) -> None:
+        """Remove what was brought, taken or not; a file that is still on its way has no name from then on."""
+        for path in self._paths:
+            path.unlink(missing_ok=True)
+
+
+def _taken(session: Session, arrival: _Arrival, work: Work) -> list[Verified | Mismatch]:
+    """Wait for a batch's files, which have deadlines, and bring them in; nothing of what failed where all does."""
+    attempt, found = arrival.attempt, list[Verified | Mismatch]()
+    while arrival.is_alive():
+        arrival.join(HEARTBEAT_S)
+        work.add(0)
+    if arrival.error is None or attempt.client_name not in session.providers.out:
+        with session.isolated(attempt.client_name, f"batch {attempt.batch_id}"):
+            found = _collect(session, arrival)
+    work.add()
+    return found
+
+
+def _collect(session: Session, arrival: _Arrival) -> list[Verified | Mismatch]:
     """Bring in what one batch has; return what its answers come to, nothing while some may still come."""
-    batch = batch or provider.get(attempt.known_batch_id)
-    if batch is None:
+    provider, attempt, files = arrival.provider, arrival.attempt, arrival.files
+    if arrival.error is not None and not files:
+        raise arrival.error
+    if arrival.batch is None:
         _note_unavailable(session, provider, attempt, "the batch")
+    if arrival.batch is None or not arrival.batch.state.is_terminal:
         return []
-    if not batch.state.is_terminal:
-        # A stale replica names no files yet; believing it would call every answer missing.
-        return []
-    files = provider.result_files(batch)
-    tally = _fetch_whole(session, provider, attempt, files)
+    tally = _fetch_whole(session, arrival)
     attempt = session.attempt(attempt.attempt_id)
     recorded = {event.file_id for event in attempt.downloads}
     absent = [pair for pair in files if pair[1] not in recorded]
@@ -78,21 +146,20 @@ def _collect(
     return []
 
 
-def _fetch_whole(
-    session: Session, provider: BatchProvider, attempt: Attempt, files: tuple[tuple[FileRole, str], ...]
-) -> derive.Tally:
+def _fetch_whole(session: Session, arrival: _Arrival) -> derive.Tally:
     """Download what is lacking until every request that is due is answered, or nothing new comes; return what is there.
 
     A body cut at a line border with a correct end looks complete to every HTTP client, and one of something else
     altogether may have as many lines: only what they answer shows it.
     """
+    provider, attempt = arrival.provider, arrival.attempt
     tally = read(session, attempt) if attempt.downloads else derive.Tally()
     is_asked_for = bool(attempt.n_mismatches) and attempt.take is None
     for _ in range(DOWNLOADS_MAX):
         recorded = {event.file_id for event in attempt.downloads}
         is_all = is_asked_for or (bool(recorded) and not _is_whole(attempt, provider, tally))
-        wanted = [pair for pair in files if is_all or pair[1] not in recorded]
-        n_here = sum(_fetch(session, provider, attempt, role, file_id) for role, file_id in wanted)
+        wanted = [pair for pair in arrival.files if is_all or pair[1] not in recorded]
+        n_here = sum(_fetch(session, arrival, role, file_id) for role, file_id in wanted)
         n_recorded, attempt = len(attempt.downloads), session.attempt(attempt.attempt_id)
         if len(attempt.downloads) > n_recorded:
             tally = read(session, attempt)
@@ -142,14 +209,14 @@ def _waited_s(session: Session, attempt: Attempt) -> float:
     return (session.store.clock.now() - ended).total_seconds() if ended else float("inf")
 
 
-def _fetch(session: Session, provider: BatchProvider, attempt: Attempt, role: FileRole, file_id: str) -> bool:
+def _fetch(session: Session, arrival: _Arrival, role: FileRole, file_id: str) -> bool:
     """Bring a result file into the lake, whatever it holds; whether it is there.
 
     Raw first: every byte is in the lake before anything tries to read it.
     """
-    path = session.store.scratch(f".{role}")
+    attempt = arrival.attempt
+    path, download = arrival.take(role, file_id)
     try:
-        download = provider.download(file_id, path)
         failpoints.reach("Y4")
         if download is None:
             return False
