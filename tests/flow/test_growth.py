@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 import pytest
 
-from batchpond.lake import attempts, events
+from batchpond.lake import attempts, events, tables
 from batchpond.lake.attempts import Phase, fold
 from batchpond.lake.disk import is_merged
 from batchpond.lake.events import EventLog, read
@@ -35,6 +35,7 @@ def archived_early(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a lake does after hundreds of batches happens after a few."""
     monkeypatch.setattr(attempts, "ARCHIVE_ABOVE", ARCHIVE_ABOVE)
     monkeypatch.setattr(events, "COMPACT_ABOVE_FILES", COMPACT_ABOVE)
+    monkeypatch.setattr(tables, "FOLD_ABOVE", ARCHIVE_ABOVE)
 
 
 @pytest.fixture(scope="module")

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Thread
 from typing import Any, Final
 
+from batchpond import ids
 from batchpond.answers import derive
 from batchpond.clock import Work
-from batchpond.lake import failpoints, jsonl
+from batchpond.lake import disk, failpoints, jsonl
 from batchpond.lake.attempts import Attempt, Phase
 from batchpond.lake.records import Downloaded, Mismatch, Verified
 from batchpond.lake.store import CONFIG
@@ -35,16 +37,20 @@ def collect_ended(session: Session, seen: Mapping[str, RemoteBatch]) -> None:
     ended = [attempt for attempt in remote if attempt.phase is Phase.ENDED]
     perishable_first = sorted(ended, key=lambda a: (a.created_at or _NEVER, a.attempt_id))
     proven, begun = list[Verified | Mismatch](), list[_Arrival]()
+    folder = session.store.scratch(".files")
+    folder.mkdir(disk.DIRECTORY_MODE)
     try:
         with Work("collecting", "batches", len(ended)) as work:
             for attempt in (*perishable_first, *[None] * (AT_ONCE - 1)):
                 if attempt is not None and attempt.client_name not in session.providers.out:
                     with session.isolated(attempt.client_name, f"batch {attempt.batch_id}"):
-                        begun.append(_Arrival(session, attempt, seen.get(attempt.attempt_id)))
+                        begun.append(_Arrival(session, attempt, seen.get(attempt.attempt_id), folder))
                         begun[-1].start() if len(ended) > 1 else begun[-1].run()
                 if begun and (attempt is None or len(begun) == AT_ONCE):
-                    proven += _taken(session, begun[0], work)
-                    begun.pop(0).drop()
+                    first = begun.pop(0)
+                    with session.isolated(first.attempt.client_name, f"batch {first.attempt.batch_id}"):
+                        proven += _collect(session, first, work)
+                    work.add()
                 if sum(fact.n_requests for fact in proven) >= LARGE:
                     _settle(session, proven)
                     proven = []
@@ -52,27 +58,25 @@ def collect_ended(session: Session, seen: Mapping[str, RemoteBatch]) -> None:
         _settle(session, proven)
         raise
     finally:
-        for arrival in begun:
-            arrival.drop()
+        shutil.rmtree(folder, ignore_errors=True)
     _settle(session, proven)
 
 
 class _Arrival(Thread):
     """A batch that ended and what it has, brought to passing files by a thread that touches nothing of the pass.
 
-    What fails is kept until the pass comes to it. The process ends without waiting for such a thread.
+    What fails is kept until the pass comes to it. The process ends without waiting for such a thread, and a file that
+    comes when its folder is gone is nowhere.
     """
 
-    def __init__(self, session: Session, attempt: Attempt, batch: RemoteBatch | None) -> None:
+    def __init__(self, session: Session, attempt: Attempt, batch: RemoteBatch | None, folder: Path) -> None:
         super().__init__(name="batchpond-download", daemon=True)
-        self.attempt, self.batch = attempt, batch
         self.provider = session.providers.get(attempt.client_name)
         check_host(attempt, self.provider)
+        self.attempt, self.batch, self._folder = attempt, batch, folder
         self.files: tuple[tuple[FileRole, str], ...] = ()
         self.error: Exception | None = None
-        self._session = session
         self._brought: dict[str, tuple[Path, Download | None]] = {}
-        self._paths: list[Path] = []
 
     def run(self) -> None:
         """Ask how the batch stands, unless that was seen, and bring the files of one that none was taken from."""
@@ -81,46 +85,33 @@ class _Arrival(Thread):
             # A stale replica names no files yet; believing it would call every answer missing.
             if self.batch is not None and self.batch.state.is_terminal:
                 self.files = self.provider.result_files(self.batch)
-            for role, file_id in self.files if not self.attempt.downloads else ():
-                self._brought[file_id] = self._bring(role, file_id)
+            for _, file_id in self.files if not self.attempt.downloads else ():
+                self._bring(file_id)
         except Exception as error:  # noqa: BLE001 - raised by the pass, which would not hear of it
             self.error = error
 
-    def _bring(self, role: FileRole, file_id: str) -> tuple[Path, Download | None]:
-        self._paths.append(self._session.store.scratch(f".{role}"))
-        return self._paths[-1], self.provider.download(file_id, self._paths[-1])
+    def _bring(self, file_id: str) -> None:
+        path = self._folder / ids.digest("file", self.attempt.attempt_id, file_id)
+        self._brought[file_id] = path, self.provider.download(file_id, path)
 
-    def take(self, role: FileRole, file_id: str) -> tuple[Path, Download | None]:
+    def take(self, session: Session, file_id: str) -> tuple[Path, Download | None]:
         """Return where a result file is and what it is, asked for now if it was not brought; raises what failed."""
-        if self.error is not None and file_id not in self._brought:
-            raise self.error
         if file_id not in self._brought:
-            self._session.providers.get(self.attempt.client_name)  # raises what put it out meanwhile
-            self._brought[file_id] = self._bring(role, file_id)
+            if self.error is not None:
+                raise self.error
+            session.providers.get(self.attempt.client_name)  # raises what put it out meanwhile
+            self._bring(file_id)
         return self._brought.pop(file_id)
 
-    def drop(self) -> None:
-        """Remove what was brought, taken or not; a file that is still on its way has no name from then on."""
-        for path in self._paths:
-            path.unlink(missing_ok=True)
 
-
-def _taken(session: Session, arrival: _Arrival, work: Work) -> list[Verified | Mismatch]:
-    """Wait for a batch's files, which have deadlines, and bring them in; nothing of what failed where all does."""
-    attempt, found = arrival.attempt, list[Verified | Mismatch]()
+def _collect(session: Session, arrival: _Arrival, work: Work) -> list[Verified | Mismatch]:
+    """Bring in what one batch has; return what its answers come to, nothing while some may still come."""
     while arrival.is_alive():
         arrival.join(HEARTBEAT_S)
         work.add(0)
-    if arrival.error is None or attempt.client_name not in session.providers.out:
-        with session.isolated(attempt.client_name, f"batch {attempt.batch_id}"):
-            found = _collect(session, arrival)
-    work.add()
-    return found
-
-
-def _collect(session: Session, arrival: _Arrival) -> list[Verified | Mismatch]:
-    """Bring in what one batch has; return what its answers come to, nothing while some may still come."""
     provider, attempt, files = arrival.provider, arrival.attempt, arrival.files
+    if arrival.error is not None and attempt.client_name in session.providers.out:
+        return []  # it was said of the first
     if arrival.error is not None and not files:
         raise arrival.error
     if arrival.batch is None:
@@ -215,7 +206,7 @@ def _fetch(session: Session, arrival: _Arrival, role: FileRole, file_id: str) ->
     Raw first: every byte is in the lake before anything tries to read it.
     """
     attempt = arrival.attempt
-    path, download = arrival.take(role, file_id)
+    path, download = arrival.take(session, file_id)
     try:
         failpoints.reach("Y4")
         if download is None:
@@ -255,11 +246,6 @@ def file_of(attempt: Attempt, role: FileRole, file_id: str, sha256: str) -> json
     )
 
 
-def raw_file(attempt: Attempt, event: Downloaded) -> jsonl.RawFile:
-    """Return where the raw lines of a download are."""
-    return file_of(attempt, event.file_role, event.file_id, event.sha256)
-
-
 def record_download(
     session: Session, file: jsonl.RawFile, size_bytes: int, n_lines: int, *, is_urgent: bool = True
 ) -> int:
@@ -279,7 +265,8 @@ def record_download(
 
 def source_of(attempt: Attempt) -> derive.Source:
     """Return all downloads of an attempt's files, output before error."""
-    files = sorted((raw_file(attempt, event) for event in attempt.downloads), key=lambda f: f.role != FileRole.OUTPUT)
+    found = (file_of(attempt, event.file_role, event.file_id, event.sha256) for event in attempt.downloads)
+    files = sorted(found, key=lambda file: file.role != FileRole.OUTPUT)
     return derive.Source(
         attempt.shard_id,
         attempt.attempt_id,

@@ -539,9 +539,5 @@ def _doubts(session: Session) -> dict[str, int]:
 
 
 def _actual_costs(session: Session) -> dict[str, float | None]:
-    sql = (
-        "SELECT attempt_id, sum(cost_usd),"
-        " count(*) FILTER (status = 'succeeded' AND cost_usd IS NULL) FROM responses GROUP BY attempt_id"
-    )
-    rows = tables.rows(session.store, ["responses"], sql)
+    rows = tables.rows(session.store, ["responses"], tables.query(__package__, "costs"))
     return {attempt_id: None if n_unknown else float(cost or 0.0) for attempt_id, cost, n_unknown in rows}
