@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Thread
 from typing import Any, Final
 
 from batchpond import ids
 from batchpond.answers import derive
 from batchpond.clock import Work
-from batchpond.lake import disk, failpoints, jsonl
+from batchpond.lake import failpoints, jsonl
 from batchpond.lake.attempts import Attempt, Phase
 from batchpond.lake.records import Downloaded, Mismatch, Verified
-from batchpond.lake.store import CONFIG
+from batchpond.lake.store import CONFIG, TMP
 from batchpond.model import BatchState, Download, FileRole, Mode, PricedModel, RemoteBatch
 from batchpond.providers.base import BatchProvider
 from batchpond.run.find import check_host
@@ -36,30 +36,35 @@ def collect_ended(session: Session, seen: Mapping[str, RemoteBatch]) -> None:
     remote = (attempt for attempt in session.open_state.attempts.values() if attempt.mode is not Mode.LIVE)
     ended = [attempt for attempt in remote if attempt.phase is Phase.ENDED]
     perishable_first = sorted(ended, key=lambda a: (a.created_at or _NEVER, a.attempt_id))
-    proven, begun = list[Verified | Mismatch](), list[_Arrival]()
-    folder = session.store.scratch(".files")
-    folder.mkdir(disk.DIRECTORY_MODE)
+    proven: list[Verified | Mismatch] = []
     try:
-        with Work("collecting", "batches", len(ended)) as work:
-            for attempt in (*perishable_first, *[None] * (AT_ONCE - 1)):
-                if attempt is not None and attempt.client_name not in session.providers.out:
-                    with session.isolated(attempt.client_name, f"batch {attempt.batch_id}"):
-                        begun.append(_Arrival(session, attempt, seen.get(attempt.attempt_id), folder))
-                        begun[-1].start() if len(ended) > 1 else begun[-1].run()
-                if begun and (attempt is None or len(begun) == AT_ONCE):
-                    first = begun.pop(0)
-                    with session.isolated(first.attempt.client_name, f"batch {first.attempt.batch_id}"):
-                        proven += _collect(session, first, work)
-                    work.add()
-                if sum(fact.n_requests for fact in proven) >= LARGE:
-                    _settle(session, proven)
-                    proven = []
+        for found in _collected(session, perishable_first, seen):
+            proven += found
+            if sum(fact.n_requests for fact in proven) >= LARGE:
+                _settle(session, proven)
+                proven = []
     except Exception:
         _settle(session, proven)
         raise
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
     _settle(session, proven)
+
+
+def _collected(
+    session: Session, ended: Sequence[Attempt], seen: Mapping[str, RemoteBatch]
+) -> Iterator[list[Verified | Mismatch]]:
+    """Yield what each batch comes to, in their order, while files of the next ones are on their way to a folder."""
+    begun, passing = list[_Arrival](), TemporaryDirectory(dir=session.store.path / TMP, ignore_cleanup_errors=True)
+    with passing as folder, Work("collecting", "batches", len(ended)) as work:
+        for attempt in (*ended, *[None] * (AT_ONCE - 1)):
+            if attempt is not None and attempt.client_name not in session.providers.out:
+                with session.isolated(attempt.client_name, f"batch {attempt.batch_id}"):
+                    begun.append(_Arrival(session, attempt, seen.get(attempt.attempt_id), Path(folder)))
+                    begun[-1].start() if len(ended) > 1 else begun[-1].run()
+            if begun and (attempt is None or len(begun) == AT_ONCE):
+                first = begun.pop(0)
+                with session.isolated(first.attempt.client_name, f"batch {first.attempt.batch_id}"):
+                    yield _collect(session, first, work)
+                work.add()
 
 
 class _Arrival(Thread):
@@ -75,7 +80,7 @@ class _Arrival(Thread):
         check_host(attempt, self.provider)
         self.attempt, self.batch, self._folder = attempt, batch, folder
         self.files: tuple[tuple[FileRole, str], ...] = ()
-        self.error: Exception | None = None
+        self.failures: list[Exception] = []
         self._brought: dict[str, tuple[Path, Download | None]] = {}
 
     def run(self) -> None:
@@ -88,7 +93,7 @@ class _Arrival(Thread):
             for _, file_id in self.files if not self.attempt.downloads else ():
                 self._bring(file_id)
         except Exception as error:  # noqa: BLE001 - raised by the pass, which would not hear of it
-            self.error = error
+            self.failures.append(error)
 
     def _bring(self, file_id: str) -> None:
         path = self._folder / ids.digest("file", self.attempt.attempt_id, file_id)
@@ -97,8 +102,8 @@ class _Arrival(Thread):
     def take(self, session: Session, file_id: str) -> tuple[Path, Download | None]:
         """Return where a result file is and what it is, asked for now if it was not brought; raises what failed."""
         if file_id not in self._brought:
-            if self.error is not None:
-                raise self.error
+            if self.failures:
+                raise self.failures[0]
             session.providers.get(self.attempt.client_name)  # raises what put it out meanwhile
             self._bring(file_id)
         return self._brought.pop(file_id)
@@ -110,10 +115,10 @@ def _collect(session: Session, arrival: _Arrival, work: Work) -> list[Verified |
         arrival.join(HEARTBEAT_S)
         work.add(0)
     provider, attempt, files = arrival.provider, arrival.attempt, arrival.files
-    if arrival.error is not None and attempt.client_name in session.providers.out:
+    if arrival.failures and attempt.client_name in session.providers.out:
         return []  # it was said of the first
-    if arrival.error is not None and not files:
-        raise arrival.error
+    if arrival.failures and not files:
+        raise arrival.failures[0]
     if arrival.batch is None:
         _note_unavailable(session, provider, attempt, "the batch")
     if arrival.batch is None or not arrival.batch.state.is_terminal:
