@@ -14,6 +14,7 @@ from batchpond.lake.attempts import Phase, fold
 from batchpond.lake.disk import is_merged
 from batchpond.lake.events import EventLog, read
 from batchpond.lake.records import DuplicateRemote, Planned, Rounds
+from batchpond.lake.store import Store
 from batchpond.run import due, sync
 from batchpond.run.session import Session
 from batchpond_sim.world.world import Settings
@@ -151,6 +152,34 @@ def test_what_nobody_approved_is_counted_once_however_many_passes_bring_answers(
         assert (rig.sync().n_unapproved, len(asked)) == (n_new, 3)
         rig.submit()
         assert (rig.sync().n_unapproved, len(asked)) == (0, 3)
+
+
+def test_a_further_part_of_a_study_opens_few_files_of_what_was_asked_and_answered_before(tmp_path: Path) -> None:
+    """Whatever is asked of shards and responses: the file of all that was, and those that came since."""
+    rig = Rig(tmp_path, max_requests=1, with_lens=False)
+    rig.plan()
+    rig.submit(limit=16)
+    rig.clock.advance(100_000)
+    rig.sync()
+    rig.submit(limit=18)
+    opened: dict[str, int] = {}
+    select = tables._select
+
+    def counted(store: Store, name: str) -> str:
+        sql = select(store, name)
+        opened[name] = max(opened.get(name, 0), sql.count(f"'{store.path}/"))
+        return sql
+
+    with patch.object(tables, "_select", counted):
+        rig.submit(limit=20)
+    store = rig.store()
+    n_files = {name: len(store.files(name)) for name in tables.LEFT_OUT}
+    assert n_files == {"shard_requests": 20, "responses": 16}
+    n_new = 2
+    assert opened["shard_requests"] <= 1 + ARCHIVE_ABOVE + n_new
+    assert opened["responses"] == 1
+    rig.settle(is_begun=True)
+    assert rig.violations() == []
 
 
 def test_a_study_whose_answers_lead_to_no_further_question_is_never_looked_at_for_one(tmp_path: Path) -> None:

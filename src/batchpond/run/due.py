@@ -336,7 +336,7 @@ def form_shards(session: Session, study: str, approval: Approval, again: Again |
         session.record(*(new.event for new in group))
         for new in group:
             publish_shard(session.store, new)
-    tables.fold_shards(session.store)
+    tables.fold(session.store)
     failpoints.reach("S1")
 
 

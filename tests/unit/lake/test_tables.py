@@ -124,12 +124,12 @@ def test_a_question_about_shards_opens_few_files_however_many_there_are(tmp_path
     with store.lock("test"):
         for number in range(N_SHARDS):
             add_shard(store, number)
-            tables.fold_shards(store)
+            tables.fold(store)
             n_files, found = shards(store)
             n_most = max(n_most, n_files)
             assert found == {f"s{n}" for n in range(number + 1)}
     assert n_most <= tables.FOLD_ABOVE + 1
-    assert (store.path / tables.FOLD).stat().st_mode & 0o777 == 0o600
+    assert (store.path / ".shard_requests").stat().st_mode & 0o777 == 0o600
     assert list(store.path.glob("_tmp/*.parquet")) == []
 
 
@@ -143,9 +143,12 @@ def test_what_is_folded_counts_only_as_long_as_all_stands_as_it_did(
     with store.lock("test"):
         for number in range(5):
             add_shard(store, number)
-        tables.fold_shards(store)
+        tables.fold(store)
     assert shards(store) == (1, {"s0", "s1", "s2", "s3", "s4"})
-    folded, shard = store.path / tables.FOLD, store.final_path(SHARD_REQUESTS, shard_file_name("openai", "s3"))
+    folded, shard = (
+        store.path / ".shard_requests",
+        store.final_path(SHARD_REQUESTS, shard_file_name("openai", "s3")),
+    )
     match harm:
         case "gone":
             folded.unlink()
