@@ -28,6 +28,7 @@ from batchpond.lake.store import Store
 from batchpond.model import FileRole, Match, Response, ResponseStatus, Take
 from batchpond.providers import registry
 from batchpond.providers.shared.lines import unreadable
+from batchpond.tasks import expected
 from batchpond.tasks import registry as tasks
 from batchpond.tasks.base import READER, Judgment, Rule
 from batchpond.tasks.prompts import PromptsRule
@@ -53,14 +54,14 @@ def judge_of(spec: Mapping[str, Any]) -> Judge:
     if isinstance(rule, PromptsRule) and rule.expressions:
         return _by_sql(rule)
     read = rule.read if reader == 1 else rule.read_with_care
-    return partial(_each_once, read)
+    return partial(_each_once, partial(expected.read, rule, read) if rule.allowed else read)
 
 
 def _each_once(read: Callable[[Response], Judgment], responses: Sequence[Response]) -> list[Judgment]:
     found: dict[tuple[Any, ...], Judgment] = {}
     judged = []
     for response in responses:
-        says = response.text, response.finish, response.status, response.refusal
+        says = response.text, response.finish, response.status, response.refusal, response.logprobs
         judgment = found.get(says)
         if judgment is None:
             judgment = found[says] = read(response)

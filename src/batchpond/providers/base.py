@@ -55,7 +55,8 @@ class Descriptor:
     of a key. Without `needs_key` calls are made without a key where none is set. With a `default_port` an address may
     lack scheme, host or port. Without `lists_state` the listing names the batches, but not how they stand.
     What a cancelled batch says may be taken back for `cancel_settle_s`.
-    `takes_schema` says that answers can be held to a JSON schema, by some of its models at least. `key_header` carries
+    `takes_schema` says that answers can be held to a JSON schema, by some of its models at least. `top_logprobs` is how
+    many choices for each token of an answer it tells the log probabilities of; 0 is none. `key_header` carries
     the key, as a bearer token where it is `Authorization`; `headers` go with every call, and those of `header_env` with
     the value of their variable where it is set. The answers' headers `scope_headers`, in lower case, say which account
     a key belongs to; an empty name stands for a part that none says. `price_name` is what the price data call the
@@ -98,6 +99,7 @@ class Descriptor:
     needs_key: bool = True
     default_port: int | None = None
     takes_schema: bool = False
+    top_logprobs: int = 0
     key_header: str = "Authorization"
     headers: tuple[tuple[str, str], ...] = ()
     header_env: tuple[tuple[str, str], ...] = ()

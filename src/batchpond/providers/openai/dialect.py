@@ -28,7 +28,7 @@ from batchpond.providers.shared.dialect import (
     refused_thinking,
     response_format,
 )
-from batchpond.providers.shared.lines import PARTS_MAX, Row, answered, content_of, failed, usage_of
+from batchpond.providers.shared.lines import PARTS_MAX, Row, answered, content_of, failed, usage_of, with_logprobs
 
 RESPONSES: Final = "/v1/responses"
 
@@ -128,6 +128,11 @@ class OpenAI(ChatDialect):
             body["response_format"] = response_format(schema)
         elif schema is not None:
             body["text"] = {"format": {"type": "json_schema", "name": SCHEMA_NAME, "schema": schema, "strict": True}}
+        # Who takes no temperature as it is asked takes none of these either (OpenAI's guides to GPT-5.1 to 5.4).
+        n = self.n_logprobs(settings, is_taken=_takes_temperature(settings, effort))
+        if n:
+            body |= {"logprobs": True} if is_chat else {"include": ["message.output_text.logprobs"]}
+            body["top_logprobs"] = n
         add_parameters(body, settings, self.reserved)
         return BuiltBody(body, tuple(dropped))
 
@@ -204,7 +209,8 @@ def _responses(row: Row, body: dict[str, Any]) -> Response:
     text, thoughts, refusal = _output(body.get("output"))
     reason = fields.word(fields.mapping(body.get("incomplete_details")).get("reason")) or status
     finish = _responses_finish(status, reason, text, refusal)
-    return answered(row, body.get("model"), reason, finish, (text, thoughts, refusal), usage_of(body.get("usage")))
+    said = answered(row, body.get("model"), reason, finish, (text, thoughts, refusal), usage_of(body.get("usage")))
+    return with_logprobs(said, _logprobs(body.get("output")))
 
 
 def _responses_finish(status: str | None, reason: str | None, text: str | None, refusal: str | None) -> Finish:
@@ -231,6 +237,13 @@ def _output(output: object) -> tuple[str | None, str | None, str | None]:
             case "reasoning":
                 thoughts.extend(_reasons(item))
     return "".join(texts) if has_message else None, "\n\n".join(thoughts) or None, "".join(refusals) or None
+
+
+def _logprobs(output: object) -> list[Any]:
+    messages = (fields.mapping(item) for item in fields.sequence(output, PARTS_MAX))
+    contents = (fields.sequence(one.get("content"), PARTS_MAX) for one in messages if one.get("type") == "message")
+    parts = [fields.mapping(part).get("logprobs") for content in contents for part in content]
+    return [one for listed in parts for one in fields.sequence(listed, PARTS_MAX)]
 
 
 def _reasons(item: dict[str, Any]) -> list[str]:

@@ -26,7 +26,7 @@ class ModelSettings:
     """One model of a study, as its provider's `build_body` needs it.
 
     `output_schema` is the JSON schema that an answer is to be held to, in the subset that all providers take; it goes
-    into the body as the object that it is.
+    into the body as the object that it is. With `logprobs` the answer's tokens come with their log probabilities.
     """
 
     request_model: str
@@ -37,6 +37,7 @@ class ModelSettings:
     temperature: float | None = None
     parameters: Mapping[str, Any] | None = None
     output_schema: Mapping[str, Any] | None = None
+    logprobs: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +141,20 @@ class Dialect(ABC):
         """Return what to know about one model before money is spent, besides the provider's caveats."""
         return ()
 
+    def n_logprobs(self, settings: ModelSettings, *, is_taken: bool = True) -> int:
+        """Return how many choices for each token to ask for, 0 where the study wants none.
+
+        Raises UsageError where the provider tells no log probabilities, or `is_taken` is false of this model.
+        """
+        if not settings.logprobs:
+            return 0
+        if not (is_taken and self.DESCRIPTOR.top_logprobs):
+            raise UsageError(
+                f"model {settings.request_model} gives no log probabilities at {self.DESCRIPTOR.name} as it is asked",
+                hint="table `Log probabilities` of `batchpond guide providers`",
+            )
+        return self.DESCRIPTOR.top_logprobs
+
     @abstractmethod
     def build_body(self, prompt: Prompt, settings: ModelSettings) -> BuiltBody:
         """Return the request body for a prompt; raises UsageError for what the model refuses."""
@@ -209,6 +224,11 @@ class ChatDialect(Dialect):
         """Return whether a model's answers can be held to a JSON schema."""
         return True
 
+    def logprobs(self, settings: ModelSettings) -> dict[str, Any]:
+        """Return what asks for log probabilities where a study wants them; raises UsageError where there are none."""
+        n = self.n_logprobs(settings)
+        return {"logprobs": True, "top_logprobs": n} if n else {}
+
     def refusal(self, settings: ModelSettings) -> UsageError:
         """Return the refusal of a thinking word that a model is not known to take."""
         return refused_thinking(settings, f"it accepts {', '.join(self.words(settings.request_model))}")
@@ -236,6 +256,7 @@ class ChatDialect(Dialect):
                 body["response_format"] = response_format(settings.output_schema)
             else:
                 dropped = (SCHEMA,)
+        body |= self.logprobs(settings)
         add_parameters(body, settings, self.reserved)
         return BuiltBody(body, dropped)
 

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from batchpond import fields
-from batchpond.model import ErrorClass, Finish, Response, ResponseStatus
+from batchpond.model import ErrorClass, Finish, Response, ResponseStatus, Token
 from batchpond.providers import base
 from batchpond.providers.http.errors import MESSAGE_LIMIT, ApiError, classify, read_any, read_error
 
@@ -178,6 +178,51 @@ def unreadable(custom_id: str | None, message: str, status_code: int | None = No
     )
 
 
+_CHOICES_MAX: Final = 200
+
+
+def with_logprobs(response: Response, found: object) -> Response:
+    """Return an answer with its tokens, where they came with log probabilities and all of them are well formed.
+
+    They are a list of `{token, logprob, bytes, top_logprobs: [{token, logprob, bytes}]}`, by itself or as `content`, or
+    lists of each beside one another: `{tokens, token_logprobs, top_logprobs: [{token: logprob}]}` (Together).
+    """
+    about = fields.mapping(found)
+    listed = about.get("content") or _side_by_side(about) if about else found
+    if not isinstance(listed, list) or not 0 < len(listed) <= PARTS_MAX:
+        return response
+    tokens = [token for one in listed if (token := _token(one)) is not None]
+    return response._replace(logprobs=tuple(tokens)) if len(tokens) == len(listed) else response
+
+
+def _side_by_side(about: dict[str, Any]) -> list[dict[str, Any]] | None:
+    columns = [about.get(name) for name in ("tokens", "token_logprobs", "top_logprobs")]
+    if not all(isinstance(column, list) and len(column) == len(columns[0] or ()) for column in columns):
+        return None
+    return [
+        {"token": name, "logprob": own, "top_logprobs": [{"token": one, "logprob": top[one]} for one in top]}
+        for name, own, top in zip(*(column or () for column in columns), strict=True)
+        if isinstance(top, dict)
+    ]
+
+
+def _token(one: object) -> Token | None:
+    own, listed = _choice(one), fields.sequence(fields.mapping(one).get("top_logprobs"), _CHOICES_MAX)
+    choices = [choice for choice in map(_choice, listed) if choice is not None]
+    if own is None or len(choices) < len(listed):
+        return None
+    return Token(own[0], (*choices, *([] if own[0] in dict(choices) else [own])))
+
+
+def _choice(one: object) -> tuple[bytes, float] | None:
+    about = fields.mapping(one)
+    name, share, raw = about.get("token"), about.get("logprob"), about.get("bytes")
+    if not isinstance(name, str) or not isinstance(share, float | int) or isinstance(share, bool):
+        return None
+    is_raw = isinstance(raw, list) and raw and all(type(value) is int and 0 <= value <= 255 for value in raw)
+    return bytes(raw) if is_raw and raw else name.encode("utf-8", "replace"), min(0.0, float(share))
+
+
 ReadBody = Callable[[Row, dict[str, Any]], Response]
 """Reads the body of a success."""
 
@@ -252,7 +297,8 @@ def read_chat(row: Row, body: dict[str, Any]) -> Response:
         return failed(row, read_any(choice) or said, ErrorClass.TRANSIENT)
     finish = finish_of(reason, text, refusal) if choice else None
     texts = (text, _thoughts(message, content), refusal)
-    return answered(row, body.get("model"), reason, finish, texts, usage_of(body.get("usage")))
+    found = answered(row, body.get("model"), reason, finish, texts, usage_of(body.get("usage")))
+    return with_logprobs(found, choice.get("logprobs"))
 
 
 def _thoughts(message: dict[str, Any], content: object) -> str | None:

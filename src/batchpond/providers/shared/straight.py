@@ -81,6 +81,7 @@ class _Message(Struct):
 class _Choice(Struct):
     message: _Message
     finish_reason: Word | None = None
+    logprobs: None = None
 
 
 class _Completion(Struct):
