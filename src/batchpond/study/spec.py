@@ -315,7 +315,8 @@ class StageSpec:
     @property
     def wants(self) -> dict[str, Any]:
         """What its rule wants of every answer, as settings of its models: a schema, log probabilities."""
-        return {"output_schema": self.output_schema, "logprobs": self.rule.wants_logprobs}
+        is_expected = any(one.allowed for one in (self.rule, *self.rule.parts.values()))
+        return {"output_schema": self.output_schema, "logprobs": is_expected}
 
     @property
     def schema_bytes(self) -> int:

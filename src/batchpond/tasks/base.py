@@ -93,11 +93,6 @@ class Rule:
         """Where the score is the expected one: what each answer counts, by its letters and digits alone."""
         return {}
 
-    @property
-    def wants_logprobs(self) -> bool:
-        """Whether an answer is read by the log probabilities of its tokens too."""
-        return bool(self.allowed) or any(part.allowed for part in self.parts.values())
-
     def values(self) -> dict[str, str]:
         """Return what the rule itself fills in, by placeholder."""
         return {}

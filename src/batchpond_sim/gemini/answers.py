@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from batchpond_sim.judges.judge import Judgement, Panel, Says, count_tokens
-from batchpond_sim.judges.speech import RowAnswer, schema_problem
+from batchpond_sim.judges.speech import RowAnswer, schema_problem, tokens
 from batchpond_sim.shared.google import BILLING_TEXT, rpc_error
 
 LEVELS = ("MINIMAL", "LOW", "MEDIUM", "HIGH", "XHIGH")
@@ -107,6 +107,7 @@ class Asked:
     thinking: str | int
     wants_thoughts: bool
     max_tokens: int | None
+    n_logprobs: int | None = None
 
 
 def named(value: Any) -> dict[str, Any]:
@@ -141,8 +142,9 @@ def asked(request: Mapping[str, Any], family: Family) -> Asked:
         amount = int(thinking["thinkingBudget"])
     limit = config.get("maxOutputTokens")
     return Asked(
-        "\n\n".join(texts), amount, bool(thinking.get("includeThoughts")), None if limit is None else int(limit)
-    )
+        "\n\n".join(texts), amount, bool(thinking.get("includeThoughts")), None if limit is None else int(limit),
+        int(config.get("logprobs") or 0) if config.get("responseLogprobs") else None,
+    )  # fmt: skip
 
 
 def known_family(model: str) -> Family:
@@ -237,6 +239,7 @@ def refused(request: Mapping[str, Any], family: Family) -> str | None:
         _refused_numbers(config, family)
         or _refused_thinking(named(config.get("thinkingConfig")), family)
         or _refused_schema(config)
+        or ("Logprobs is not supported for this model." if family.levels and config.get("responseLogprobs") else None)
         or (_refused_by_strict(fields["contents"], config) if family.is_strict else None)
     )
 
@@ -416,7 +419,7 @@ def _thought_tokens(wanted: Asked, u: float) -> int:
 def _response(model: str, family: Family, wanted: Asked, said: _Completion) -> dict[str, Any]:
     body: dict[str, Any] = {"promptFeedback": {"blockReason": said.block}} if said.block else {}
     if not said.block:
-        body["candidates"] = [_candidate(family, wanted, said)]
+        body["candidates"] = [{**_candidate(family, wanted, said), **_logprobs(said.text, wanted.n_logprobs)}]
     return {**body, "usageMetadata": _usage(said), "modelVersion": model, "responseId": said.key[:22]}
 
 
@@ -439,6 +442,18 @@ def _candidate(family: Family, wanted: Asked, said: _Completion) -> dict[str, An
     if said.finish == "CONTINUATION":
         candidate["continuationToken"] = base64.b64encode(f"next-{said.key}".encode("ascii")).decode("ascii")
     return candidate
+
+
+def _logprobs(text: str, n: int | None) -> dict[str, Any]:
+    if n is None:
+        return {}
+    found = tokens(text, n)
+    tops = [{"candidates": [*map(_named, one["top_logprobs"])]} for one in found]
+    return {"logprobsResult": {"chosenCandidates": [*map(_named, found)], "topCandidates": tops}}
+
+
+def _named(token: Mapping[str, Any]) -> dict[str, Any]:
+    return {"token": token["token"], "logProbability": token["logprob"]}
 
 
 def _usage(said: _Completion) -> dict[str, Any]:

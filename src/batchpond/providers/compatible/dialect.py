@@ -66,8 +66,7 @@ class Compatible(ChatDialect):
     """One host, or one kind of server.
 
     `schema_prefixes` begin the names of the models whose answers can be held to a JSON schema; () is none.
-    `reasoning_is_apart` where `completion_tokens` leave the reasoning out. Models give log probabilities only at the
-    thinking `logprobs_thinking`, where it is given.
+    `reasoning_is_apart` where `completion_tokens` leave the reasoning out.
     """
 
     reserved: ClassVar[Mapping[str, str]] = _DATA["reserved"]
@@ -77,7 +76,6 @@ class Compatible(ChatDialect):
     limit_name: str = "max_tokens"
     reasoning_is_apart: bool = False
     schema_prefixes: tuple[str, ...] = ("",)
-    logprobs_thinking: str | None = None
 
     @classmethod
     def of(cls, descriptor: Descriptor, families: list[Any], base_path: str = "", **row: Any) -> Self:
@@ -102,11 +100,6 @@ class Compatible(ChatDialect):
     def takes_schema(self, model: str) -> bool:
         """Return whether a model's answers can be held to a JSON schema here."""
         return _bare(model).startswith(self.schema_prefixes)
-
-    def n_logprobs(self, settings: ModelSettings, *, is_taken: bool = True) -> int:
-        """Return how many choices for each token to ask for; raises UsageError at a thinking that gives none."""
-        needed = self.logprobs_thinking
-        return super().n_logprobs(settings, is_taken=is_taken and needed in (None, settings.thinking))
 
     def refusal(self, settings: ModelSettings) -> UsageError:
         """Return the refusal of a thinking word that is not known to mean anything to this model at this host."""

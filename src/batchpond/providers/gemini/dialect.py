@@ -80,8 +80,7 @@ class Family(base.Family):
     """Models that take the same parameters: a `thinkingLevel`, a `thinkingBudget`, or neither.
 
     Where `ignores_sampling`, temperature, topP and topK have no effect and penalties are refused. `takes_schema`
-    is about `responseJsonSchema`, which came with 2.5; `gives_logprobs` of models of thinking levels was refused ("not
-    supported for this model", 2026). `remark` is what to know about the models.
+    is about `responseJsonSchema`, which came with 2.5. `remark` is what to know about the models.
     """
 
     levels: tuple[str, ...] = ()
@@ -89,11 +88,6 @@ class Family(base.Family):
     ignores_sampling: bool = False
     remark: str | None = None
     takes_schema: bool = True
-
-    @property
-    def gives_logprobs(self) -> bool:
-        """Whether these models tell the log probabilities of their tokens."""
-        return not (self.levels and self.is_known)
 
     @property
     def thinks(self) -> bool:
@@ -161,8 +155,7 @@ class Gemini(Dialect):
             generation |= {"responseMimeType": "application/json", "responseJsonSchema": settings.output_schema}
         elif settings.output_schema is not None:
             dropped.append(SCHEMA)
-        if n := self.n_logprobs(settings, is_taken=family.gives_logprobs):
-            generation |= {"responseLogprobs": True, "logprobs": n}
+        generation |= self.logprobs(settings, is_taken=not (family.levels and family.is_known))
         system, rest = apart(prompt)
         body: dict[str, Any] = {"contents": _contents(rest)}
         if system is not None:
@@ -206,7 +199,7 @@ class Gemini(Dialect):
         named = row._replace(request_id=fields.identifier(body.get("responseId")))
         texts, tokens = _content(candidate.get("content")), _usage(body.get("usageMetadata"))
         said = answered(named, body.get("modelVersion"), reason, finish, (*texts, None), tokens)
-        return with_logprobs(said, _logprobs(fields.mapping(candidate.get("logprobsResult"))))
+        return with_logprobs(said, _steps(fields.mapping(candidate.get("logprobsResult"))))
 
 
 DIALECT: Final = Gemini()
@@ -335,15 +328,14 @@ def _content(content: object) -> tuple[str | None, str | None]:
     return joined(texts, thoughts)
 
 
-def _logprobs(result: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the tokens of a LogprobsResult as others write them; none where choices and chosen ones do not match."""
-    chosen, steps = (fields.sequence(result.get(name), PARTS_MAX) for name in ("chosenCandidates", "topCandidates"))
-    tops = (fields.sequence(fields.mapping(step).get("candidates"), PARTS_MAX) for step in steps)
-    found = [(own, [_choice(one) for one in top]) for own, top in zip(chosen, tops, strict=False)]
-    return [_choice(own) | {"top_logprobs": top} for own, top in found] if len(chosen) == len(steps) else []
+def _steps(result: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the tokens of a LogprobsResult as others write them."""
+    chosen, tops = (fields.sequence(result.get(name), PARTS_MAX) for name in ("chosenCandidates", "topCandidates"))
+    both = zip(chosen, (fields.mapping(top).get("candidates") for top in tops), strict=False)
+    return [_named(own) | {"top_logprobs": [*map(_named, fields.sequence(top, PARTS_MAX))]} for own, top in both]
 
 
-def _choice(candidate: object) -> dict[str, Any]:
+def _named(candidate: object) -> dict[str, Any]:
     about = fields.mapping(candidate)
     return {"token": about.get("token"), "logprob": about.get("logProbability")}
 

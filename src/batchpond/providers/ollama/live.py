@@ -141,8 +141,7 @@ class Ollama(Dialect):
             body["think"] = _think(settings)
         if settings.output_schema is not None:
             body["format"] = settings.output_schema
-        if n := self.n_logprobs(settings):
-            body |= {"logprobs": True, "top_logprobs": n}
+        body |= self.logprobs(settings)
         add_parameters(body, dataclasses.replace(settings, parameters=beside), _RESERVED)
         add_parameters(options, dataclasses.replace(settings, parameters=inside), _RESERVED)
         body["options"] = options

@@ -129,10 +129,8 @@ class OpenAI(ChatDialect):
         elif schema is not None:
             body["text"] = {"format": {"type": "json_schema", "name": SCHEMA_NAME, "schema": schema, "strict": True}}
         # Who takes no temperature as it is asked takes none of these either (OpenAI's guides to GPT-5.1 to 5.4).
-        n = self.n_logprobs(settings, is_taken=_takes_temperature(settings, effort))
-        if n:
-            body |= {"logprobs": True} if is_chat else {"include": ["message.output_text.logprobs"]}
-            body["top_logprobs"] = n
+        told = self.logprobs(settings, is_taken=_takes_temperature(settings, effort))
+        body |= told if is_chat or not told else base.table("openai", "logprobs")
         add_parameters(body, settings, self.reserved)
         return BuiltBody(body, tuple(dropped))
 

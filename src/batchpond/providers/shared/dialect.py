@@ -141,19 +141,11 @@ class Dialect(ABC):
         """Return what to know about one model before money is spent, besides the provider's caveats."""
         return ()
 
-    def n_logprobs(self, settings: ModelSettings, *, is_taken: bool = True) -> int:
-        """Return how many choices for each token to ask for, 0 where the study wants none.
-
-        Raises UsageError where the provider tells no log probabilities, or `is_taken` is false of this model.
-        """
-        if not settings.logprobs:
-            return 0
-        if not (is_taken and self.DESCRIPTOR.top_logprobs):
-            raise UsageError(
-                f"model {settings.request_model} gives no log probabilities at {self.DESCRIPTOR.name} as it is asked",
-                hint="table `Log probabilities` of `batchpond guide providers`",
-            )
-        return self.DESCRIPTOR.top_logprobs
+    def logprobs(self, settings: ModelSettings, *, is_taken: bool = True) -> Mapping[str, Any]:
+        """Return what a body says where log probabilities are wanted; raises UsageError where there are none."""
+        if settings.logprobs and not (is_taken and self.DESCRIPTOR.logprobs):
+            raise UsageError(f"model {settings.request_model} gives no log probabilities as it is asked")
+        return self.DESCRIPTOR.logprobs if settings.logprobs else {}
 
     @abstractmethod
     def build_body(self, prompt: Prompt, settings: ModelSettings) -> BuiltBody:
@@ -223,11 +215,6 @@ class ChatDialect(Dialect):
     def takes_schema(self, model: str) -> bool:  # noqa: ARG002
         """Return whether a model's answers can be held to a JSON schema."""
         return True
-
-    def logprobs(self, settings: ModelSettings) -> dict[str, Any]:
-        """Return what asks for log probabilities where a study wants them; raises UsageError where there are none."""
-        n = self.n_logprobs(settings)
-        return {"logprobs": True, "top_logprobs": n} if n else {}
 
     def refusal(self, settings: ModelSettings) -> UsageError:
         """Return the refusal of a thinking word that a model is not known to take."""

@@ -8,13 +8,17 @@ recorded 2026-09); a row that failed over HTTP keeps `error` null and has the er
 
 from __future__ import annotations
 
+import builtins
+import itertools
 import json
 import re
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
 
+import msgspec
 import orjson
+from msgspec import Meta, Struct
 
 from batchpond import fields
 from batchpond.model import ErrorClass, Finish, Response, ResponseStatus, Token
@@ -178,49 +182,42 @@ def unreadable(custom_id: str | None, message: str, status_code: int | None = No
     )
 
 
-_CHOICES_MAX: Final = 200
+class _Choice(Struct):
+    token: str
+    logprob: float
+    bytes: list[Annotated[int, Meta(ge=0, le=255)]] | None = None
+
+    def pair(self) -> tuple[builtins.bytes, float]:
+        text = builtins.bytes(self.bytes) if self.bytes else self.token.encode("utf-8", "replace")
+        return text, min(0.0, self.logprob)
 
 
-def with_logprobs(response: Response, found: object) -> Response:
+class _Step(_Choice):
+    top_logprobs: list[_Choice] = []
+
+
+def with_logprobs(response: Response, steps: object) -> Response:
     """Return an answer with its tokens, where they came with log probabilities and all of them are well formed.
 
-    They are a list of `{token, logprob, bytes, top_logprobs: [{token, logprob, bytes}]}`, by itself or as `content`, or
-    lists of each beside one another: `{tokens, token_logprobs, top_logprobs: [{token: logprob}]}` (Together).
+    Each of `steps` is `{token, logprob, bytes, top_logprobs: [{token, logprob, bytes}]}`.
     """
-    about = fields.mapping(found)
-    listed = about.get("content") or _side_by_side(about) if about else found
-    if not isinstance(listed, list) or not 0 < len(listed) <= PARTS_MAX:
+    try:
+        found = msgspec.convert(steps, list[_Step])
+    except msgspec.ValidationError:
         return response
-    tokens = [token for one in listed if (token := _token(one)) is not None]
-    return response._replace(logprobs=tuple(tokens)) if len(tokens) == len(listed) else response
+    tokens = (Token(one.pair()[0], tuple(dict(map(_Choice.pair, (one, *one.top_logprobs))).items())) for one in found)
+    return response._replace(logprobs=tuple(tokens)) if found else response
 
 
-def _side_by_side(about: dict[str, Any]) -> list[dict[str, Any]] | None:
-    columns = [about.get(name) for name in ("tokens", "token_logprobs", "top_logprobs")]
-    if not all(isinstance(column, list) and len(column) == len(columns[0] or ()) for column in columns):
-        return None
-    return [
-        {"token": name, "logprob": own, "top_logprobs": [{"token": one, "logprob": top[one]} for one in top]}
-        for name, own, top in zip(*(column or () for column in columns), strict=True)
+def _steps(logprobs: object) -> object:
+    """Return the steps of a choice; Together has lists beside one another, whose choices are `{token: logprob}`."""
+    about = fields.mapping(logprobs)
+    lists = (fields.sequence(about.get(name), PARTS_MAX) for name in ("tokens", "token_logprobs", "top_logprobs"))
+    return about.get("content") or [
+        {"token": token, "logprob": own, "top_logprobs": [{"token": one, "logprob": top[one]} for one in top]}
+        for token, own, top in itertools.zip_longest(*lists)
         if isinstance(top, dict)
     ]
-
-
-def _token(one: object) -> Token | None:
-    own, listed = _choice(one), fields.sequence(fields.mapping(one).get("top_logprobs"), _CHOICES_MAX)
-    choices = [choice for choice in map(_choice, listed) if choice is not None]
-    if own is None or len(choices) < len(listed):
-        return None
-    return Token(own[0], (*choices, *([] if own[0] in dict(choices) else [own])))
-
-
-def _choice(one: object) -> tuple[bytes, float] | None:
-    about = fields.mapping(one)
-    name, share, raw = about.get("token"), about.get("logprob"), about.get("bytes")
-    if not isinstance(name, str) or not isinstance(share, float | int) or isinstance(share, bool):
-        return None
-    is_raw = isinstance(raw, list) and raw and all(type(value) is int and 0 <= value <= 255 for value in raw)
-    return bytes(raw) if is_raw and raw else name.encode("utf-8", "replace"), min(0.0, float(share))
 
 
 ReadBody = Callable[[Row, dict[str, Any]], Response]
@@ -298,7 +295,7 @@ def read_chat(row: Row, body: dict[str, Any]) -> Response:
     finish = finish_of(reason, text, refusal) if choice else None
     texts = (text, _thoughts(message, content), refusal)
     found = answered(row, body.get("model"), reason, finish, texts, usage_of(body.get("usage")))
-    return with_logprobs(found, choice.get("logprobs"))
+    return with_logprobs(found, _steps(choice.get("logprobs")))
 
 
 def _thoughts(message: dict[str, Any], content: object) -> str | None:

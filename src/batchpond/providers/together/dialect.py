@@ -15,7 +15,7 @@ from typing import Any, Final
 from batchpond.errors import UsageError
 from batchpond.model import ErrorClass, Response, ResponseStatus
 from batchpond.providers import base
-from batchpond.providers.shared.dialect import CHAT, ChatDialect, ModelSettings, bare_line
+from batchpond.providers.shared.dialect import CHAT, ChatDialect, bare_line
 from batchpond.providers.shared.lines import without_thoughts
 
 LINE_BYTES_MAX: Final = 10_000_000
@@ -46,11 +46,6 @@ class Together(ChatDialect):
     def words(self, model: str) -> Mapping[str, Mapping[str, Any]]:
         """Return the thinking words of a model: efforts, and a switch where it can be turned off."""
         return _EFFORTS if _ALWAYS_REASONS.match(model) else _SWITCH | _EFFORTS
-
-    def logprobs(self, settings: ModelSettings) -> dict[str, Any]:
-        """Return what asks for log probabilities: their number alone (Together's OpenAPI file)."""
-        n = self.n_logprobs(settings)
-        return {"logprobs": n} if n else {}
 
     def payload_line(self, custom_id: str, endpoint: str, body: bytes) -> bytes:  # noqa: ARG002  # the batch has it
         """Return one line of a batch input file, without its line feed; `body` is used as it is.
