@@ -404,7 +404,10 @@ def _judgments_name(parser_id: str, stem: str) -> str:
 
 def _raw_lines(part: Path) -> Iterable[tuple[list[bytes], int]]:
     with intact(part) as file, Work("reading answers", "lines", file.metadata.num_rows) as work:
-        for batch in file.iter_batches(_ROWS_PER_BATCH, None, ["line_number", "line", "line_bytes"], use_threads=False):
+        # Lines with log probabilities are a hundred times as long as others: as many bytes at once, not as many lines.
+        n_bytes = sum(file.metadata.row_group(at).total_byte_size for at in range(file.num_row_groups))
+        n_rows = min(_ROWS_PER_BATCH, 1 + LINE_BYTES_MAX * file.metadata.num_rows // max(1, n_bytes))
+        for batch in file.iter_batches(n_rows, None, ["line_number", "line", "line_bytes"], use_threads=False):
             yield _lines(batch.column(1), batch.column(2)), batch.column(0)[0].as_py()
             work.add(batch.num_rows)
 

@@ -1,10 +1,11 @@
 """The expected score of an answer: each score that could have stood there, weighed by its probability.
 
-G-Eval (Liu et al. 2023, "NLG evaluation using GPT-4 with better human alignment"): the sum over the allowed answers of
-probability times score, here of their probabilities at the one token that decides the answer, divided by their sum. Of
-a verdict on two items a win of the first counts 1, a tie 1/2. A token decides where it is the end of the answer and
-without it another answer is read, or none; a choice for it counts if with it, and all that stands around, its answer is
-read. Where not one token decides, or allowed answers have too little of the probability, the answer is unparsed.
+G-Eval (Liu et al. 2023, "NLG evaluation using GPT-4 with better human alignment"): the sum over the allowed answers
+of probability times score, here of their probabilities at the one token that decides the answer, divided by their
+sum. Of a verdict on two items a win of the first counts 1, a tie 1/2. A token decides where it is the end of the
+answer and with another one's end in its place that other is read. A choice for it counts if with it, and all that
+stands around, its answer is read. Where not one token decides, or allowed answers have too little of the probability,
+it is unparsed.
 """
 
 from __future__ import annotations
@@ -63,6 +64,8 @@ def _deciding(
     rule: Rule, answer: str, tokens: Sequence[Token], text: str, answer_of: Callable[[str], str | None]
 ) -> Iterator[tuple[str, Token, Say]]:
     """Yield the tokens that decide the answer, with what of it stands before them."""
+    other = next(one for one in rule.allowed if not (one.startswith(answer) or answer.startswith(one)))
+    n_same = next(at for at, (its, own) in enumerate(zip(other, answer, strict=False)) if its != own)
     whole, shown = b"".join(token.text for token in tokens), text.encode("utf-8", "replace")
     start = whole.rfind(shown)  # thoughts may stand before it, and a token that means the end after
     stop = start + len(shown)
@@ -76,7 +79,8 @@ def _deciding(
         def say(choice: bytes, before: bytes = before, after: bytes = after) -> str | None:
             return answer_of((before + choice + after).decode("utf-8", "replace"))
 
-        if say(token.text) == answer != say(b""):
+        head, _, tail = token.text.decode("utf-8", "replace").casefold().rpartition(answer[n_same:])
+        if say(token.text) == answer and say(f"{head}{other[n_same:]}{tail}".encode()) == other:
             yield stem, token, say
 
 

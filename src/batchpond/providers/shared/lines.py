@@ -213,11 +213,11 @@ def _steps(logprobs: object) -> object:
     """Return the steps of a choice; Together has lists beside one another, whose choices are `{token: logprob}`."""
     about = fields.mapping(logprobs)
     lists = (fields.sequence(about.get(name), PARTS_MAX) for name in ("tokens", "token_logprobs", "top_logprobs"))
-    return about.get("content") or [
-        {"token": token, "logprob": own, "top_logprobs": [{"token": one, "logprob": top[one]} for one in top]}
-        for token, own, top in itertools.zip_longest(*lists)
-        if isinstance(top, dict)
-    ]
+    both = itertools.zip_longest(*lists)
+    tops = (
+        (*own, isinstance(top, dict) and [{"token": one, "logprob": top[one]} for one in top]) for *own, top in both
+    )
+    return about.get("content") or [dict(zip(("token", "logprob", "top_logprobs"), one, strict=True)) for one in tops]
 
 
 ReadBody = Callable[[Row, dict[str, Any]], Response]
