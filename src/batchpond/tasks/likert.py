@@ -22,8 +22,6 @@ from batchpond.tasks.templates import STATEMENT_PLACEHOLDERS, Placeholders
 
 TASK: Final = "likert"
 FORMS: Final = ("json", "line")
-EXPECTED_MAX: Final = 100
-"""The largest rating whose probability is looked for: models write larger numbers in several tokens."""
 _OF_MAX: Final = re.compile(r"([^/o]{1,40}+)(?:/|out\s{0,9}of|of)([^/]{1,40})")
 
 
@@ -70,8 +68,8 @@ class LikertRule(structured.ObjectRule):
             raise StudyError(f"{where}: the scale from {self.minimum:.15g} to {self.maximum:.15g} has no room")
         if self.is_whole and not (self.minimum.is_integer() and self.maximum.is_integer()):
             raise StudyError(f"{where}: a scale of whole numbers ends in whole numbers")
-        if self.logprobs and not (self.is_whole and self.minimum >= 0 and self.maximum <= EXPECTED_MAX):
-            raise StudyError(f"{where}.logprobs needs a scale of whole numbers from 0 to at most {EXPECTED_MAX}")
+        if self.logprobs and not (self.is_whole and self.minimum >= 0 and self.maximum <= 100):  # written in one token
+            raise StudyError(f"{where}.logprobs needs a scale of whole numbers from 0 to at most 100")
         if self.form not in FORMS:
             raise StudyError(f"{where}.form is {self.form!r}, not one of {', '.join(FORMS)}")
         super().check(where)

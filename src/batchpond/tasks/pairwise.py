@@ -126,10 +126,8 @@ class PairwiseRule(CarefulRule):
                     hint="choose words of which none begins another, whatever their case",
                 )
         if self.logprobs and (len({word[:-1] for word in self.allowed}) > 1 or len(self.allowed) < len(self.words)):
-            raise StudyError(
-                f"{where}.logprobs needs words that differ in their last letter or digit alone",
-                hint="for example A, B and C: only there one token decides the answer, whatever the model's tokens",
-            )
+            problem = "needs words that differ in their last letter or digit alone, which one token decides"
+            raise StudyError(f"{where}.logprobs {problem}", hint="for example A, B and C")
 
     def to_spec(self) -> dict[str, Any]:
         """Return the rule as `studies.parsers` keeps it; one without a word for ties as it was before there was any."""

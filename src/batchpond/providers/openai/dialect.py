@@ -204,11 +204,11 @@ def _responses(row: Row, body: dict[str, Any]) -> Response:
     status = fields.word(body.get("status"))
     if status in _NOT_ANSWERED:
         return failed(row, _NOT_ANSWERED[status])
-    text, thoughts, refusal = _output(body.get("output"))
+    text, thoughts, refusal, steps = _output(body.get("output"))
     reason = fields.word(fields.mapping(body.get("incomplete_details")).get("reason")) or status
     finish = _responses_finish(status, reason, text, refusal)
     said = answered(row, body.get("model"), reason, finish, (text, thoughts, refusal), usage_of(body.get("usage")))
-    return with_logprobs(said, _logprobs(body.get("output")))
+    return with_logprobs(said, steps)
 
 
 def _responses_finish(status: str | None, reason: str | None, text: str | None, refusal: str | None) -> Finish:
@@ -219,11 +219,12 @@ def _responses_finish(status: str | None, reason: str | None, text: str | None, 
     return Finish.STOP if status == "completed" else Finish.OTHER
 
 
-def _output(output: object) -> tuple[str | None, str | None, str | None]:
-    """Return text, thoughts and refusal of the output items; text is None without any message."""
+def _output(output: object) -> tuple[str | None, str | None, str | None, list[object]]:
+    """Return text, thoughts, refusal and the text's tokens of the output items; text is None without any message."""
     texts: list[str] = []
     thoughts: list[str] = []
     refusals: list[str] = []
+    steps: list[object] = []
     has_message = False
     for item in fields.sequence(output, PARTS_MAX):
         match fields.mapping(item).get("type"):
@@ -232,16 +233,11 @@ def _output(output: object) -> tuple[str | None, str | None, str | None]:
                 text, refusal = content_of(item.get("content"))
                 texts.append(text or "")
                 refusals.append(refusal or "")
+                parts = map(fields.mapping, fields.sequence(item.get("content"), PARTS_MAX))
+                steps += [step for part in parts for step in fields.sequence(part.get("logprobs"), PARTS_MAX)]
             case "reasoning":
                 thoughts.extend(_reasons(item))
-    return "".join(texts) if has_message else None, "\n\n".join(thoughts) or None, "".join(refusals) or None
-
-
-def _logprobs(output: object) -> list[Any]:
-    messages = (fields.mapping(item) for item in fields.sequence(output, PARTS_MAX))
-    contents = (fields.sequence(one.get("content"), PARTS_MAX) for one in messages if one.get("type") == "message")
-    parts = [fields.mapping(part).get("logprobs") for content in contents for part in content]
-    return [one for listed in parts for one in fields.sequence(listed, PARTS_MAX)]
+    return "".join(texts) if has_message else None, "\n\n".join(thoughts) or None, "".join(refusals) or None, steps
 
 
 def _reasons(item: dict[str, Any]) -> list[str]:

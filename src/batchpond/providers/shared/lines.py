@@ -213,11 +213,14 @@ def _steps(logprobs: object) -> object:
     """Return the steps of a choice; Together has lists beside one another, whose choices are `{token: logprob}`."""
     about = fields.mapping(logprobs)
     lists = (fields.sequence(about.get(name), PARTS_MAX) for name in ("tokens", "token_logprobs", "top_logprobs"))
-    both = itertools.zip_longest(*lists)
-    tops = (
-        (*own, isinstance(top, dict) and [{"token": one, "logprob": top[one]} for one in top]) for *own, top in both
-    )
-    return about.get("content") or [dict(zip(("token", "logprob", "top_logprobs"), one, strict=True)) for one in tops]
+    return about.get("content") or [
+        {"token": token, "logprob": own, "top_logprobs": isinstance(top, dict) and [*map(_named, top.items())]}
+        for token, own, top in itertools.zip_longest(*lists)
+    ]
+
+
+def _named(choice: tuple[str, Any]) -> dict[str, Any]:
+    return {"token": choice[0], "logprob": choice[1]}
 
 
 ReadBody = Callable[[Row, dict[str, Any]], Response]
