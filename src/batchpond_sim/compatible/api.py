@@ -187,9 +187,8 @@ def _usage(said: Completion) -> dict[str, Any]:
 
 def _whole(said: Completion, style: str, body: dict[str, Any]) -> dict[str, Any]:
     message = _message(said, style)
-    found = logprobs(message["content"], body)
-    choice = {"index": 0, "message": message, "logprobs": found, "finish_reason": said.finish}
-    return {"choices": [choice], "usage": _usage(said)}
+    choice = {"index": 0, "message": message, "finish_reason": said.finish}
+    return {"choices": [choice | {"logprobs": logprobs(message["content"], body)}], "usage": _usage(said)}
 
 
 def _events(

@@ -107,7 +107,6 @@ class Asked:
     thinking: str | int
     wants_thoughts: bool
     max_tokens: int | None
-    n_logprobs: int | None = None
 
 
 def named(value: Any) -> dict[str, Any]:
@@ -142,9 +141,8 @@ def asked(request: Mapping[str, Any], family: Family) -> Asked:
         amount = int(thinking["thinkingBudget"])
     limit = config.get("maxOutputTokens")
     return Asked(
-        "\n\n".join(texts), amount, bool(thinking.get("includeThoughts")), None if limit is None else int(limit),
-        int(config.get("logprobs") or 0) if config.get("responseLogprobs") else None,
-    )  # fmt: skip
+        "\n\n".join(texts), amount, bool(thinking.get("includeThoughts")), None if limit is None else int(limit)
+    )
 
 
 def known_family(model: str) -> Family:
@@ -341,9 +339,12 @@ def answer(
     if judged.says is Says.ERROR:
         return _server_error()
     said = _completed(wanted, family, judged, force)
+    body, config = _response(model, family, wanted, said), named(named(request).get("generationConfig"))
+    if config.get("responseLogprobs") and said.text:
+        body["candidates"][0]["logprobsResult"] = _logprobs(said.text, int(config.get("logprobs") or 0))
     return RowAnswer(
         200,
-        _response(model, family, wanted, said),
+        body,
         said.prompt_tokens,
         said.answer_tokens + said.thought_tokens,
         said.thought_tokens,
@@ -419,7 +420,7 @@ def _thought_tokens(wanted: Asked, u: float) -> int:
 def _response(model: str, family: Family, wanted: Asked, said: _Completion) -> dict[str, Any]:
     body: dict[str, Any] = {"promptFeedback": {"blockReason": said.block}} if said.block else {}
     if not said.block:
-        body["candidates"] = [{**_candidate(family, wanted, said), **_logprobs(said.text, wanted.n_logprobs)}]
+        body["candidates"] = [_candidate(family, wanted, said)]
     return {**body, "usageMetadata": _usage(said), "modelVersion": model, "responseId": said.key[:22]}
 
 
@@ -444,16 +445,10 @@ def _candidate(family: Family, wanted: Asked, said: _Completion) -> dict[str, An
     return candidate
 
 
-def _logprobs(text: str, n: int | None) -> dict[str, Any]:
-    if n is None:
-        return {}
-    found = tokens(text, n)
-    tops = [{"candidates": [*map(_named, one["top_logprobs"])]} for one in found]
-    return {"logprobsResult": {"chosenCandidates": [*map(_named, found)], "topCandidates": tops}}
-
-
-def _named(token: Mapping[str, Any]) -> dict[str, Any]:
-    return {"token": token["token"], "logProbability": token["logprob"]}
+def _logprobs(text: str, n: int) -> dict[str, Any]:
+    steps = [[{"token": one["token"], "logProbability": one["logprob"]} for one in (step, *step["top_logprobs"])]
+             for step in tokens(text, n)]  # fmt: skip
+    return {"chosenCandidates": [own for own, *_ in steps], "topCandidates": [{"candidates": top} for _, *top in steps]}
 
 
 def _usage(said: _Completion) -> dict[str, Any]:

@@ -166,31 +166,23 @@ _TOKEN = re.compile(r"\d{1,3}|[^\W\d]+|\W")
 
 
 def logprobs(text: str, body: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the `logprobs` of a choice, None where the body of its request does not ask for them."""
-    wanted = body.get("logprobs")  # Together takes their number here
+    """Return the `logprobs` of a choice, None where its body asks for none; Together has their number there."""
+    wanted = body.get("logprobs")
     return {"content": tokens(text, body.get("top_logprobs", int(wanted))), "refusal": None} if wanted else None
 
 
 def tokens(text: str, n: int) -> list[dict[str, Any]]:
     """Return the tokens of an answer, each with its `n` likeliest choices.
 
-    A number, or a letter by itself, may have been another up to nine away: one at a distance of d is exp(-d / SPREAD)
-    times as likely as the one that was said. Any other token is certain.
+    A number, or a single letter, may be one up to nine away: at a distance of d exp(-d / SPREAD) times as likely.
     """
-    shares = ((piece, _shares(piece)) for piece in _TOKEN.findall(text))
-    return [{**_share(piece, found[piece]), "top_logprobs": [*map(_share, found, found.values())][:n]}
-            for piece, found in shares]  # fmt: skip
+    return [{**found[0], "top_logprobs": found[:n]} for found in map(_choices, _TOKEN.findall(text))]
 
 
-def _shares(piece: str) -> dict[str, float]:
-    """Return the log probabilities of all that could have stood there, the likeliest first."""
+def _choices(piece: str) -> list[dict[str, Any]]:
     code, name = (int, str) if piece.isdigit() and piece == str(int(piece)) else (ord, chr)
     is_open = code is int or (len(piece) == 1 and piece.isascii() and piece.isalpha())
-    steps = sorted(range(-9, 10), key=abs) if is_open else ()
-    near = {name(code(piece) + step): -abs(step) / SPREAD for step in steps if code(piece) + step >= 0}
-    whole = math.log(math.fsum(map(math.exp, near.values()))) if near else 0.0
-    return {one: share - whole for one, share in near.items()} or {piece: 0.0}
-
-
-def _share(text: str, logprob: float) -> dict[str, Any]:
-    return {"token": text, "logprob": logprob, "bytes": list(text.encode())}
+    steps = [step for step in sorted(range(-9, 10), key=abs) if code(piece) + step >= 0] if is_open else [0]
+    near = {name(code(piece) + step) if step else piece: -abs(step) / SPREAD for step in steps}
+    whole = math.log(math.fsum(map(math.exp, near.values())))
+    return [{"token": one, "logprob": share - whole, "bytes": list(one.encode())} for one, share in near.items()]

@@ -158,8 +158,7 @@ def _refused_values(endpoint: str, body: dict[str, Any]) -> RowAnswer | None:
         if refused is not None:
             return refused
     if is_fixed and (body.get("logprobs") or body.get("top_logprobs")):
-        text = "You are not allowed to request logprobs from this model"
-        return RowAnswer(403, openai_error(text, "invalid_request_error"))
+        return RowAnswer(403, openai_error("You are not allowed to request logprobs from this model"))
     if is_reasoning and "max_tokens" in body:
         text = (
             "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."
@@ -260,13 +259,14 @@ def _chat_body(asked: Asked, said: Completion, created_at: int, body: dict[str, 
     message: dict[str, Any] = {"role": "assistant", "content": said.text, "refusal": said.refusal, "annotations": []}
     if said.refusal is not None:
         message["content"] = None
-    found = logprobs(said.text, body)
     return {
         "id": f"chatcmpl-{said.key}",
         "object": "chat.completion",
         "created": created_at,
         "model": _snapshot(asked.model),
-        "choices": [{"index": 0, "message": message, "logprobs": found, "finish_reason": said.finish}],
+        "choices": [
+            {"index": 0, "message": message, "logprobs": logprobs(said.text, body), "finish_reason": said.finish}
+        ],
         "usage": {
             "prompt_tokens": said.input_tokens,
             "completion_tokens": said.output_tokens,
