@@ -334,7 +334,10 @@ def content_of(content: object) -> tuple[str | None, str | None]:
 
 
 def usage_of(usage: object) -> Tokens:
-    """Return input, output, reasoning and cached tokens, in chat's or responses' spelling."""
+    """Return input, output, reasoning and cached tokens, in chat's or responses' spelling.
+
+    OpenAI bills what is written to a cache from GPT-5.6 on (its guide "prompt caching").
+    """
     if not isinstance(usage, dict):
         return NO_TOKENS
     is_chat = "prompt_tokens" in usage or "completion_tokens" in usage
@@ -344,7 +347,7 @@ def usage_of(usage: object) -> Tokens:
         fields.count(usage.get(made)),
         _detail(usage, f"{made}_details", "reasoning_tokens"),
         _cached(usage, given),
-        None,
+        fields.count(fields.mapping(usage.get(f"{given}_details")).get("cache_write_tokens")),
     )
 
 
