@@ -19,6 +19,7 @@ from batchpond.tasks.base import Judgment, Rule
 
 MASS_MIN: Final = 0.9
 """The least probability of all allowed answers together: the rest may be any of them in another form."""
+_MASS_MAX: Final = 1.01  # by what servers round: beyond it they are no probabilities
 _PLACES_MAX: Final = 50
 _WORTH: Final = {Verdict.FIRST: 1.0, Verdict.TIE: 0.5, Verdict.SECOND: 0.0}
 
@@ -38,7 +39,7 @@ def read(rule: Rule, read_text: Callable[[Response], Judgment], response: Respon
     found = [_shares(rule, answer, *place) for place in places if len(places) < _PLACES_MAX]
     found = [shares for shares in found if len(shares) > 1 and answer in shares]
     mass = math.fsum(found[0].values()) if len(found) == 1 else 0.0
-    if mass < MASS_MIN:
+    if not MASS_MIN <= mass <= _MASS_MAX:
         n_tokens, what = len(response.logprobs or ()), f"allowed answers have {mass:.3f} of the probability"
         why = f"{len(found)} of {n_tokens} tokens with log probabilities decide the answer; {what}"
         return Judgment(None, Outcome.UNPARSED, explanation=why)

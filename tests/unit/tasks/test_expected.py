@@ -78,18 +78,19 @@ def test_one_answer_in_several_forms_counts_once_by_all_of_them() -> None:
         (LINE, ["Rating: ", {"4": 0.6, "5": 0.4}, "\nRating: ", {"4": 0.9, "5": 0.1}], "0 of 4 tokens"),
         (TEN, ["Rating: ", "1", "0"], "0 of 3 tokens"),
         (TEN, ["Rating: ", {"1": 0.7, "2": 0.3}], "0 of 2 tokens"),
+        (LINE, ["Rating: ", {"4": 0.9, "5": 0.9}], "1 of 2 tokens"),
         (PAIR, ["<BETTER_SAMPLE>", "SAMPLE_1</BETTER_SAMPLE>"], "0 of 2 tokens"),
     ],
 )
 def test_what_no_single_token_decides_is_unparsed_and_says_why(
     rule: Rule, pieces: list[str | dict[str, float]], why: str
 ) -> None:
-    """Too little probability on what is allowed, a number inside a longer token, or said twice, or in two tokens; and
-    a 1 that may have been the beginning of a 10."""
+    """Too little probability on what is allowed, or more than there is, a number inside a longer token, or said twice,
+    or in two tokens; and a 1 that may have been the beginning of a 10."""
     found = judged(rule, *pieces)
     assert (found.outcome, found.score, found.confidence) == (Outcome.UNPARSED, None, None)
     assert (found.explanation or "").startswith(why)
-    assert ("have 0.600 of" in (found.explanation or "")) == why.startswith("1 ")
+    assert ("have 0.000 of" in (found.explanation or "")) == why.startswith("0 ")
 
 
 def test_a_ten_is_told_from_a_one_where_it_is_a_token_of_its_own() -> None:
