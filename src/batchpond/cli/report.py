@@ -26,6 +26,7 @@ FORMS = ("html", "md")
               "[default: by FILE's ending, html]")  # fmt: skip
 @click.option("--figures", "folder", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
               help="Also write each figure as SVG, PDF and PNG.")  # fmt: skip
+@click.option("--beside", metavar="SIDE", help="Compare it with another study, version or cells, as `compare` does.")
 @click.option("--claims", "is_methods", is_flag=True, help="Print the methods instead: claims, and estimators cited.")
 @click.option("--open", "is_shown", is_flag=True, help="Show the page in a browser.")
 @force_option
@@ -36,6 +37,7 @@ def command(
     path: Path | None,
     form: str | None,
     folder: Path | None,
+    beside: str | None,
     is_methods: bool,
     is_shown: bool,
     force: bool,
@@ -46,7 +48,7 @@ def command(
     from batchpond.lake.disk import refuse_existing
     from batchpond.results.report import build, markdown
 
-    if is_methods and (path or form or folder or is_shown or is_json):
+    if is_methods and (path or form or folder or beside or is_shown or is_json):
         raise UsageError("--claims prints the methods alone", hint="leave the other options out")
     if is_methods:
         return output.text(markdown.methods(build.build(invocation.store().path, study)))
@@ -61,7 +63,7 @@ def command(
     path = path or (Path("report.html") if is_page else None)
     if path is not None and not force:
         refuse_existing(path)
-    found = build.build(invocation.store().path, study)
+    found = build.build(invocation.store().path, study, beside)
     content = build.text(found, chosen)
     written = [] if folder is None else build.write_figures(found, folder, force=force)
     if path is None:
