@@ -40,9 +40,10 @@ def read(rule: Rule, read_text: Callable[[Response], Judgment], response: Respon
     found = [shares for shares in found if len(shares) > 1 and answer in shares]
     mass = math.fsum(found[0].values()) if len(found) == 1 else 0.0
     if not MASS_MIN <= mass <= _MASS_MAX:
-        n_tokens, what = len(response.logprobs or ()), f"allowed answers have {mass:.3f} of the probability"
-        why = f"{len(found)} of {n_tokens} tokens with log probabilities decide the answer; {what}"
-        return Judgment(None, Outcome.UNPARSED, explanation=why)
+        why = f"{len(found)} of {len(response.logprobs or ())} tokens with log probabilities decide the answer"
+        return Judgment(
+            None, Outcome.UNPARSED, explanation=f"{why}; allowed answers have {mass:.3f} of the probability"
+        )
     expected = math.fsum(share * rule.allowed[one] for one, share in found[0].items()) / mass
     return said._replace(score=expected, confidence=found[0][answer] / mass)
 

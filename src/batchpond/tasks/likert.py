@@ -50,8 +50,7 @@ class LikertRule(structured.ObjectRule):
     @cached_property
     def allowed(self) -> Mapping[str, float]:
         """Each rating by its digits, where the expected one is read."""
-        numbers = range(int(self.minimum), int(self.maximum) + 1) if self.logprobs else ()
-        return {str(number): float(number) for number in numbers}
+        return {str(n): float(n) for n in range(int(self.minimum), int(self.maximum) + 1)} if self.logprobs else {}
 
     def values(self) -> dict[str, str]:
         """Return the scale and how the answer is asked for, by placeholder."""

@@ -334,10 +334,7 @@ def content_of(content: object) -> tuple[str | None, str | None]:
 
 
 def usage_of(usage: object) -> Tokens:
-    """Return input, output, reasoning and cached tokens, in chat's or responses' spelling.
-
-    OpenAI bills what is written to a cache from GPT-5.6 on (its guide "prompt caching").
-    """
+    """Return input, output, reasoning tokens, and those of caches, in chat's or responses' spelling."""
     if not isinstance(usage, dict):
         return NO_TOKENS
     is_chat = "prompt_tokens" in usage or "completion_tokens" in usage
