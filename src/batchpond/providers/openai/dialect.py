@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any, Final
 
 from batchpond import fields
@@ -33,15 +32,6 @@ from batchpond.providers.shared.lines import PARTS_MAX, Row, answered, content_o
 RESPONSES: Final = "/v1/responses"
 
 
-class Sampling(StrEnum):
-    """When a model takes `temperature`."""
-
-    ALWAYS = "always"
-    WHEN_NOT_REASONING = "only with thinking none"
-    WHEN_OFF_BY_DEFAULT = "with thinking none or left out"
-    NEVER = "never"
-
-
 # Models before structured outputs, those that only research, and the one that follows the chat product:
 # OpenAI's guide "structured outputs" (gpt-4o-mini, gpt-4o-2024-08-06 and later).
 _WITHOUT_SCHEMA: Final = re.compile(
@@ -53,11 +43,12 @@ _WITHOUT_SCHEMA: Final = re.compile(
 class Family(base.Family):
     """Models that take the same parameters; `thinking` are the accepted words.
 
+    `temperature_at` are the efforts at which they take a temperature, "" where none is sent; None is all.
     `has_effort` is false where no reasoning parameter may be sent.
     """
 
     thinking: tuple[str, ...]
-    sampling: Sampling
+    temperature_at: tuple[str, ...] | None = None
     has_effort: bool = True
     is_responses_only: bool = False
 
@@ -103,7 +94,8 @@ class OpenAI(ChatDialect):
         """
         check_endpoint(settings, self.DESCRIPTOR)
         is_chat = _is_chat(settings)
-        effort = _effort(settings)
+        effort, allowed = _effort(settings), FAMILIES.of(settings.request_model).temperature_at
+        is_sampled = allowed is None or (effort or "") in allowed
         dropped: list[str] = []
         body: dict[str, Any] = {"model": settings.request_model}
         if is_chat:
@@ -113,7 +105,7 @@ class OpenAI(ChatDialect):
         if settings.max_output_tokens is not None:
             body["max_completion_tokens" if is_chat else "max_output_tokens"] = settings.max_output_tokens
         if settings.temperature is not None:
-            if _takes_temperature(settings, effort):
+            if is_sampled:
                 body["temperature"] = settings.temperature
             else:
                 dropped.append("temperature")
@@ -129,7 +121,7 @@ class OpenAI(ChatDialect):
         elif schema is not None:
             body["text"] = {"format": {"type": "json_schema", "name": SCHEMA_NAME, "schema": schema, "strict": True}}
         # Who takes no temperature as it is asked takes none of these either (OpenAI's guides to GPT-5.1 to 5.4).
-        told = self.logprobs(settings, is_taken=_takes_temperature(settings, effort))
+        told = self.logprobs(settings, is_taken=is_sampled)
         body |= told if is_chat or not told else base.table("openai", "logprobs")
         add_parameters(body, settings, self.reserved)
         return BuiltBody(body, tuple(dropped))
@@ -166,18 +158,6 @@ def _effort(settings: ModelSettings) -> str | None:
     if word not in accepted:
         raise refused_thinking(settings, f"it accepts {', '.join(accepted)}", f" at {settings.endpoint}")
     return word if FAMILIES.of(settings.request_model).has_effort else None
-
-
-def _takes_temperature(settings: ModelSettings, effort: str | None) -> bool:
-    match FAMILIES.of(settings.request_model).sampling:
-        case Sampling.ALWAYS:
-            return True
-        case Sampling.WHEN_NOT_REASONING:
-            return effort == "none"
-        case Sampling.WHEN_OFF_BY_DEFAULT:
-            return effort in (None, "none")
-        case Sampling.NEVER:
-            return False
 
 
 def _reasoning(settings: ModelSettings, effort: str | None, dropped: list[str]) -> dict[str, str]:
