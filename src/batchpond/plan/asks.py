@@ -25,14 +25,18 @@ from numpy.typing import NDArray
 from batchpond import ids
 from batchpond.errors import StudyError
 from batchpond.model import Direction, Turn
+from batchpond.plan import lists
 from batchpond.plan.items import Item, Pairs, choose_pairs, names_of
 from batchpond.plan.rounds import adaptive
 from batchpond.study.spec import CONVERSATION, TIER_MAX, StageSpec
+from batchpond.tasks.listwise import OrderRule
 from batchpond.tasks.templates import Rubric
 
 NO_RUBRIC: Final = Rubric("", "", "")
 PLACES: Final = ("unit_id", "rubric_id", "candidate", "input", "turn_no", "tier")
 """What an item's metadata says of where its row belongs, in the order of its fields."""
+_OF_ALL: Final = frozenset({"pairwise", "listwise"})
+"""The tasks that compare any rows of a stage, which are one unit where nothing else is said."""
 _TIER_DIGITS_MAX: Final = 8
 _NUMBERS_AT_ONCE: Final = 10_000
 _ROWS_AT_ONCE: Final = 256
@@ -91,7 +95,8 @@ class Ask(NamedTuple):
 
     `values` are the placeholders that it fills by itself, before its rows and rubric do, unless `text` is what the user
     says; `history` is the conversation before its prompt, and `only` the candidate that goes on with it, or the one way
-    to ask it. `purpose` and `gain` say why an adaptive round asks it.
+    to ask it. `purpose` and `gain` say why an adaptive round asks it. A list asks for each of its rows,
+    `turn_no` being the place.
     """
 
     rubric: Rubric
@@ -105,12 +110,14 @@ class Ask(NamedTuple):
     only: str | None = None
     purpose: str | None = None
     gain: float | None = None
+    list_id: str | None = None
 
     @property
     def key(self) -> tuple[str, ...]:
         """What tells it from the stage's other asks."""
         second = self.second.item_id if self.second else ""
-        return self.rubric.rubric_id, self.first.item_id, second, str(self.turn_no), self.only or ""
+        in_list = (self.list_id, self.direction) if self.list_id else ()
+        return self.rubric.rubric_id, self.first.item_id, second, str(self.turn_no), self.only or "", *in_list
 
     @property
     def tier(self) -> int | None:
@@ -130,6 +137,8 @@ def asks(stage: StageSpec, rows: Sequence[SourceRow], seed: int, pairs: Pairs | 
             yield from _pairwise(stage, ordered, seed, pairs)
         case "ranking":
             yield from _ranking(stage, ordered)
+        case _ if isinstance(stage.rule, OrderRule):
+            yield from _listwise(stage, stage.rule, ordered, seed)
         case _:
             for row in ordered:
                 for rubric in _rubrics_of(stage, row):
@@ -181,11 +190,11 @@ def placed_row(
 ) -> SourceRow:
     """Return a row by what its columns for unit, rubric, candidate, input, tier say; raises StudyError for no tier."""
     if not told:
-        return SourceRow(item_id, text, "" if stage.task == "pairwise" else item_id, None, None, None, None, more)
+        return SourceRow(item_id, text, "" if stage.task in _OF_ALL else item_id, None, None, None, None, more)
     unit_id, rubric_id, candidate, asked = [
         None if told.get(name) is None else str(told[name]) for name in ("unit", "rubric", "candidate", "input")
     ]
-    unit_id = unit_id or ("" if stage.task == "pairwise" else item_id)
+    unit_id = unit_id or ("" if stage.task in _OF_ALL else item_id)
     tier = tier_of(stage, item_id, told.get("tier"))
     return SourceRow(item_id, text, unit_id, rubric_id, candidate, asked or None, more=more, tier=tier)
 
@@ -219,7 +228,7 @@ def n_asks(stage: StageSpec, rows: Sequence[SourceRow], pairs: Pairs | None) -> 
         return (len(pairs) + int(pairs.has_reverse.sum())) * n_rubrics
     if stage.task == CONVERSATION:
         return len(rows) * len(stage.tactics)
-    if stage.task == "ranking" or not isinstance(rows, SpilledRows) or rows.is_chosen:
+    if stage.task in {"ranking", "listwise"} or not isinstance(rows, SpilledRows) or rows.is_chosen:
         return None
     named = {rubric.rubric_id for rubric in stage.rubrics} or rows.rubric_ids.keys()
     n_own = sum(n for name, n in rows.rubric_ids.items() if name is not None)
@@ -247,6 +256,47 @@ def _ranking(stage: StageSpec, rows: Sequence[SourceRow]) -> Iterator[Ask]:
             for rubric in _rubrics_of(stage, lo):
                 yield Ask(rubric, lo, hi)
                 yield Ask(rubric, hi, lo, Direction.REVERSE)
+
+
+def _listwise(stage: StageSpec, rule: OrderRule, rows: Sequence[SourceRow], seed: int) -> Iterator[Ask]:
+    """Every list, in its order and where it is reversed: an ask of each of its rows, which say the same."""
+    by_unit: dict[tuple[str, str | None], list[tuple[str, str, int]]] = {}
+    for place, row in enumerate(rows):
+        members = by_unit.setdefault((row.unit_id, row.rubric_id), [])
+        members.append((row.candidate or "", row.item_id, place))
+    size, spec = rule.size, stage.pairs
+    known: dict[tuple[str, ...], Iterator[tuple[int, ...]]] = {}
+    for (unit_id, _), members in by_unit.items():
+        if len(members) < size:
+            if stage.waits:  # what lacks may never come
+                continue
+            whose = f"unit {unit_id!r} has" if unit_id else "there are"
+            raise StudyError(f"stage {stage.name}: {whose} {len(members)} items, and a list shows {size}",
+                             hint="lower lists.size, or leave the unit out")  # fmt: skip
+        members.sort()
+        has_candidates = all(candidate for candidate, *_ in members)
+        names = tuple(candidate if has_candidates else item_id for candidate, item_id, _ in members)
+        # Over the units of the same candidates places are balanced; where units come later, each is drawn alone.
+        salt = unit_id if stage.waits or not has_candidates else ""
+        found = known.setdefault((salt, *names), lists.orders(names, size, seed, f"{stage.name} {salt}"))
+        count = spec.count or (1 if has_candidates else len(members))
+        seen: set[tuple[int, ...]] = set()
+        for order in itertools.islice(found, count):
+            if order in seen:  # of few items, where all orders soon are
+                continue
+            seen |= {order, order[::-1]} if spec.reverse else {order}
+            shown = [rows[members[position][2]] for position in order]
+            yield from _asks_of_list(stage, rule, shown, seed)
+
+
+def _asks_of_list(stage: StageSpec, rule: OrderRule, shown: Sequence[SourceRow], seed: int) -> Iterator[Ask]:
+    list_id = ids.digest("list", shown[0].unit_id, *(row.item_id for row in shown))
+    has_reverse = ids.unit_interval(seed, "reverse list", list_id) < stage.pairs.reverse
+    asked = [(Direction.FORWARD, shown), *([(Direction.REVERSE, shown[::-1])] if has_reverse else [])]
+    for rubric, (direction, rows) in itertools.product(_rubrics_of(stage, shown[0]), asked):
+        values = {"SAMPLES": rule.shown([row.text for row in rows]), "INPUT": rows[0].input_text or ""}
+        for place, row in enumerate(rows, 1):
+            yield Ask(rubric, row, None, direction, values, place, list_id=list_id)
 
 
 def ask_of_pair(

@@ -85,6 +85,11 @@ class Rule:
         """What reads each field, by its name, where an answer has several; the rule itself reads all others."""
         return {}
 
+    @property
+    def n_rows(self) -> int:
+        """How many rows of the plan one request answers."""
+        return max(1, len(self.parts))
+
     def values(self) -> dict[str, str]:
         """Return what the rule itself fills in, by placeholder."""
         return {}

@@ -120,12 +120,18 @@ def ranked(connection: duckdb.DuckDBPyConnection, request: Request) -> Report:
 
 
 def _cluster(counts: Counts) -> Cluster:
-    """Return how votes are clustered: by unit for candidates and where a pair met in several units, else by pair."""
+    """Return how votes are clustered: by unit for candidates and where items are in several, as in lists, else by pair.
+
+    Pairs of one list share an answer. What they say together is a composite likelihood, whose estimate is right where
+    orders are Plackett and Luce's (Azari Soufiani, Parkes and Xia 2014), and whose error is the sandwich's.
+    """
     votes = counts.votes
     if not votes.unit.any():
         return Cluster.PAIR
-    meets_again = len(np.unique(votes.lo * votes.n_items + votes.hi)) < len(votes.lo)
-    return Cluster.UNIT if meets_again or counts.what is What.CANDIDATES else Cluster.PAIR
+    items = np.concatenate([votes.lo, votes.hi])
+    met = np.unique(items + votes.n_items * np.concatenate([votes.unit, votes.unit]))
+    is_again = len(met) > len(np.unique(items))
+    return Cluster.UNIT if is_again or counts.what is What.CANDIDATES else Cluster.PAIR
 
 
 def _schema(groups: Iterable[tuple[str, str]]) -> pa.Schema:
