@@ -70,7 +70,7 @@ SELECT
   provider,
   request_model,
   thinking,
-  CASE WHEN unit_id = '' THEN list_id ELSE unit_id END AS unit_id,
+  coalesce(nullif(unit_id, ''), list_id) AS unit_id,
   list_id AS pair_id,
   item_first,
   item_other AS item_second,
@@ -81,7 +81,7 @@ SELECT
   item_first < item_other AS is_lo_first,
   direction,
   CAST(row_number() OVER (
-    PARTITION BY study, cell_id, unit_id, CASE WHEN unit_id = '' THEN list_id END, item_first, item_other
+    PARTITION BY study, cell_id, coalesce(nullif(unit_id, ''), list_id), item_first, item_other
     ORDER BY repeat_no, slot
   ) AS INTEGER) AS repeat_no,
   purpose,

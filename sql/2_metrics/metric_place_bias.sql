@@ -24,9 +24,9 @@
 CREATE OR REPLACE VIEW metric_place_bias AS
 WITH placed AS (
   SELECT
-    study, template_id, rubric_id, provider, request_model, thinking, cell_id, list_id, request_id, list_place,
-    list_rank, outcome,
-    CASE WHEN unit_id = '' THEN list_id ELSE unit_id END AS cluster_id,
+    study, template_id, rubric_id, provider, request_model, thinking, cell_id, list_id, request_id,
+    CAST(list_place AS BIGINT) AS list_place, list_rank, outcome,
+    coalesce(nullif(unit_id, ''), list_id) AS cluster_id,
     parser_id LIKE 'listwise-best-%' AS is_best_alone
   FROM results
   WHERE task = 'listwise'
