@@ -6,7 +6,7 @@ from typing import Final
 
 # In reading order; the section on the study itself stands before them all.
 SECTIONS: Final = (
-    "claims", "coverage", "consistency", "position", "repeats", "paired", "ranking", "matrix", "lengths", "adaptive",
-    "agreement", "compliance", "ratings", "calibration", "pressure", "answers", "disagreements", "tests", "failures",
-    "money",
+    "claims", "coverage", "consistency", "position", "places", "repeats", "paired", "ranking", "matrix", "lengths",
+    "adaptive", "agreement", "compliance", "ratings", "calibration", "pressure", "answers", "disagreements", "tests",
+    "failures", "money",
 )  # fmt: skip
