@@ -261,5 +261,5 @@ def test_a_template_shows_no_column_of_one_item_and_a_unit_has_enough(tmp_path: 
     with pytest.raises(StudyError, match=r"item\.author"):
         rig.planned()
     rig.write(toml("[lists]\nsize = 13\n"))
-    with pytest.raises(StudyError, match="there are 12 items, and a list shows 13"):
+    with pytest.raises(StudyError, match=r"has 12 items, lists\.size is 13"):
         rig.planned()

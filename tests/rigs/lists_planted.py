@@ -9,7 +9,7 @@ from itertools import islice
 import numpy as np
 import pyarrow as pa
 
-from batchpond.plan import lists
+from batchpond.plan.items import list_orders
 from batchpond.results.rank.verb import Request, ranked
 from batchpond.stats.ranking import Options
 from tests.rigs.metrics import Numbers, column
@@ -67,7 +67,7 @@ def table(design: Lists, n_sets: int, seed: int) -> tuple[pa.Table, Numbers]:
     names = [f"i{item:03}" for item in range(design.n_items)]
     parts = []
     for number, strength in enumerate(strengths):
-        found = np.array([*islice(lists.orders(names, design.size, seed + number), design.n_lists)])
+        found = np.array([*islice(list_orders(names, design.size, seed + number), design.n_lists)])
         for direction in ("forward", "reverse")[: 1 + design.has_reverse]:
             shown = found if direction == "forward" else found[:, ::-1]
             ranks = ranks_of(design, strength[shown], rng)

@@ -25,8 +25,7 @@ from numpy.typing import NDArray
 from batchpond import ids
 from batchpond.errors import StudyError
 from batchpond.model import Direction, Turn
-from batchpond.plan import lists
-from batchpond.plan.items import Item, Pairs, choose_pairs, names_of
+from batchpond.plan.items import Item, Pairs, choose_pairs, list_orders, names_of
 from batchpond.plan.rounds import adaptive
 from batchpond.study.spec import CONVERSATION, TIER_MAX, StageSpec
 from batchpond.tasks.listwise import OrderRule
@@ -35,8 +34,6 @@ from batchpond.tasks.templates import Rubric
 NO_RUBRIC: Final = Rubric("", "", "")
 PLACES: Final = ("unit_id", "rubric_id", "candidate", "input", "turn_no", "tier")
 """What an item's metadata says of where its row belongs, in the order of its fields."""
-_OF_ALL: Final = frozenset({"pairwise", "listwise"})
-"""The tasks that compare any rows of a stage, which are one unit where nothing else is said."""
 _TIER_DIGITS_MAX: Final = 8
 _NUMBERS_AT_ONCE: Final = 10_000
 _ROWS_AT_ONCE: Final = 256
@@ -95,8 +92,7 @@ class Ask(NamedTuple):
 
     `values` are the placeholders that it fills by itself, before its rows and rubric do, unless `text` is what the user
     says; `history` is the conversation before its prompt, and `only` the candidate that goes on with it, or the one way
-    to ask it. `purpose` and `gain` say why an adaptive round asks it. A list asks for each of its rows,
-    `turn_no` being the place.
+    to ask it. `purpose` and `gain` say why an adaptive round asks it. Each row of a list asks, its place in `turn_no`.
     """
 
     rubric: Rubric
@@ -189,12 +185,13 @@ def placed_row(
     stage: StageSpec, item_id: str, text: str, told: Mapping[str, object], more: Mapping[str, Any]
 ) -> SourceRow:
     """Return a row by what its columns for unit, rubric, candidate, input, tier say; raises StudyError for no tier."""
+    own_unit = "" if stage.task in {"pairwise", "listwise"} else item_id  # any two of their rows are compared
     if not told:
-        return SourceRow(item_id, text, "" if stage.task in _OF_ALL else item_id, None, None, None, None, more)
+        return SourceRow(item_id, text, own_unit, None, None, None, None, more)
     unit_id, rubric_id, candidate, asked = [
         None if told.get(name) is None else str(told[name]) for name in ("unit", "rubric", "candidate", "input")
     ]
-    unit_id = unit_id or ("" if stage.task in _OF_ALL else item_id)
+    unit_id = unit_id or own_unit
     tier = tier_of(stage, item_id, told.get("tier"))
     return SourceRow(item_id, text, unit_id, rubric_id, candidate, asked or None, more=more, tier=tier)
 
@@ -262,31 +259,24 @@ def _listwise(stage: StageSpec, rule: OrderRule, rows: Sequence[SourceRow], seed
     """Every list, in its order and where it is reversed: an ask of each of its rows, which say the same."""
     by_unit: dict[tuple[str, str | None], list[tuple[str, str, int]]] = {}
     for place, row in enumerate(rows):
-        members = by_unit.setdefault((row.unit_id, row.rubric_id), [])
-        members.append((row.candidate or "", row.item_id, place))
-    size, spec = rule.size, stage.pairs
+        by_unit.setdefault((row.unit_id, row.rubric_id), []).append((row.candidate or "", row.item_id, place))
     known: dict[tuple[str, ...], Iterator[tuple[int, ...]]] = {}
     for (unit_id, _), members in by_unit.items():
-        if len(members) < size:
-            if stage.waits:  # what lacks may never come
-                continue
-            whose = f"unit {unit_id!r} has" if unit_id else "there are"
-            raise StudyError(f"stage {stage.name}: {whose} {len(members)} items, and a list shows {size}",
-                             hint="lower lists.size, or leave the unit out")  # fmt: skip
         members.sort()
         has_candidates = all(candidate for candidate, *_ in members)
         names = tuple(candidate if has_candidates else item_id for candidate, item_id, _ in members)
+        if len(names) < rule.size and stage.waits:  # what lacks may never come
+            continue
+        if len(names) < rule.size:
+            raise StudyError(f"stage {stage.name}: unit {unit_id!r} has {len(names)} items, lists.size is {rule.size}")
         # Over the units of the same candidates places are balanced; where units come later, each is drawn alone.
         salt = unit_id if stage.waits or not has_candidates else ""
-        found = known.setdefault((salt, *names), lists.orders(names, size, seed, f"{stage.name} {salt}"))
-        count = spec.count or (1 if has_candidates else len(members))
+        found = known.setdefault((salt, *names), list_orders(names, rule.size, seed, f"{stage.name} {salt}"))
         seen: set[tuple[int, ...]] = set()
-        for order in itertools.islice(found, count):
-            if order in seen:  # of few items, where all orders soon are
-                continue
-            seen |= {order, order[::-1]} if spec.reverse else {order}
-            shown = [rows[members[position][2]] for position in order]
-            yield from _asks_of_list(stage, rule, shown, seed)
+        for order in itertools.islice(found, stage.pairs.count or (1 if has_candidates else len(names))):
+            if order not in seen:  # of few items all orders soon are
+                seen |= {order, order[::-1]} if stage.pairs.reverse else {order}
+                yield from _asks_of_list(stage, rule, [rows[members[at][2]] for at in order], seed)
 
 
 def _asks_of_list(stage: StageSpec, rule: OrderRule, shown: Sequence[SourceRow], seed: int) -> Iterator[Ask]:

@@ -16,7 +16,6 @@ from batchpond.plan.rounds import adaptive
 from batchpond.study.prices import ANSWER_TOKENS_EXPECTED, NOTHING, Estimate, Prices, total
 from batchpond.study.spec import CONVERSATION, OWN_OUTPUT_TASKS, PAIR_TASKS, Kept, PairsSpec, StageSpec
 from batchpond.tasks.inputs import InputsRule
-from batchpond.tasks.listwise import OrderRule
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +137,7 @@ def _first(one: Known, flow: _Flow) -> _Asked:
         return _Asked(one.n_asks * n_templates * stage.repeats, one.ask_bytes)
     is_once = flow.has_rubrics or stage.rule.parts
     n_rubrics = len(stage.tactics) or (1 if is_once else max(1, len(stage.rubrics)))
-    n_shown = stage.rule.n_rows if isinstance(stage.rule, OrderRule) else 2 if stage.task in PAIR_TASKS else 1
+    n_shown = 2 if stage.task in PAIR_TASKS else stage.rule.size
     has_talk = any("{CONVERSATION}" in template.text for template in stage.templates)
     size = one.ask_bytes + n_shown * flow.text_bytes + flow.input_bytes + (flow.talk_bytes if has_talk else 0)
     return _Asked(_n_of_rows(stage, flow) * n_rubrics * n_templates * stage.repeats, size)
@@ -149,8 +148,7 @@ def _n_of_rows(stage: StageSpec, flow: _Flow) -> float:
         case "ranking":
             return flow.n_rows * max(0, flow.n_candidates - 1)
         case "listwise":
-            n_lists = flow.n_rows / max(1, flow.n_candidates) * (stage.pairs.count or 1)
-            return n_lists * (1 + stage.pairs.reverse)
+            return flow.n_rows / max(1, flow.n_candidates) * (stage.pairs.count or 1) * (1 + stage.pairs.reverse)
         case "pairwise":
             if stage.pairs.adaptive is not None:
                 return sum(adaptive.n_of_rounds(round(flow.n_rows), stage.pairs)[:1])

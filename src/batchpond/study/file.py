@@ -204,9 +204,9 @@ def _stage(
 ) -> StageSpec:
     task, settings = written.task, table.inside("answer")
     is_talk = task == CONVERSATION
-    rule = rule_of(settings, "generation" if is_talk else task)
+    rule, lists = rule_of(settings, "generation" if is_talk else task), written.lists
     if isinstance(rule, OrderRule):
-        rule = replace(rule, size=written.lists.size)
+        rule = replace(rule, size=lists.size)
     derive.check(rule, settings.where())
     stage = StageSpec(
         name=name,
@@ -216,7 +216,9 @@ def _stage(
         templates=(_first_turns if is_talk else _templates)(table, written, rule, base_path),
         models=models_of(table, "models", written.models),
         rubrics=_fields_of(table, rule) if isinstance(rule, FieldsRule) else _rubrics(table, written, base_path),
-        pairs=_pairs_of(table.inside("pairs"), written.pairs) if task == "pairwise" else _lists_of(written.lists),
+        pairs=_pairs_of(table.inside("pairs"), written.pairs)
+        if task == "pairwise"
+        else PairsSpec(count=lists.count, reverse=float(lists.reverse)),
         repeats=written.repeats,
         tactics=_tactics(table, written) if is_talk else (),
         turns=written.turns if is_talk else 0,
@@ -250,23 +252,16 @@ def _check_keys(table: Table, stage: StageSpec) -> None:
     for name in CHAIN_KEYS:
         if table.has(name):
             table.fail(name, f"has no meaning for the task {stage.task}", "it is for inputs that are made in rounds")
-    if table.has("pairs") and stage.task != "pairwise":
-        table.fail("pairs", f"has no meaning for the task {stage.task}")
-    _check_lists(table, stage)
+    for name, task in (("pairs", "pairwise"), ("lists", listwise.TASK)):
+        if table.has(name) and stage.task != task:
+            table.fail(name, f"has no meaning for the task {stage.task}")
+    if stage.task == listwise.TASK and table.inside("answer").has("size"):
+        table.inside("answer").fail("size", "stands in [lists], where lists are drawn")
+    if stage.task == listwise.TASK and "tier" in stage.rows.columns:
+        table.inside("items").fail("tier", "cannot be given: a list has items of several", "give the stage a tier")
     if stage.is_structured and stage.output_schema is None:
         table.fail("structured", f"has no meaning for answers of the task {stage.task} as they are read here",
-                   "compliance, likert and pressure answers in JSON, and fields there, can be held to one")  # fmt: skip
-
-
-def _check_lists(table: Table, stage: StageSpec) -> None:
-    if stage.task != listwise.TASK:
-        if table.has("lists"):
-            table.fail("lists", f"has no meaning for the task {stage.task}", 'it belongs to `task = "listwise"`')
-        return
-    if table.inside("answer").has("size"):
-        table.inside("answer").fail("size", "stands in [lists], where lists are drawn")
-    if "tier" in stage.rows.columns:
-        table.inside("items").fail("tier", "cannot be given: a list has items of several", "give the stage a tier")
+                   "compliance, likert, listwise, pressure answers in JSON and fields can be held to one")  # fmt: skip
 
 
 def _check(table: Table, stage: StageSpec) -> None:
@@ -296,8 +291,8 @@ def _check_rubrics(table: Table, stage: StageSpec, earlier: Sequence[StageSpec])
     source = next((other for other in earlier if other.name == wanted), None)
     is_by_unit = source.task == "generation" if source else "unit" in stage.rows.columns
     if stage.task == listwise.TASK and stage.waits and not is_by_unit:
-        why = "lists of items are drawn once, of all of them, and answers that come later would change every list"
-        table.inside("items").fail((), f"cannot wait for other stages: {why}", "list the answers of a generation stage")
+        why = "cannot wait for other stages: lists of items are drawn once, and a later answer would change them all"
+        table.inside("items").fail((), why, "answers of a generation stage, and SQL with a unit, can")
     if source is None:
         return
     is_of_all = stage.pairs.adaptive is not None or stage.pairs.is_exact or stage.pairs.n_reverse is not None
@@ -485,10 +480,6 @@ def _pairs_of(table: Table, written: tables.Pairs) -> PairsSpec:
         written.share, written.count, written.order, reverse, written.repeats, None, given, written.block,
         written.n_reverse, is_exact,
     )  # fmt: skip
-
-
-def _lists_of(written: tables.Lists) -> PairsSpec:
-    return PairsSpec(count=written.count, reverse=float(written.reverse))
 
 
 def _given(table: Table, written: tables.Pairs) -> ItemsSpec | None:

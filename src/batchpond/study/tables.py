@@ -96,9 +96,7 @@ class Lists:
     """listwise: which items are shown together, each equally often, and as often at each place."""
 
     size: Annotated[int, between(2, listwise.SIZE_MAX, "how many a list shows")] = 4
-    count: Annotated[
-        int, between(1, 10**7, "at most how many of each unit, or of all items; left out, 1 of candidates, else as"
-                     " many as items")] | None = None  # fmt: skip
+    count: Annotated[int, between(1, 10**7, "at most so many, of each unit if there are any")] | None = None
     reverse: Annotated[bool, about("share also asked in the opposite order")] | Share = True
 
 

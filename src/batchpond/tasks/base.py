@@ -67,6 +67,8 @@ class Rule:
     PARSER_VERSION: ClassVar[int] = 1
     READER: ClassVar[str] = ""
     PLACEHOLDERS: ClassVar[Placeholders]
+    size: int = 1
+    """How many items an answer is of, where each has a row of the plan."""
 
     @property
     def parser_id(self) -> str:
@@ -84,11 +86,6 @@ class Rule:
     def parts(self) -> Mapping[str, Rule]:
         """What reads each field, by its name, where an answer has several; the rule itself reads all others."""
         return {}
-
-    @property
-    def n_rows(self) -> int:
-        """How many rows of the plan one request answers."""
-        return max(1, len(self.parts))
 
     def values(self) -> dict[str, str]:
         """Return what the rule itself fills in, by placeholder."""

@@ -8,7 +8,6 @@ from typing import Any, Final
 from batchpond.errors import LakeError
 from batchpond.tasks import answer_fields, compliance, generation, inputs, likert, pairwise, pressure, prompts, ranking
 from batchpond.tasks.base import Rule
-from batchpond.tasks.listwise import TASK as LISTWISE
 from batchpond.tasks.listwise import BestRule, OrderRule
 
 _NEWER: Final = "install a newer batchpond; nothing is lost, the answers stay in `raw`"
@@ -18,7 +17,7 @@ _READERS: Final[Mapping[str, tuple[type[Rule], ...]]] = {
     ranking.TASK: (ranking.RankingRule,),
     compliance.TASK: (compliance.ComplianceRule,),
     likert.TASK: (likert.LikertRule,),
-    LISTWISE: (OrderRule, BestRule),
+    OrderRule.TASK: (OrderRule, BestRule),
     pressure.TASK: (pressure.PressureRule, pressure.KeywordRule),
     prompts.TASK: (prompts.PromptsRule, answer_fields.ItemFields, answer_fields.Field),
     inputs.TASK: (inputs.InputsRule,),

@@ -43,7 +43,6 @@ _FOLLOWS: Final[Mapping[Role | None, tuple[Role, ...]]] = {
 }
 """Who may speak after whom."""
 _PAIR_SIDES: Final = ("SAMPLE_1", "SAMPLE_2", "OUTPUT_A", "OUTPUT_B")
-_LIST: Final = "SAMPLES"
 _OF_STATEMENT: Final = "statement"
 _COLUMN: Final = re.compile(r"\{([#^/]?)((?:item|statement|SAMPLE_[12]|OUTPUT_[AB])\.[\w-]+(?:[ .][\w-]+)*)\}")
 _PARTS: Final = "{#item.x} or {^item.x}, what stands there if the item has an x or has none, and {/item.x}"
@@ -67,7 +66,7 @@ class Placeholders:
         """Whose columns templates may show: each side's of a pair, none of a list, else the item's; the statement's."""
         known = self.required + self.optional
         return (
-            *(tuple(side for side in _PAIR_SIDES if side in known) or (() if _LIST in known else ("item",))),
+            *(tuple(side for side in _PAIR_SIDES if side in known) or (() if "SAMPLES" in known else ("item",))),
             *((_OF_STATEMENT,) if _OF_STATEMENT.upper() in known else ()),
         )
 

@@ -120,17 +120,12 @@ def ranked(connection: duckdb.DuckDBPyConnection, request: Request) -> Report:
 
 
 def _cluster(counts: Counts) -> Cluster:
-    """Return how votes are clustered: by unit for candidates and where items are in several, as in lists, else by pair.
-
-    Pairs of one list share an answer. What they say together is a composite likelihood, whose estimate is right where
-    orders are Plackett and Luce's (Azari Soufiani, Parkes and Xia 2014), and whose error is the sandwich's.
-    """
+    """Return how votes are clustered: by unit for candidates, or items of several units as in lists, else by pair."""
     votes = counts.votes
     if not votes.unit.any():
         return Cluster.PAIR
-    items = np.concatenate([votes.lo, votes.hi])
-    met = np.unique(items + votes.n_items * np.concatenate([votes.unit, votes.unit]))
-    is_again = len(met) > len(np.unique(items))
+    items, units = np.r_[votes.lo, votes.hi], np.r_[votes.unit, votes.unit]
+    is_again = len(np.unique(items + votes.n_items * units)) > len(np.unique(items))
     return Cluster.UNIT if is_again or counts.what is What.CANDIDATES else Cluster.PAIR
 
 
