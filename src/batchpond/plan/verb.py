@@ -267,7 +267,7 @@ def known_of(draft: StageDraft) -> Known:
         n_bytes, has_own = sum(size_of(row.text) for row in rows), any(row.rubric_id is not None for row in rows)
     parts = draft.stage.rule.parts
     has_rubrics = bool(draft.stage.rubrics and not parts) or has_own
-    n_asks = draft.n_asks // max(1, len(parts))  # the fields of an answer are asked for at once
+    n_asks = draft.n_asks // (max(1, len(parts)) * draft.stage.rule.size)  # an answer's fields, or items, are one ask
     return Known(
         draft.stage, draft.configs, len(rows), n_bytes / len(rows), n_asks, sum(sizes) / len(sizes), has_rubrics,
     )  # fmt: skip

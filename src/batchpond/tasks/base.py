@@ -70,6 +70,8 @@ class Rule:
     PARSER_VERSION: ClassVar[int] = 1
     READER: ClassVar[str] = ""
     PLACEHOLDERS: ClassVar[Placeholders]
+    size: int = 1
+    """How many items an answer is of, where each has a row of the plan."""
 
     @property
     def parser_id(self) -> str:

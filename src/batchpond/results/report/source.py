@@ -77,7 +77,7 @@ class Source:
     @property
     def has_pairs(self) -> bool:
         """Whether the study compares two things at a time."""
-        return bool(self.tasks & {"pairwise", "ranking"})
+        return bool(self.tasks & {"pairwise", "ranking", "listwise"})
 
     def rows(self, sql: str, limit: int = ROWS_MAX) -> Rows:
         """Return the first rows of a SELECT, which states its order; raises LakeError when a file cannot be read."""

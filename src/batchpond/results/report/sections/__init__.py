@@ -6,7 +6,7 @@ from typing import Final
 
 # In reading order; before them all stand the study itself and, where somebody asks, what it is compared with.
 SECTIONS: Final = (
-    "claims", "coverage", "consistency", "position", "repeats", "paired", "ranking", "matrix", "lengths", "adaptive",
-    "agreement", "compliance", "ratings", "calibration", "pressure", "answers", "disagreements", "tests", "failures",
-    "money",
+    "claims", "coverage", "consistency", "position", "places", "repeats", "paired", "ranking", "matrix", "lengths",
+    "adaptive", "agreement", "compliance", "ratings", "calibration", "pressure", "answers", "disagreements", "tests",
+    "failures", "money",
 )  # fmt: skip
