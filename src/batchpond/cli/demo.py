@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from batchpond.cli import formats, output
-from batchpond.cli.frame import Invocation, json_option, pond_command
+from batchpond.cli.frame import Invocation, pond_command
 from batchpond.model import CELL_COLUMNS
 
 OUTCOME_HEADS = ("model", "all", "answered", "decided", "tie", "ambiguous", "unparsed", "refused", "other")
@@ -24,7 +24,6 @@ EXPLORE = (
 
 
 @pond_command("demo")
-@json_option
 def command(invocation: Invocation, is_json: bool) -> None:
     """Judge 20 essays with a simulated model of each of three providers, over real HTTP on this machine."""
     from batchpond import demo

@@ -10,11 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import click
-
 from batchpond.cli import output
 from batchpond.cli.formats import Format
-from batchpond.cli.frame import Invocation, format_option, pond_command
+from batchpond.cli.frame import Invocation, pond_command
 from batchpond.errors import ExitCode, UsageError
 from batchpond.text import did_you_mean
 
@@ -24,10 +22,6 @@ ADDRESS_SPACE_BYTES = 3 << 30
 
 
 @pond_command("query")
-@click.argument("sql")
-@click.option("--timeout", "timeout_s", type=click.FloatRange(min=0.1), default=60.0, metavar="SECONDS",
-              show_default=True, help="Give up after this long.")  # fmt: skip
-@format_option
 def command(invocation: Invocation, sql: str, timeout_s: float, form: Format) -> None:
     """Run one SELECT over the lake's views and print its rows."""
     from batchpond.views import database, read
@@ -97,9 +91,6 @@ WIDE = 160
 
 
 @pond_command("views")
-@click.option("--ddl", "is_ddl", is_flag=True, help="Print the script that makes them, for plain DuckDB.")
-@click.option("--dialect", type=click.Choice(["spark"]), help="Print that script in the SQL of a distributed engine.")
-@format_option
 def views(invocation: Invocation, is_ddl: bool, dialect: str | None, form: Format) -> None:
     """List the views that SQL can ask, in the order in which they build on each other."""
     from batchpond.views import database
@@ -140,10 +131,6 @@ LEFT_OUT = frozenset({"rubric_id", "thinking"})
 
 
 @pond_command("results")
-@click.option("--study", help="Only this study; all of them otherwise.")
-@click.option("--limit", type=click.IntRange(min=0), metavar="N", help="At most this many rows.")
-@click.option("--all-columns", is_flag=True, help="On a terminal, all columns too.")
-@format_option
 def results(invocation: Invocation, study: str | None, limit: int | None, all_columns: bool, form: Format) -> None:
     """Print one row per planned request: who won, or why nobody did."""
     from batchpond.views.read import answer, arrow, stream

@@ -31,22 +31,6 @@ def _list_faults(ctx: click.Context, _: click.Parameter, is_asked: bool) -> None
 
 
 @pond_command("simulate")
-@click.argument("program", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND...]")
-@click.option("--port", type=click.IntRange(0, 65_535), default=0, metavar="P", help="0 takes a free one.")
-@click.option("--state", "state", type=click.Path(file_okay=False, path_type=Path), default=Path("simulator"),
-              show_default=True, metavar="DIR", help="Files, batches and the ledger; kept over restarts.")  # fmt: skip
-@click.option("--seed", type=int, help="What its judges draw from; a new folder's default is 0.")
-@click.option("--fault", "faults", multiple=True, metavar="SPEC",
-              help="OPERATION[@CALLS[/EVERY]]:KIND[=ARGUMENT]; may be repeated; --faults lists the kinds.")  # fmt: skip
-@click.option("--judge", "judges", multiple=True, metavar="SPEC",
-              help="MODEL:NAME=VALUE,...: how a model judges; may be repeated.")  # fmt: skip
-@click.option("--limit", "limits", multiple=True, metavar="SPEC",
-              help="MODEL:rpm=60,tpm=9000,rps=,concurrent=,burst=: limits of live calls; may be repeated.")  # fmt: skip
-@click.option("--latency", "latency_s", type=(float, float), default=(0.2, 2.0), show_default=True,
-              metavar="MIN MAX", help="Seconds a batch takes.")  # fmt: skip
-@click.option(
-    "--speed", type=click.FloatRange(min=0), default=1.0, show_default=True, help="Its seconds in one of yours."
-)
 @click.option("--faults", "is_listing", is_flag=True, is_eager=True, expose_value=False, callback=_list_faults,
               help="List the faults that --fault takes, and stop.")  # fmt: skip
 def command(
