@@ -1,12 +1,20 @@
--- One study's judgments, counted by scope, unit and ordered pair.
+-- One study's judgments, counted by scope, unit and pair: who won how often, by which of the two was shown first.
 CREATE OR REPLACE TEMP TABLE rank_counts AS
 SELECT
-  {keys} {first} AS first, {second} AS second,
-  count(*) FILTER (WHERE verdict = 'first') AS n_first,
-  count(*) FILTER (WHERE verdict = 'second') AS n_second,
-  count(*) FILTER (WHERE verdict = 'tie') AS n_tied,
+  {keys} lo_name, hi_name,
+  count(*) FILTER (WHERE verdict = 'first' AND is_lo_first) AS lo_with_lo_first,
+  count(*) FILTER (WHERE verdict = 'second' AND is_lo_first) AS hi_with_lo_first,
+  count(*) FILTER (WHERE verdict = 'tie' AND is_lo_first) AS tied_with_lo_first,
+  count(*) FILTER (WHERE verdict = 'second' AND NOT is_lo_first) AS lo_with_hi_first,
+  count(*) FILTER (WHERE verdict = 'first' AND NOT is_lo_first) AS hi_with_hi_first,
+  count(*) FILTER (WHERE verdict = 'tie' AND NOT is_lo_first) AS tied_with_hi_first,
   count(*) FILTER (WHERE outcome IS NOT NULL AND verdict IS NULL) AS n_without_verdict,
   count(*) FILTER (WHERE outcome IS NULL) AS n_pending
-FROM {source}
-WHERE study = $study AND {first} <> {second}
-GROUP BY {keys} {first}, {second}
+FROM (
+  SELECT
+    {keys} verdict, outcome, {first} < {second} AS is_lo_first,
+    least({first}, {second}) AS lo_name, greatest({first}, {second}) AS hi_name
+  FROM {source}
+  WHERE study = $study AND {first} <> {second}
+) AS pairs
+GROUP BY {keys} lo_name, hi_name
