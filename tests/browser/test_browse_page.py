@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import shutil
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from queue import Queue
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
@@ -47,16 +45,8 @@ PATIENCE_MS = 20_000
 @contextmanager
 def served(lake: Path, rater: str = "") -> Iterator[str]:
     """Serve a lake's pages; yields the address with its token."""
-    until, addresses = threading.Event(), Queue[str]()
-    running = threading.Thread(
-        target=server.serve, args=(lake,), kwargs={"port": 0, "rater": rater, "on_ready": addresses.put, "until": until}
-    )
-    running.start()
-    try:
-        yield addresses.get(timeout=60)
-    finally:
-        until.set()
-        running.join()
+    with server.running(lake, rater=rater) as (address, _):
+        yield address
 
 
 def go(seen: Seen, address: str, path: str) -> None:

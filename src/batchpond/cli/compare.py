@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from batchpond.cli import output
@@ -22,13 +23,25 @@ _TESTS = ("p_diff", "q_bh")
 
 @pond_command("compare")
 def command(
-    invocation: Invocation, a: str, b: str, gates: tuple[str, ...], is_margin: bool, n_flips: int, form: Format
+    invocation: Invocation,
+    a: str,
+    b: str,
+    gates: tuple[str, ...],
+    is_margin: bool,
+    n_flips: int,
+    path: Path | None,
+    force: bool,
+    form: Format,
 ) -> ExitCode:
     """Compare what A and B say of the same items: b against a, paired."""
     from batchpond.results.compare.verb import compare
 
-    path = invocation.store().path
-    found = compare(path, a, b, n_flips=n_flips, gates=gates, is_margin=is_margin)
+    found = compare(invocation.store().path, a, b, n_flips=n_flips, gates=gates, is_margin=is_margin)
+    if path is not None:
+        from batchpond.results.report import build
+
+        build.write(build.text(build.paired(found, a, b), build.form_of(path)), path, force=force)
+        invocation.diagnostics.note(f"wrote {path}")
     if form is Format.JSON:
         tables = {name: getattr(found, name).to_pylist() for name in _TABLES}
         output.document({"a": a, "b": b, **tables, "notes": found.notes})

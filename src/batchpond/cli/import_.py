@@ -11,11 +11,10 @@ import click
 
 from batchpond.cli import output
 from batchpond.cli.frame import CONTEXT, IMPORTERS, Invocation, PondCommand, guide_line, pond_command
-from batchpond.errors import UsageError
 from batchpond.text import plural
 
 if TYPE_CHECKING:
-    from batchpond.interop.foreign import Defaults, Doubt, Reader
+    from batchpond.interop.foreign import Reader
     from batchpond.interop.imports import ForeignReport
 
 DEFAULT_COLUMNS = ("study", "template_id", "rubric_id", "provider", "request_model", "thinking", "direction")
@@ -75,14 +74,9 @@ def _of_tool(reader: EntryPoint) -> PondCommand:
 
     @pond_command(name, "TOOL")
     def imported(invocation: Invocation, /, paths: tuple[Path, ...], is_json: bool, **given: Any) -> None:
-        try:
-            read: Reader = reader.load()
-        except (ImportError, AttributeError) as error:
-            raise UsageError(
-                f"the package {package} cannot read files of {name}: {error}",
-                hint="install it anew, or ask its authors",
-            ) from error
-        _import(invocation, read, paths, is_json=is_json, **given)
+        from batchpond.interop.foreign import reader_of
+
+        _import(invocation, reader_of(name), paths, is_json=is_json, **given)
 
     imported.help = IMPORTERS.get(name, f"Import files of {name}, which the package {package} reads.")
     return imported
@@ -110,42 +104,17 @@ def _import(
     is_strict: bool,
     is_json: bool,
 ) -> None:
+    from batchpond.interop.foreign import Defaults, acceptable
     from batchpond.interop.imports import import_foreign
     from batchpond.lake.store import Store
 
-    known, doubts = _defaults(study, defaults), _doubts(accepted)
+    known = Defaults.given(study, [(name, value) for name, _, value in (entry.partition("=") for entry in defaults)])
+    doubts = acceptable(accepted)
     store = Store.init(invocation.lake_path)
     report = import_foreign(store, reader, paths, defaults=known, accepted=doubts, is_strict=is_strict)
     if is_json:
         output.document(report)
     _tell(invocation, report)
-
-
-def _defaults(study: str | None, written: tuple[str, ...]) -> Defaults:
-    from batchpond.interop.foreign import Defaults
-
-    values: dict[str, str] = {"study": study} if study else {}
-    for entry in written:
-        name, mark, value = entry.partition("=")
-        if name not in DEFAULT_COLUMNS or not mark or not value.strip() or name in values:
-            raise UsageError(
-                f"--set {entry!r} is not COLUMN=VALUE", hint=f"columns: {', '.join(DEFAULT_COLUMNS)}, each once"
-            )
-        if name == "direction" and value not in ("forward", "reverse"):
-            raise UsageError(f"--set {entry!r} is neither forward nor reverse", hint="forward is the main run")
-        values[name] = value
-    return Defaults(**values)
-
-
-def _doubts(accepted: tuple[str, ...]) -> list[Doubt]:
-    from batchpond.interop.foreign import ACCEPTABLE, Doubt
-
-    unknown = [word for word in accepted if word not in ACCEPTABLE]
-    if unknown:
-        raise UsageError(
-            f"--accept {unknown[0]} is no kind that a person can answer for", hint=f"kinds: {', '.join(ACCEPTABLE)}"
-        )
-    return [Doubt(word) for word in accepted]
 
 
 def _tell(invocation: Invocation, report: ForeignReport) -> None:

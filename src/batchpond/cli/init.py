@@ -21,7 +21,13 @@ IGNORED = "lake/\ntrial/\nsimulator/\n.env\n"
 
 @pond_command("init")
 def command(
-    invocation: Invocation, folder: Path, example: str | None, is_commented: bool, is_schema: bool, is_json: bool
+    invocation: Invocation,
+    folder: Path,
+    example: str | None,
+    is_commented: bool,
+    has_notebook: bool,
+    is_schema: bool,
+    is_json: bool,
 ) -> None:
     """Write a study with sample texts into FOLDER, ready to `plan`, and make the lake."""
     from batchpond.lake.store import Store
@@ -37,7 +43,7 @@ def command(
     lake = invocation.lake_path if invocation.is_lake_given else folder / invocation.lake_path
     written: list[str] = []
     kept: list[str] = []
-    for name, text in _contents(chosen, is_commented):
+    for name, text in _contents(chosen, is_commented, has_notebook):
         (written if _write(folder / name, text) else kept).append(str(folder / name))
     store = Store.init(lake)
     if is_json:
@@ -54,13 +60,14 @@ def command(
     )
 
 
-def _contents(name: str, is_commented: bool) -> list[tuple[str, str]]:
-    from batchpond.study.file import example, example_data
+def _contents(name: str, is_commented: bool, has_notebook: bool) -> list[tuple[str, str]]:
+    from batchpond.study.file import example, example_data, notebook
     from batchpond.tasks.templates import builtin
 
     study = example(name, is_commented=is_commented)
     prompt = [(TEMPLATE, builtin()[TEMPLATE_FROM].text + "\n")] if is_commented else []
-    return [(STUDY, study), *example_data(study).items(), *prompt, (".gitignore", IGNORED)]
+    page = [("notebook.py", notebook())] if has_notebook else []
+    return [(STUDY, study), *example_data(study).items(), *prompt, *page, (".gitignore", IGNORED)]
 
 
 def _write(path: Path, text: str) -> bool:

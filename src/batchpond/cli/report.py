@@ -21,6 +21,7 @@ def command(
     path: Path | None,
     form: str | None,
     folder: Path | None,
+    beside: str | None,
     is_methods: bool,
     is_shown: bool,
     force: bool,
@@ -31,7 +32,7 @@ def command(
     from batchpond.lake.disk import refuse_existing
     from batchpond.results.report import build, markdown
 
-    if is_methods and (path or form or folder or is_shown or is_json):
+    if is_methods and (path or form or folder or beside or is_shown or is_json):
         raise UsageError("--claims prints the methods alone", hint="leave the other options out")
     if is_methods:
         return output.text(markdown.methods(build.build(invocation.store().path, study)))
@@ -46,7 +47,7 @@ def command(
     path = path or (Path("report.html") if is_page else None)
     if path is not None and not force:
         refuse_existing(path)
-    found = build.build(invocation.store().path, study)
+    found = build.build(invocation.store().path, study, beside)
     content = build.text(found, chosen)
     written = [] if folder is None else build.write_figures(found, folder, force=force)
     if path is None:

@@ -11,6 +11,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,6 +22,8 @@ from batchpond.tasks.base import Judgment
 from batchpond.tasks.templates import Rubric
 from batchpond.text import is_unicode
 
+READERS: Final = "batchpond.importers"
+"""The group of entry points, of this distribution and any other, that read the files of other tools."""
 FILES_MAX: Final = 1_000_000
 JSON_SIZE_MAX_BYTES: Final = 1_000_000_000
 _SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F]")
@@ -217,6 +220,17 @@ ACCEPTABLE: Final = (
 )
 
 
+def acceptable(words: Iterable[str]) -> list[Doubt]:
+    """Return the doubts that a person answers for; raises UsageError for one that nobody can."""
+    found = list(words)
+    unknown = [word for word in found if word not in ACCEPTABLE]
+    if unknown:
+        raise UsageError(
+            f"{unknown[0]!r} is no kind that a person can answer for", hint=f"kinds: {', '.join(ACCEPTABLE)}"
+        )
+    return [Doubt(word) for word in found]
+
+
 @dataclass(frozen=True, slots=True)
 class Defaults:
     """How something was judged: what a row says of itself, a file of its rows, or a person of files that do not."""
@@ -232,6 +246,22 @@ class Defaults:
     def or_else(self, other: Defaults) -> Defaults:
         """Return this, with what the other says where this says nothing."""
         return Defaults(*(getattr(self, name) or getattr(other, name) for name in self.__slots__))
+
+    @classmethod
+    def given(cls, study: str | None, columns: Iterable[tuple[str, str]]) -> Defaults:
+        """Return what a person says of files that do not; raises UsageError for what is no such column."""
+        values = {"study": study} if study else {}
+        for name, value in columns:
+            said = f"{name}={value}"
+            if name not in cls.__slots__[1:] or not value.strip() or name in values:
+                raise UsageError(
+                    f"{said!r} is not COLUMN=VALUE",
+                    hint=f"columns: {', '.join(cls.__slots__[1:])}, each once",
+                )
+            if name == "direction" and value not in ("forward", "reverse"):
+                raise UsageError(f"{said!r} is neither forward nor reverse", hint="forward is the main run")
+            values[name] = value
+        return cls(**values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,6 +390,22 @@ class Findings:
 
 
 Reader = Callable[[Sequence[SourceFile], Defaults, Findings], Iterator[Record]]
+
+
+def reader_of(tool: str) -> Reader:
+    """Return what reads the files of a tool; raises UsageError where nothing that is installed does."""
+    known = entry_points(group=READERS)
+    if tool not in known.names:
+        raise UsageError(f"nothing reads files of {tool!r}", hint=f"tools: {', '.join(sorted(known.names))}")
+    entry = known[tool]
+    try:
+        read: Reader = entry.load()
+    except (ImportError, AttributeError) as error:
+        package = entry.dist.name if entry.dist else entry.value
+        raise UsageError(
+            f"the package {package} cannot read files of {tool}: {error}", hint="install it anew, or ask its authors"
+        ) from error
+    return read
 
 
 def needed(entry: Mapping[str, Any], name: str, place: str, findings: Findings) -> str | None:

@@ -86,6 +86,11 @@ def example_data(text: str) -> dict[str, str]:
     return {name: _shipped("data", name).read_text("utf-8") for name in dict.fromkeys(_PATH.findall(text))}
 
 
+def notebook() -> str:
+    """Return a marimo notebook over `study.toml` and the lake beside it."""
+    return _shipped("notebook.txt").read_text("utf-8")
+
+
 def _shipped(*names: str) -> Traversable:
     return resources.files("batchpond.study").joinpath("examples", *names)
 

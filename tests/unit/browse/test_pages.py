@@ -14,7 +14,7 @@ import pytest
 from starlette.testclient import TestClient
 
 import batchpond
-from batchpond.cli.browse import _report as report_page
+from batchpond.api import _report_page as report_page
 from batchpond.text import UNSAFE_BUT_NEWLINE
 from batchpond_browse import lists
 from batchpond_browse.asking import Lake

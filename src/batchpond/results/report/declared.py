@@ -39,6 +39,7 @@ GROUPS_MAX: Final = 6
 TITLES: Final = {
     "template_id": "template", "rubric_id": "rubric", "thinking": "thinking", JUDGE: "judge",
     "candidate": "candidate", "task": "task", "category": "kind of pressure", "turn_no": "turn",
+    "what": "compared", "metric": "metric",
 }  # fmt: skip
 _NOTHING: Final = ("", "unspecified")
 
