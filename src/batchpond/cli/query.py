@@ -137,13 +137,9 @@ def results(invocation: Invocation, study: str | None, limit: int | None, all_co
 
     store = invocation.store()
     is_short = form is Format.TABLE and not all_columns
-    columns = _terminal_columns() if is_short else None
+    left_out = LEFT_OUT if output.width() < LEFT_OUT_BELOW else ()
+    columns = [name for name in TERMINAL_COLUMNS if name not in left_out] if is_short else None
     read = arrow if form is Format.PARQUET else answer
     with stream(store.path, "results", read, columns=columns, study=study, order=ORDER, limit=limit) as rows:
         prepared = output.prepared(rows, form, has_color=invocation.color_stdout())
     invocation.note_left_out(output.show(prepared))
-
-
-def _terminal_columns() -> tuple[str, ...]:
-    is_narrow = output.width() < LEFT_OUT_BELOW
-    return tuple(name for name in TERMINAL_COLUMNS if not (is_narrow and name in LEFT_OUT))
