@@ -204,7 +204,7 @@ def _answer(
     yield answered_text(where, statement, asked, candidate, text, more)
 
 
-_SPECS: Final = (*statements.JSON_LINES, *statements.YAML, *statements.MARKDOWN)
+_SPECS: Final = statements.suffixes()
 _NOT_READ: Final = {"preprocessed": "requests, which hold no answers", "raw": "raw judge output; the results have it"}
 _RANKS: Final = {1: Verdict.FIRST, -1: Verdict.SECOND}
 _SCALE: Final = range(1, 6)

@@ -11,7 +11,6 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Final
 
@@ -394,17 +393,10 @@ Reader = Callable[[Sequence[SourceFile], Defaults, Findings], Iterator[Record]]
 
 def reader_of(tool: str) -> Reader:
     """Return what reads the files of a tool; raises UsageError where nothing that is installed does."""
-    known = entry_points(group=READERS)
-    if tool not in known.names:
-        raise UsageError(f"nothing reads files of {tool!r}", hint=f"tools: {', '.join(sorted(known.names))}")
-    entry = known[tool]
-    try:
-        read: Reader = entry.load()
-    except (ImportError, AttributeError) as error:
-        package = entry.dist.name if entry.dist else entry.value
-        raise UsageError(
-            f"the package {package} cannot read files of {tool}: {error}", hint="install it anew, or ask its authors"
-        ) from error
+    known = files.readers(READERS)
+    if tool not in known:
+        raise UsageError(f"nothing reads files of {tool!r}", hint=f"tools: {', '.join(known)}")
+    read: Reader = files.reader_of(READERS, tool, f"files of {tool}")
     return read
 
 
