@@ -167,17 +167,17 @@ class PondCommand(click.Command):
 # What `options.json` calls a type; there, choices are a list, and ends of a range stand with its kind of numbers.
 _TYPES: dict[str, Any] = {
     "path": click.Path(path_type=Path),
-    "path there": click.Path(path_type=Path, exists=True),
+    "existing path": click.Path(path_type=Path, exists=True),
     "file": click.Path(path_type=Path, dir_okay=False),
-    "file there": click.Path(path_type=Path, dir_okay=False, exists=True),
+    "existing file": click.Path(path_type=Path, dir_okay=False, exists=True),
     "folder": click.Path(path_type=Path, file_okay=False),
     "day": click.DateTime(["%Y-%m-%d"]),
-    "whole": int,
-    "numbers": (float, float),
-    "words": click.UNPROCESSED,
+    "integer": int,
+    "two numbers": (float, float),
+    "as typed": click.UNPROCESSED,
     "failure": click.Choice([str(name) for name in ErrorClass]),
     "format": click.Choice([form.value for form in Format]),
-    "cells": click.Choice(["study", *CELL_COLUMNS, "majority", "weighted"]),
+    "cell column": click.Choice(["study", *CELL_COLUMNS, "majority", "weighted"]),
 }
 _CALLBACKS = {
     "lake": _set_lake, "environment": _set_environment, "diagnostics": _set_diagnostics, "json": _remember_json,
@@ -190,7 +190,7 @@ def _parameter(names: str, type: Any = None, **settings: Any) -> click.Parameter
     match type:
         case list():
             kind: Any = click.Choice(type)
-        case {"whole": ends}:
+        case {"integer": ends}:
             kind = click.IntRange(**ends)
         case {"number": ends}:
             kind = click.FloatRange(**ends)
