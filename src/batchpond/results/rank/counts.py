@@ -15,7 +15,7 @@ from batchpond.errors import UsageError
 from batchpond.lake import tables
 from batchpond.lake.tables import reading
 from batchpond.model import CELL_COLUMNS
-from batchpond.stats.votes import Votes, of_rows
+from batchpond.stats.votes import Votes
 from batchpond.views.read import check_study
 
 SCOPE: Final = ("study", *CELL_COLUMNS)
@@ -95,9 +95,9 @@ def counted(
             check_study(connection, study)
         source = "pair_judgments" if jury is None else _gathered(connection, study, jury)
         for found in _studies(connection, study, what, tuple(by), source):
-            _count(connection, found, "counts", [*found.varying, *["unit_id"] * found.has_units])
+            _count(connection, found, "rank_counts", "true", [*found.varying, *["unit_id"] * found.has_units])
             if found.has_rounds:
-                _count(connection, found, "adaptive", found.varying)
+                _count(connection, found, "rank_held_out", "purpose = 'holdout'", found.varying)
             yield from _scopes(connection, found)
 
 
@@ -129,17 +129,18 @@ def _studies(
         yield _Study(name, what, by, [row[5:] for row in own], has_units, has_rounds, source)
 
 
-def _count(connection: duckdb.DuckDBPyConnection, study: _Study, table: str, keys: Sequence[str]) -> None:
+def _count(connection: duckdb.DuckDBPyConnection, study: _Study, table: str, where: str, keys: Sequence[str]) -> None:
     first, second = study.compared
     pieces = {"keys": "".join(f"{name}, " for name in keys), "first": first, "second": second, "source": study.source}
-    connection.execute(tables.query(__package__, table, **pieces), {"study": study.name})
+    connection.execute(tables.query(__package__, "counts", table=table, where=where, **pieces), {"study": study.name})
 
 
 def _scopes(connection: duckdb.DuckDBPyConnection, study: _Study) -> Iterator[Counts]:
     where = " AND ".join(f"{name} IS NOT DISTINCT FROM ${name}" for name in study.varying) or "true"
     numbering, listing = tables.query(__package__, "items", where=where), "FROM rank_items ORDER BY item_no"
     unit_no = "dense_rank() OVER (ORDER BY unit_id NULLS LAST) - 1" if study.has_units else "0"  # a missing one last
-    voting = tables.query(__package__, "votes", where=where, unit=unit_no)
+    voting = tables.query(__package__, "votes", counts="rank_counts", where=where, unit=unit_no)
+    voting_held_out = tables.query(__package__, "votes", counts="rank_held_out", where=where, unit="0")
     for values in study.scopes:
         place = dict(zip(study.by, values, strict=True))
         parameters = {name: place[name] for name in study.varying}
@@ -150,9 +151,11 @@ def _scopes(connection: duckdb.DuckDBPyConnection, study: _Study) -> Iterator[Co
                 hint="`--by` tells cells apart; SQL over pair_status counts wins for any number of items",
             )
         if items:
-            names, _, n_without_verdict, n_pending = map(list, zip(*items, strict=True))
+            names, _, n_without_verdict, n_pending, n_chosen = map(list, zip(*items, strict=True))
             votes = _votes(len(names), connection.execute(voting, parameters).fetchnumpy())
-            held_out = _held_out(connection, where, parameters, names) if study.has_rounds else None
+            held_out = None
+            if any(n_chosen):
+                held_out = _votes(len(names), connection.execute(voting_held_out, parameters).fetchnumpy()).decided()
             scope = (study.name, *(place.get(name) for name in CELL_COLUMNS))
             yield Counts(scope, study.what, names, votes, n_without_verdict, n_pending, held_out)
 
@@ -161,21 +164,3 @@ def _votes(n_items: int, found: Mapping[str, npt.NDArray[Any]]) -> Votes:
     counts = [[found[f"{won}_with_{first}_first"] for won in ("lo", "hi", "tied")] for first in ("lo", "hi")]
     lo, hi, unit = (found[name].astype(np.int64) for name in ("lo", "hi", "unit"))
     return Votes(n_items, lo, hi, unit, np.array(counts, dtype=np.float64))
-
-
-def _held_out(
-    connection: duckdb.DuckDBPyConnection, where: str, values: Mapping[str, Any], names: Sequence[str]
-) -> Votes | None:
-    """Return the votes of one scope that were held out, None where its pairs were not chosen adaptively."""
-    rows = connection.execute(
-        f"SELECT first_name, second_name, verdict, sum(n)::BIGINT FROM rank_adaptive WHERE {where} AND is_held_out"
-        " GROUP BY ALL ORDER BY ALL",
-        values,
-    ).fetchall()
-    is_any = connection.execute(f"SELECT count(*) FROM rank_adaptive WHERE {where}", values).fetchall()[0][0]
-    if not is_any:
-        return None
-    place = {name: code for code, name in enumerate(names)}
-    singly = [(place[first], place[second], verdict) for first, second, verdict, n in rows for _ in range(n)]
-    firsts, seconds = ([row[at] for row in singly] for at in (0, 1))
-    return of_rows(len(names), firsts, seconds, [row[2] for row in singly])

@@ -4,7 +4,7 @@ SELECT
   high.item_no AS hi,
   {unit} AS unit,
   CAST(COLUMNS('.*_with_.*') AS INTEGER)
-FROM rank_counts AS pairs
+FROM {counts} AS pairs
 JOIN rank_items AS low ON low.name = pairs.lo_name
 JOIN rank_items AS high ON high.name = pairs.hi_name
 WHERE {where}
