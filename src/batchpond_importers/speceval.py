@@ -18,11 +18,6 @@ from batchpond.interop.foreign import (
     Record,
     SourceFile,
     TrackedBatch,
-    is_error_text,
-    json_documents,
-    json_lines,
-    needed,
-    objects,
     output_id,
     shortened,
 )
@@ -30,6 +25,7 @@ from batchpond.model import Outcome, Response, ResponseStatus, Verdict
 from batchpond.study import statements
 from batchpond.tasks import base, compliance, likert, ranking
 from batchpond.tasks.base import Judgment
+from batchpond_importers.reading import is_error_text, json_documents, json_lines, needed, objects
 
 _STAMP: Final = re.compile(r"\d{8}[_-]\d{6}")
 _JUDGES: Final = ("judge_", "ranker_")

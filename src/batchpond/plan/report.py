@@ -178,6 +178,8 @@ def count(
     values = {"study": study, "version": version}
     connection.execute(tables.query(__package__, "cells"), values)
     connection.execute(tables.query(__package__, "asked"), values)
+    if connection.execute(_TOTALS).fetchall()[0][2]:  # what is in no shard has no answer
+        connection.execute(tables.query(__package__, "answered"))
     n_requests, n_answered, n_in_shards = connection.execute(_TOTALS).fetchall()[0]
     found = map(Cell._make, connection.execute(tables.query(__package__, "by_cell")).fetchall())
     cells = [cell._replace(mode=Mode(cell.mode)) for cell in found]

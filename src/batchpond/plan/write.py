@@ -118,10 +118,7 @@ def publish_new(store: Store, connection: duckdb.DuckDBPyConnection, spool: Spoo
     )
     if not paths:
         return
-    connection.execute(
-        f"CREATE OR REPLACE TEMP TABLE fresh AS SELECT min(place) AS place FROM ({staged}) AS staged "
-        f"WHERE NOT EXISTS (SELECT 1 FROM {table} AS known WHERE known.{key} = staged.{key}) GROUP BY {key}"
-    )
+    connection.execute(tables.query(__package__, "lacking", staged=staged, table=table, key=key))
     for number, path in enumerate(paths):
         low = number * spool.file_rows
         places = connection.execute(

@@ -241,8 +241,8 @@ class ChatDialect(Dialect):
 
     def payload_line(self, custom_id: str, endpoint: str, body: bytes) -> bytes:
         """Return one line of a batch input file in OpenAI's form, as `vllm run-batch` reads it too."""
-        head = b'{"custom_id":%b,"method":"POST","url":%b,"body":' % (orjson.dumps(custom_id), orjson.dumps(endpoint))
-        return head + on_one_line(custom_id, body) + b"}"
+        said = orjson.dumps(custom_id), orjson.dumps(endpoint), on_one_line(custom_id, body)
+        return b'{"custom_id":%b,"method":"POST","url":%b,"body":%b}' % said
 
     @cached_property
     def straight(self) -> Callable[[bytes], Response | None]:
