@@ -14,6 +14,7 @@ from batchpond.cli import output
 from batchpond.cli.formats import Format
 from batchpond.cli.frame import Invocation, pond_command
 from batchpond.errors import ExitCode, UsageError
+from batchpond.model import CELL_COLUMNS
 from batchpond.text import did_you_mean
 
 SQL_BYTES_MAX = 1_000_000
@@ -116,16 +117,8 @@ def views(invocation: Invocation, is_ddl: bool, dialect: str | None, form: Forma
 
 ORDER = ("study", "slot")
 # What fits a terminal and answers "who won"; every other form prints all columns.
-TERMINAL_COLUMNS = (
-    "template_id",
-    "rubric_id",
-    "request_model",
-    "thinking",
-    "item_first",
-    "item_second",
-    "verdict",
-    "outcome",
-)
+_OF_A_CELL = (name for name in CELL_COLUMNS if name != "provider")
+TERMINAL_COLUMNS = (*_OF_A_CELL, "item_first", "item_second", "verdict", "outcome")
 LEFT_OUT_BELOW = 100
 LEFT_OUT = frozenset({"rubric_id", "thinking"})
 
