@@ -158,7 +158,7 @@ def _draft(
     store: Store, study: Study, stage: StageSpec, modules: Modules, run_sql: SqlRows, dropped: list[Dropped]
 ) -> StageDraft:
     place = study.place_of(stage)
-    configs, refused = make_model_configs(stage.models, modules, study.unsupported, place, stage.output_schema)
+    configs, refused = make_model_configs(stage.models, modules, study.unsupported, place, **stage.wants)
     dropped += refused
     draft = StageDraft(stage, configs, study.seed)
     if stage.waits:

@@ -317,9 +317,7 @@ def publish_round(
     `configs` are the stage's, made anew where none are given; a study without further rounds `is_only` this one.
     """
     if not configs:
-        configs, _ = make_model_configs(
-            stage.models, registry.module, staged.unsupported, staged.source, stage.output_schema
-        )
+        configs, _ = make_model_configs(stage.models, registry.module, staged.unsupported, staged.source, **stage.wants)
     with tables.connect(store, INPUT_TABLES) as connection:
         values: dict[str, str | int] = {"study": staged.name, "version": version, "round_no": round_no}
         n_slots, n_files = connection.execute(_PLACE, values).fetchall()[0]

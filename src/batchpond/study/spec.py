@@ -313,6 +313,12 @@ class StageSpec:
         return self.rule.output_schema() if self.is_structured else None
 
     @property
+    def wants(self) -> dict[str, Any]:
+        """What its rule wants of every answer, as settings of its models: a schema, log probabilities."""
+        is_expected = any(one.allowed for one in (self.rule, *self.rule.parts.values()))
+        return {"output_schema": self.output_schema, "logprobs": is_expected}
+
+    @property
     def schema_bytes(self) -> int:
         """How much of a request the schema is; providers count it as input."""
         return len(json.dumps(self.output_schema)) if self.is_structured else 0

@@ -25,6 +25,7 @@ from batchpond_sim.judges.speech import (
     Asked,
     Completion,
     completed,
+    logprobs,
     messages_text,
     named_schema_problem,
     stranger,
@@ -111,7 +112,7 @@ class CompatibleSimulator(Api):
         self.bill_live(call, model, said.input_tokens, said.output_tokens)
         head = {"id": f"chatcmpl-{said.key}", "created": int(self._world.now_s()), "model": model}
         if not body.get("stream"):
-            return json_reply(200, {**head, "object": "chat.completion", **_whole(said, style)})
+            return json_reply(200, {**head, "object": "chat.completion", **_whole(said, style, body)})
         wants_usage = bool((body.get("stream_options") or {}).get("include_usage"))
         is_broken = call.has(Stage.LINES, "stream_error")
         events = tuple(_events(head, _message(said, style), said, wants_usage=wants_usage, is_broken=is_broken))
@@ -184,9 +185,10 @@ def _usage(said: Completion) -> dict[str, Any]:
     }
 
 
-def _whole(said: Completion, style: str) -> dict[str, Any]:
-    choice = {"index": 0, "message": _message(said, style), "logprobs": None, "finish_reason": said.finish}
-    return {"choices": [choice], "usage": _usage(said)}
+def _whole(said: Completion, style: str, body: dict[str, Any]) -> dict[str, Any]:
+    message = _message(said, style)
+    choice = {"index": 0, "message": message, "finish_reason": said.finish}
+    return {"choices": [choice | {"logprobs": logprobs(message["content"], body)}], "usage": _usage(said)}
 
 
 def _events(

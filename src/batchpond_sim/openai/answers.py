@@ -15,9 +15,11 @@ from batchpond_sim.judges.speech import (
     Completion,
     RowAnswer,
     completed,
+    logprobs,
     messages_text,
     named_schema_problem,
     stranger,
+    tokens,
 )
 from batchpond_sim.shared.api import openai_error
 
@@ -71,7 +73,7 @@ def answer(
         return _server_error()
     said = completed(asked, judged, force)
     if endpoint == CHAT:
-        return _row(said, _chat_body(asked, said, created_at))
+        return _row(said, _chat_body(asked, said, created_at, body))
     return _row(said, _responses_body(asked, said, body, created_at))
 
 
@@ -155,6 +157,8 @@ def _refused_values(endpoint: str, body: dict[str, Any]) -> RowAnswer | None:
         refused = _refused_number(name, top, body.get(name), is_fixed)
         if refused is not None:
             return refused
+    if is_fixed and (body.get("logprobs") or body.get("top_logprobs")):
+        return RowAnswer(403, openai_error("You are not allowed to request logprobs from this model"))
     if is_reasoning and "max_tokens" in body:
         text = (
             "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."
@@ -251,7 +255,7 @@ def _snapshot(model: str) -> str:
     return model if _DATED.search(model) else f"{model}-2026-03-05"
 
 
-def _chat_body(asked: Asked, said: Completion, created_at: int) -> dict[str, Any]:
+def _chat_body(asked: Asked, said: Completion, created_at: int, body: dict[str, Any]) -> dict[str, Any]:
     message: dict[str, Any] = {"role": "assistant", "content": said.text, "refusal": said.refusal, "annotations": []}
     if said.refusal is not None:
         message["content"] = None
@@ -260,7 +264,9 @@ def _chat_body(asked: Asked, said: Completion, created_at: int) -> dict[str, Any
         "object": "chat.completion",
         "created": created_at,
         "model": _snapshot(asked.model),
-        "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": said.finish}],
+        "choices": [
+            {"index": 0, "message": message, "logprobs": logprobs(said.text, body), "finish_reason": said.finish}
+        ],
         "usage": {
             "prompt_tokens": said.input_tokens,
             "completion_tokens": said.output_tokens,
@@ -278,12 +284,14 @@ def _chat_body(asked: Asked, said: Completion, created_at: int) -> dict[str, Any
     }
 
 
-def _responses_output(asked: Asked, said: Completion) -> list[dict[str, Any]]:
+def _responses_output(asked: Asked, said: Completion, body: dict[str, Any]) -> list[dict[str, Any]]:
     output: list[dict[str, Any]] = []
     if said.reasoning_tokens:
         summary = [{"type": "summary_text", "text": said.thoughts}] if asked.wants_summary and said.thoughts else []
         output.append({"id": f"rs_{said.key}", "type": "reasoning", "summary": summary})
     part: dict[str, Any] = {"type": "output_text", "annotations": [], "logprobs": [], "text": said.text}
+    if "message.output_text.logprobs" in (body.get("include") or ()):
+        part["logprobs"] = tokens(said.text, body.get("top_logprobs", 0))
     if said.refusal is not None:
         part = {"type": "refusal", "refusal": said.refusal}
     is_cut_in_thought = said.finish == "length" and not said.text
@@ -311,7 +319,7 @@ def _responses_body(asked: Asked, said: Completion, body: dict[str, Any], create
         "instructions": body.get("instructions"),
         "max_output_tokens": asked.max_tokens,
         "model": _snapshot(asked.model),
-        "output": _responses_output(asked, said),
+        "output": _responses_output(asked, said, body),
         "parallel_tool_calls": True,
         "previous_response_id": None,
         "reasoning": {"effort": reasoning.get("effort"), "summary": reasoning.get("summary")},

@@ -15,6 +15,7 @@ from batchpond_sim.judges.speech import (
     Completion,
     RowAnswer,
     completed,
+    logprobs,
     messages_text,
     named_schema_problem,
     stranger,
@@ -44,7 +45,7 @@ def answer(body: dict[str, Any], request_key: str, panel: Panel, created_at: int
         return RowAnswer(500, openai_error("Internal server error", "server_error"))
     said = completed(asked, judged, force)
     tokens = said.input_tokens, said.output_tokens, said.reasoning_tokens
-    return RowAnswer(200, _chat_body(asked, said, created_at), *tokens)
+    return RowAnswer(200, _chat_body(asked, said, created_at, logprobs(said.text, body)), *tokens)
 
 
 def _forced_error(force: str) -> RowAnswer | None:
@@ -108,7 +109,7 @@ def _asked(body: dict[str, Any]) -> Asked:
     return Asked(model, messages_text(body["messages"]), effort, False, body.get("max_tokens"))
 
 
-def _chat_body(asked: Asked, said: Completion, created_at: int) -> dict[str, Any]:
+def _chat_body(asked: Asked, said: Completion, created_at: int, found: dict[str, Any] | None) -> dict[str, Any]:
     finish = "eos" if said.finish == "stop" and _STOPS_WITH_EOS.match(asked.model) else said.finish
     if finish == "content_filter":
         finish = "stop"  # an empty answer: there is no word for a filter
@@ -121,7 +122,7 @@ def _chat_body(asked: Asked, said: Completion, created_at: int) -> dict[str, Any
         "created": created_at,
         "model": asked.model,
         "prompt": [],
-        "choices": [{"index": 0, "finish_reason": finish, "logprobs": None, "seed": None, "message": message}],
+        "choices": [{"index": 0, "finish_reason": finish, "logprobs": found, "seed": None, "message": message}],
         "usage": {
             "prompt_tokens": said.input_tokens,
             "completion_tokens": said.output_tokens,
