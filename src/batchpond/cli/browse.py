@@ -9,7 +9,7 @@ import click
 
 from batchpond.api import Lake
 from batchpond.cli import output
-from batchpond.cli.frame import Invocation, force_option, json_option, pond_command
+from batchpond.cli.frame import Invocation, pond_command
 from batchpond.cli.simulate import stopped_by_signals
 from batchpond.errors import UsageError
 from batchpond.text import plural
@@ -19,15 +19,6 @@ if TYPE_CHECKING:
 
 
 @pond_command("browse")
-@click.option("--port", type=click.IntRange(0, 65_535), default=0, metavar="P", help="0 takes a free one.")
-@click.option("--rater", default="", metavar="NAME", help="Under whose name labels are given; the page can change it.")
-@click.option("--open", "is_shown", is_flag=True, help="Show the page in a browser.")
-@click.option("--bundle", "folder", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
-              help="Write the pages as files for colleagues instead, and stop.")  # fmt: skip
-@click.option("--study", help="Only this study; with --bundle.")
-@click.option("--limit", "n_cases", type=click.IntRange(min=1), default=500, show_default=True, metavar="N",
-              help="How many pairs and items; with --bundle.")  # fmt: skip
-@json_option
 def command(
     invocation: Invocation,
     port: int,
@@ -60,16 +51,6 @@ def command(
 
 
 @pond_command("label")
-@click.argument("study")
-@click.option("--sample", "n", type=click.IntRange(1, 10_000), default=100, show_default=True, metavar="N",
-              help="How many pairs or items.")  # fmt: skip
-@click.option("--by", type=click.Choice(("strata", "random")), default="strata", show_default=True,
-              help="In their true shares of agreement, flips and disagreement, or by lot alone.")  # fmt: skip
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="For the lot.")
-@click.option("-o", "--output", "path", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
-              help="A table (.csv), or a page for a browser (.html).  [default: STUDY-labels.csv]")  # fmt: skip
-@force_option
-@json_option
 def label(
     invocation: Invocation,
     study: str,

@@ -6,11 +6,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from batchpond.cli import output
 from batchpond.cli.formats import Format, aligned, wrapped
-from batchpond.cli.frame import Invocation, force_option, format_option, pond_command
+from batchpond.cli.frame import Invocation, pond_command
 from batchpond.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -24,18 +22,6 @@ _TESTS = ("p_diff", "q_bh")
 
 
 @pond_command("compare")
-@click.argument("a")
-@click.argument("b")
-@click.option("--fail-if-worse", "gates", multiple=True, is_flag=False, flag_value="main", metavar="METRIC[:DELTA]",
-              help="Exit 9 where b is worse by more than DELTA; may be repeated. Without METRIC: the task's main "
-              "one, without DELTA: 0.")  # fmt: skip
-@click.option("--margin", "is_margin", is_flag=True, help="Fail unless DELTA, or more, is ruled out.")
-@click.option("--flips", "n_flips", type=click.IntRange(min=0), default=20, show_default=True, metavar="N",
-              help="Show at most so many of what the two say differently.")  # fmt: skip
-@click.option("-o", "--output", "path", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
-              help="Also write a page (.html) or Markdown (.md) of it.")  # fmt: skip
-@force_option
-@format_option
 def command(
     invocation: Invocation,
     a: str,

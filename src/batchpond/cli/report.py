@@ -5,32 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
 from batchpond.cli import output
-from batchpond.cli.frame import Invocation, force_option, json_option, pond_command
+from batchpond.cli.frame import Invocation, pond_command
 from batchpond.errors import UsageError
 from batchpond.text import plural
 
 if TYPE_CHECKING:
     from batchpond.results.report.parts import Report
 
-FORMS = ("html", "md")
-
 
 @pond_command("report")
-@click.argument("study", required=False)
-@click.option("-o", "--output", "path", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
-              help="Where to write it.  [default: report.html; Markdown is printed]")  # fmt: skip
-@click.option("--format", "form", type=click.Choice(FORMS), help="One page, or Markdown tables without figures.  "
-              "[default: by FILE's ending, html]")  # fmt: skip
-@click.option("--figures", "folder", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
-              help="Also write each figure as SVG, PDF and PNG.")  # fmt: skip
-@click.option("--beside", metavar="SIDE", help="Compare it with another study, version or cells, as `compare` does.")
-@click.option("--claims", "is_methods", is_flag=True, help="Print the methods instead: claims, and estimators cited.")
-@click.option("--open", "is_shown", is_flag=True, help="Show the page in a browser.")
-@force_option
-@json_option
 def command(
     invocation: Invocation,
     study: str | None,

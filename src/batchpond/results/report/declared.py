@@ -34,7 +34,7 @@ from batchpond.results.report.source import ROWS_MAX, Rows, Source
 
 JUDGE: Final = "judge"
 LABEL: Final = "label"
-JUDGED_BY: Final = ("template_id", "provider", "request_model", "thinking")
+JUDGED_BY: Final = tuple(name for name in CELL_COLUMNS if name != "rubric_id")
 GROUPS_MAX: Final = 6
 TITLES: Final = {
     "template_id": "template", "rubric_id": "rubric", "thinking": "thinking", JUDGE: "judge",
