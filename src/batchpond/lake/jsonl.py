@@ -21,6 +21,7 @@ from batchpond import ids
 from batchpond.clock import Work
 from batchpond.errors import LakeError
 from batchpond.lake import disk, failpoints
+from batchpond.lake.blobs import Blobs
 from batchpond.lake.disk import read_rows
 from batchpond.lake.records import Asked
 from batchpond.lake.schemas import RAW, REQUESTS, SHARD_REQUESTS
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 
 _BATCH_ROWS = 1_024
 _BUFFER_BYTES = 1 << 20
-AT_ONCE = 256
 
 
 class LineBuilder(Protocol):
@@ -85,25 +85,24 @@ def shard_lines(store: Store, provider: str, shard_id: str) -> ShardLines:
 def build_payload(store: Store, module: LineBuilder, asked: Asked, attempt_id: str) -> Payload:
     """Write an attempt's payload, or find it written, and return its size and digest.
 
-    Raises LakeError when a request of the shard is not in the lake.
+    Raises LakeError when a request of the shard, or what one shows, is not in the lake.
     """
     final = store.payload_path(attempt_id)
     if final.exists():
         return _measure(final)
-    staged, digest = store.scratch(".jsonl"), hashlib.sha256()
+    staged, digest, blobs = store.scratch(".jsonl"), hashlib.sha256(), Blobs(store)
     lines = shard_lines(store, asked.provider, asked.shard_id)
     pairs = zip(lines.custom_ids_of(attempt_id), bodies(lines), strict=True)
     try:
         with (
-            open(staged, "xb", opener=disk.open_new) as out,
+            open(staged, "xb", _BUFFER_BYTES, opener=disk.open_new) as out,
             Work("writing a batch", "requests", len(lines.request_ids)) as work,
         ):
-            while some := list(itertools.islice(pairs, AT_ONCE)):
-                found = [module.payload_line(name, asked.endpoint, body) for name, (_, body) in some]
-                text = b"\n".join([*found, b""])
+            for name, (_, body) in pairs:  # each by itself: what shows pictures is long
+                text = module.payload_line(name, asked.endpoint, blobs.expanded(body)) + b"\n"
                 out.write(text)
                 digest.update(text)
-                work.add(len(some))
+                work.add()
             out.flush()
             size_bytes = out.tell()
             failpoints.reach("S2")

@@ -20,6 +20,7 @@ import orjson
 
 from batchpond_sim.host.messages import Answer, Reply, Request, Stream, json_reply, pieces
 from batchpond_sim.judges.judge import Says
+from batchpond_sim.judges.pictures import picture_problem
 from batchpond_sim.judges.speech import (
     EFFORT_TOKENS,
     Asked,
@@ -97,6 +98,8 @@ class CompatibleSimulator(Api):
     def _chat(self, request: Request, call: Call, _project: str, _argument: str) -> Answer:
         body = request.read_json()
         refused = _refused_body(body)
+        if refused is None and (problem := picture_problem(body["messages"])) is not None:
+            refused = _error(400, problem)
         if refused is not None:
             return refused
         model = body["model"]

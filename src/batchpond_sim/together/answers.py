@@ -10,6 +10,7 @@ import re
 from typing import Any
 
 from batchpond_sim.judges.judge import Panel, Says
+from batchpond_sim.judges.pictures import picture_problem
 from batchpond_sim.judges.speech import (
     Asked,
     Completion,
@@ -82,7 +83,8 @@ def _refused_messages(body: dict[str, Any]) -> RowAnswer | None:
         return _bad("missing field `messages`")
     if stranger(body["messages"], _ROLES) is not None:
         return _bad(f"Input validation error: role must be one of {', '.join(_ROLES)}")
-    return None
+    problem = picture_problem(body["messages"])
+    return None if problem is None else _bad(problem)
 
 
 def _refused_format(form: Any) -> RowAnswer | None:

@@ -32,6 +32,7 @@ from batchpond.providers.shared.dialect import (
     refused_thinking,
 )
 from batchpond.providers.shared.lines import PARTS_MAX, Row, Tokens, answered, failed, joined, unreadable
+from batchpond.providers.shared.sight import seen_by
 
 HEAD: Final = b'{"requests":['
 TAIL: Final = b"]}"
@@ -105,6 +106,7 @@ class Anthropic(Dialect):
 
     answer_members = ("content",)
     shapes = "anthropic.straight"
+    sight = seen_by("anthropic")
     DESCRIPTOR = base.descriptor(
         "anthropic",
         endpoints=tuple(VERSIONS),
@@ -146,7 +148,7 @@ class Anthropic(Dialect):
         body: dict[str, Any] = {
             "model": settings.request_model,
             "max_tokens": _max_tokens(settings, family, thinking),
-            "messages": messages(rest),
+            "messages": messages(rest, self.sight),
         }
         if system is not None:
             body["system"] = system

@@ -44,6 +44,7 @@ from batchpond.providers.shared.lines import (
     joined,
     unreadable,
 )
+from batchpond.providers.shared.sight import Sight, seen_by
 
 GENERATE: Final = "generateContent"
 _BESIDE_GENERATION: Final = frozenset({"systemInstruction", "safetySettings", "tools", "toolConfig", "cachedContent"})
@@ -122,6 +123,7 @@ class Gemini(Dialect):
     id_name = "key"
     shapes = "gemini.straight"
     answer_members = ("candidates", "promptFeedback", "usageMetadata")
+    sight = seen_by("gemini")
     DESCRIPTOR = base.descriptor("gemini", endpoints=(GENERATE,), nearest=FAMILIES.nearest, base_of=_base_of)
 
     def caveats(self, model: str) -> tuple[str, ...]:
@@ -155,7 +157,7 @@ class Gemini(Dialect):
         elif settings.output_schema is not None:
             dropped.append(SCHEMA)
         system, rest = apart(prompt)
-        body: dict[str, Any] = {"contents": _contents(rest)}
+        body: dict[str, Any] = {"contents": _contents(rest, self.sight)}
         if system is not None:
             body["systemInstruction"] = {"parts": [{"text": system}]}
         _add_parameters(body, generation, settings, family, dropped)
@@ -272,11 +274,11 @@ def _add_parameters(
     add_parameters(body, dataclasses.replace(settings, parameters=beside), _RESERVED)
 
 
-def _contents(prompt: Prompt) -> list[dict[str, Any]]:
+def _contents(prompt: Prompt, sight: Sight) -> list[dict[str, Any]]:
     if isinstance(prompt, str):
         return [{"role": "user", "parts": [{"text": prompt}]}]
     names = {Role.USER: "user", Role.ASSISTANT: "model"}
-    return [{"role": names[turn.role], "parts": [{"text": turn.text}]} for turn in prompt]
+    return [{"role": names[turn.role], "parts": sight.parts(turn)} for turn in prompt]
 
 
 _RPC: Final = {int(code): tuple(row) for code, row in base.table("gemini", "rpc").items()}

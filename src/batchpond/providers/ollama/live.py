@@ -13,7 +13,8 @@ from typing import Any, Final
 
 from batchpond import fields
 from batchpond.errors import ProviderError, UsageError
-from batchpond.model import ErrorClass, Finish, Mode, Prompt, Response
+from batchpond.lake.blobs import Embedded
+from batchpond.model import ErrorClass, Finish, Media, Mode, Prompt, Response
 from batchpond.providers import base
 from batchpond.providers.base import LiveStart
 from batchpond.providers.http.errors import ApiError
@@ -28,6 +29,7 @@ from batchpond.providers.shared.dialect import (
 )
 from batchpond.providers.shared.lines import Row, answered, failed, unreadable, without_thoughts
 from batchpond.providers.shared.live import LiveApi, LiveClient
+from batchpond.providers.shared.sight import seen_by
 
 CHAT: Final = "/api/chat"
 CONTEXT_MIN_TOKENS: Final = 8_192
@@ -94,6 +96,16 @@ def context_tokens(prompt: Prompt, max_output_tokens: int | None) -> int:
     return max(CONTEXT_MIN_TOKENS, 1 << (needed - 1).bit_length())
 
 
+def _messages(prompt: Prompt) -> list[dict[str, Any]]:
+    """Return chat messages; Ollama takes pictures beside a text, in order, which says nothing of their places in it."""
+    found = messages(prompt)
+    for message, turn in zip(found, () if isinstance(prompt, str) else prompt, strict=False):
+        if turn.parts:
+            images = [Embedded("", one) for one in turn.parts if isinstance(one, Media)]
+            message |= {"content": turn.text, "images": images}
+    return found
+
+
 def _think(settings: ModelSettings) -> bool | str:
     word = settings.thinking or ""
     accepted = accepted_thinking(settings.request_model)
@@ -109,6 +121,7 @@ _NO_ANSWER: Final = base.table("ollama", "no_answer")
 class Ollama(Dialect):
     """What is asked of models at Ollama, and what they answer: calls alone, for it has neither batches nor files."""
 
+    sight = seen_by("ollama")
     DESCRIPTOR = base.descriptor("ollama", endpoints=(CHAT,), modes=(Mode.LIVE,))
     answer_members = ("message",)
 
@@ -135,7 +148,7 @@ class Ollama(Dialect):
             options["num_predict"] = settings.max_output_tokens
         if settings.temperature is not None:
             options["temperature"] = settings.temperature
-        body: dict[str, Any] = {"model": settings.request_model, "messages": messages(prompt), "stream": False}
+        body: dict[str, Any] = {"model": settings.request_model, "messages": _messages(prompt), "stream": False}
         body |= {"truncate": False, "shift": False}
         if settings.thinking is not None:
             body["think"] = _think(settings)

@@ -29,6 +29,7 @@ from batchpond.providers.shared.dialect import (
     response_format,
 )
 from batchpond.providers.shared.lines import PARTS_MAX, Row, answered, content_of, failed, usage_of
+from batchpond.providers.shared.sight import seen_by
 
 RESPONSES: Final = "/v1/responses"
 
@@ -78,6 +79,7 @@ def accepted_thinking(model: str, endpoint: str) -> tuple[str, ...]:
 class OpenAI(ChatDialect):
     """What is asked of OpenAI's models, and what they answer, at both endpoints."""
 
+    sight = seen_by("openai")
     DESCRIPTOR = base.descriptor("openai", endpoints=(CHAT, RESPONSES), nearest=FAMILIES.nearest)
     reserved = base.table("openai", "reserved")
 
@@ -107,9 +109,9 @@ class OpenAI(ChatDialect):
         dropped: list[str] = []
         body: dict[str, Any] = {"model": settings.request_model}
         if is_chat:
-            body["messages"] = messages(prompt)
+            body["messages"] = messages(prompt, self.sight)
         else:
-            body["input"] = prompt if isinstance(prompt, str) else messages(prompt)
+            body["input"] = prompt if isinstance(prompt, str) else messages(prompt, self.sight, "input_")
         if settings.max_output_tokens is not None:
             body["max_completion_tokens" if is_chat else "max_output_tokens"] = settings.max_output_tokens
         if settings.temperature is not None:

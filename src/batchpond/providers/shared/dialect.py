@@ -17,6 +17,7 @@ from batchpond.model import Prompt, Response, Role
 from batchpond.providers.base import Descriptor
 from batchpond.providers.shared import lines
 from batchpond.providers.shared.lines import Row
+from batchpond.providers.shared.sight import UNSEEN, Sight
 
 CHAT: Final = "/v1/chat/completions"
 
@@ -93,11 +94,12 @@ def apart(prompt: Prompt) -> tuple[str | None, Prompt]:
     return prompt[0].text, prompt[1:]
 
 
-def messages(prompt: Prompt) -> list[dict[str, str]]:
-    """Return a prompt as chat messages."""
+def messages(prompt: Prompt, sight: Sight = UNSEEN, prefix: str = "") -> list[dict[str, Any]]:
+    """Return a prompt as chat messages; what shows something has parts, in the forms that begin with `prefix`."""
     if isinstance(prompt, str):
         return [{"role": "user", "content": prompt}]
-    return [{"role": str(turn.role), "content": turn.text} for turn in prompt]
+    said = ((turn, sight.parts(turn, prefix) if turn.parts else turn.text) for turn in prompt)
+    return [{"role": str(turn.role), "content": content} for turn, content in said]
 
 
 def check_endpoint(settings: ModelSettings, descriptor: Descriptor) -> None:
@@ -124,13 +126,14 @@ class Dialect(ABC):
     """The pure half of a provider: building lines before, reading lines after.
 
     `id_name` is what a result line calls its custom_id. A live answer has one of `answer_members`; the first names what
-    another lacks. `shapes` is the module whose LINE reads well-formed lines.
+    another lacks. `shapes` is the module whose LINE reads well-formed lines. `sight` is what models can be shown.
     """
 
     DESCRIPTOR: Descriptor
     id_name = "custom_id"
     answer_members: tuple[str, ...]
     shapes: ClassVar[str | None] = None
+    sight: Sight = UNSEEN
 
     def endpoint_for(self, model: str, include_thoughts: bool, temperature: float | None = None) -> str:  # noqa: ARG002
         """Return the endpoint to use where a study names none: the first, unless something speaks for another."""
@@ -220,7 +223,7 @@ class ChatDialect(Dialect):
         another endpoint, and for a thinking word that is not known to mean anything to the model.
         """
         check_endpoint(settings, self.DESCRIPTOR)
-        body: dict[str, Any] = {"model": settings.request_model, "messages": messages(prompt)}
+        body: dict[str, Any] = {"model": settings.request_model, "messages": messages(prompt, self.sight)}
         if settings.max_output_tokens is not None:
             body[self.limit_name] = settings.max_output_tokens
         if settings.temperature is not None:
