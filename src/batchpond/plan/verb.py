@@ -27,6 +27,7 @@ from batchpond.lake.events import EventLog
 from batchpond.lake.records import FINAL, INCOMPLETE, Planned
 from batchpond.lake.schemas import REQUESTS, STUDIES
 from batchpond.lake.store import CONFIG, TMP, Store
+from batchpond.model import Media
 from batchpond.plan import cells as forms
 from batchpond.plan import versions
 from batchpond.plan.asks import (
@@ -120,12 +121,13 @@ class StageDraft:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A study worked out."""
+    """A study worked out; `media` is all that it shows, once each."""
 
     study: Study
     stages: Sequence[StageDraft]
     dropped: Sequence[Dropped]
     version: str
+    media: Sequence[Media] = ()
 
     @property
     def configs(self) -> Mapping[tuple[str, str, str, str], ModelConfig]:
@@ -148,17 +150,18 @@ def draft_of(
     stages = [_draft(store, study, stage, modules, run_sql, dropped, media) for stage in study.stages]
     if (n_cells := sum(draft.n_cells for draft in stages)) > CELLS_MAX:
         raise StudyError(f"{study.source}: makes {n_cells:,} cells; one study holds at most {CELLS_MAX:,}")
+    shown = tuple(media.found.values())
     if not is_bought:
         for draft in stages:
             check_meant(draft.configs, study.unsupported, study.place_of(draft.stage))
             if any(template.media for template in draft.stage.templates):
-                check_shown(draft.configs, [*media.found.values()], study.place_of(draft.stage))
+                check_shown(draft.configs, shown, study.place_of(draft.stage))
         check_served(store, (one for draft in stages for one in draft.configs), study.source)
     parts = [(draft.stage, draft.configs, draft.rows or ()) for draft in stages]
     given = [draft.pairs for draft in stages if draft.pairs is not None and draft.stage.pairs.given]
     said = [part.tobytes() for pairs in given for part in (pairs.lo, pairs.hi, pairs.lo_first)]
     own = version(study, parts)
-    return Draft(study, stages, dropped, ids.digest("given pairs", own, *said) if said else own)
+    return Draft(study, stages, dropped, ids.digest("given pairs", own, *said) if said else own, shown)
 
 
 def _draft(
