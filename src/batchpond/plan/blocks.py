@@ -16,7 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from batchpond import ids
-from batchpond.lake.blobs import sent_bytes
+from batchpond.lake.jsonl import sent_bytes
 from batchpond.lake.schemas import PLAN, REQUESTS
 from batchpond.model import Prompt
 from batchpond.plan.asks import NO_RUBRIC, Ask, SourceRow

@@ -19,7 +19,7 @@ import orjson
 
 from batchpond import ids
 from batchpond.errors import StudyError, UsageError
-from batchpond.lake.blobs import Embedded
+from batchpond.lake.jsonl import Embedded
 from batchpond.lake.store import Store
 from batchpond.lake.tables import connect
 from batchpond.model import Media, Mode

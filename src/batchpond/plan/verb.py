@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -140,7 +141,7 @@ class Draft:
 
 
 def draft_of(
-    store: Store, study: Study, modules: Modules, run_sql: SqlRows, media: MediaSpool, *, is_bought: bool = False
+    store: Store, study: Study, modules: Modules, run_sql: SqlRows, media: MediaSpool | None, *, is_bought: bool = False
 ) -> Draft:
     """Return a study with all it names read in, `media` included; raises StudyError for what cannot be asked.
 
@@ -150,7 +151,7 @@ def draft_of(
     stages = [_draft(store, study, stage, modules, run_sql, dropped, media) for stage in study.stages]
     if (n_cells := sum(draft.n_cells for draft in stages)) > CELLS_MAX:
         raise StudyError(f"{study.source}: makes {n_cells:,} cells; one study holds at most {CELLS_MAX:,}")
-    shown = tuple(media.found.values())
+    shown = tuple(media.found.values()) if media else ()
     if not is_bought:
         for draft in stages:
             check_meant(draft.configs, study.unsupported, study.place_of(draft.stage))
@@ -166,7 +167,7 @@ def draft_of(
 
 def _draft(
     store: Store, study: Study, stage: StageSpec, modules: Modules, run_sql: SqlRows, dropped: list[Dropped],
-    media: MediaSpool,
+    media: MediaSpool | None,
 ) -> StageDraft:  # fmt: skip
     place = study.place_of(stage)
     configs, refused = make_model_configs(stage.models, modules, study.unsupported, place, stage.output_schema)
@@ -246,11 +247,13 @@ def _more(study: Study, source: StageSpec) -> dict[str, Any]:
     return dict.fromkeys(names, "text")
 
 
-def _rows(store: Store, study: Study, stage: StageSpec, run_sql: SqlRows, media: MediaSpool) -> Sequence[SourceRow]:
+def _rows(
+    store: Store, study: Study, stage: StageSpec, run_sql: SqlRows, media: MediaSpool | None
+) -> Sequence[SourceRow]:
     if stage.rows.items is None:
         return [SourceRow(one.rubric_id, one.description, one.rubric_id, one.rubric_id) for one in stage.rubrics]
     items, base_path = stage.rows.items, study.base_path
-    take = partial(media.take, items, study.media, base_path) if study.media else None
+    take = partial(media.take, items, study.media, base_path) if media else None
     source = (items, base_path, run_sql if items.source is ItemsFrom.SQL else None, take)
     if study.is_pairs_alone:
         return [row_of_file(item, stage) for item in read_pairs(*source)]
@@ -330,7 +333,7 @@ def plan_study(
     process writes to the lake.
     """
     prices = Prices.of_lake(store.path / CONFIG, now or store.clock.now())
-    with store.lock("plan"), MediaSpool(store) as media:
+    with store.lock("plan"), MediaSpool(store) if study.media else nullcontext() as media:
         draft = draft_of(store, study, modules, run_sql or sql_on_lake(store), media, is_bought=is_bought)
         is_known = any(one.stage.waits or one.stage.goes_on for one in draft.stages)
         foreseen = forecast([known_of(one) for one in draft.stages], prices) if is_known else []
@@ -340,7 +343,8 @@ def plan_study(
         told = _told(store, draft, is_planned=is_planned)
         if not is_planned:
             check_later(store, draft)
-            media.publish(store)
+            if media is not None:
+                media.publish(store)
             _write(store, draft)
         counted = _counted(store, draft)
         if not is_planned:

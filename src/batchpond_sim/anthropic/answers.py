@@ -13,8 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 from batchpond_sim.judges.judge import Judgement, Panel, Says, count_tokens
-from batchpond_sim.judges.pictures import picture_problem
-from batchpond_sim.judges.speech import RowAnswer, schema_problem
+from batchpond_sim.judges.speech import RowAnswer, picture_problem, schema_problem
 
 EFFORTS = ("low", "medium", "high", "xhigh", "max")
 _EFFORTS_4_6 = ("low", "medium", "high", "max")

@@ -20,7 +20,6 @@ import orjson
 
 from batchpond_sim.host.messages import Answer, Reply, Request, Stream, json_reply, pieces
 from batchpond_sim.judges.judge import Says
-from batchpond_sim.judges.pictures import picture_problem
 from batchpond_sim.judges.speech import (
     EFFORT_TOKENS,
     Asked,
@@ -28,6 +27,7 @@ from batchpond_sim.judges.speech import (
     completed,
     messages_text,
     named_schema_problem,
+    picture_problem,
     stranger,
 )
 from batchpond_sim.shared.api import Api, PageError, Route, forced, routes

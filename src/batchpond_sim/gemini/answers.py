@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from batchpond_sim.judges.judge import Judgement, Panel, Says, count_tokens
-from batchpond_sim.judges.pictures import picture_problem
-from batchpond_sim.judges.speech import RowAnswer, schema_problem
+from batchpond_sim.judges.speech import RowAnswer, picture_problem, schema_problem
 from batchpond_sim.shared.google import BILLING_TEXT, rpc_error
 
 LEVELS = ("MINIMAL", "LOW", "MEDIUM", "HIGH", "XHIGH")

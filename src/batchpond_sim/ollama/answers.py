@@ -17,8 +17,7 @@ import orjson
 
 from batchpond_sim.host.messages import pieces
 from batchpond_sim.judges.judge import count_tokens
-from batchpond_sim.judges.pictures import picture_problem
-from batchpond_sim.judges.speech import Completion, messages_text
+from batchpond_sim.judges.speech import Completion, messages_text, picture_problem
 
 NUM_CTX_DEFAULT = 4096
 MODIFIED = "2026-10-01T00:00:00Z"

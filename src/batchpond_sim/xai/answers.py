@@ -9,7 +9,6 @@ import re
 from typing import Any
 
 from batchpond_sim.judges.judge import Panel, Says
-from batchpond_sim.judges.pictures import picture_problem
 from batchpond_sim.judges.speech import (
     Asked,
     Completion,
@@ -17,6 +16,7 @@ from batchpond_sim.judges.speech import (
     completed,
     messages_text,
     named_schema_problem,
+    picture_problem,
     stranger,
 )
 

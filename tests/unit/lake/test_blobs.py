@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchpond.errors import LakeError
-from batchpond.lake.blobs import Blobs, Embedded, sent_bytes
+from batchpond.lake.jsonl import Blobs, Embedded, sent_bytes
 from batchpond.lake.schemas import BLOBS
 from batchpond.lake.store import Store
 from batchpond.model import Media

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from batchpond import fields
 from batchpond.errors import ProviderError, UsageError
-from batchpond.lake.blobs import Embedded
+from batchpond.lake.jsonl import Embedded
 from batchpond.model import ErrorClass, Finish, Media, Mode, Prompt, Response
 from batchpond.providers import base
 from batchpond.providers.base import LiveStart

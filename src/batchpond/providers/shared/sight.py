@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from batchpond.lake.blobs import Embedded
+from batchpond.lake.jsonl import Embedded
 from batchpond.model import Media, Turn
 from batchpond.providers.base import table
 

@@ -25,9 +25,8 @@ from batchpond.clock import Clock
 from batchpond.errors import BusyError, LakeError
 from batchpond.lake import disk, failpoints, jsonl
 from batchpond.lake.attempts import Attempt, LakeState, Phase
-from batchpond.lake.blobs import HEAD, Blobs
 from batchpond.lake.disk import intact, read_rows
-from batchpond.lake.jsonl import bodies, shard_lines
+from batchpond.lake.jsonl import HEAD, Blobs, bodies, shard_lines
 from batchpond.lake.records import Approval, CancelAsked, Created, Intent, Sharded, Status
 from batchpond.lake.schemas import DOUBTS
 from batchpond.lake.store import SPOOL, Store
