@@ -39,9 +39,8 @@ if TYPE_CHECKING:
 _BATCH_ROWS = 1_024
 _BUFFER_BYTES = 1 << 20
 
-
 HEAD: Final = rb"\/blob\/"
-_MARK: Final = re.compile(rb"(?<!\\)\\/blob\\/([0-9a-f]{64})\.([0-9]+)")
+_MARK: Final = re.compile(rb"(?<!\\)((?:\\\\)*)\\/blob\\/([0-9a-f]{64})\.([0-9]+)")
 _KEPT_MAX: Final = 8
 
 
@@ -61,7 +60,7 @@ class Embedded(str):
 def sent_bytes(body: bytes) -> int:
     """Return how large a kept body is once it is sent."""
     marks = _MARK.finditer(body) if HEAD in body else ()
-    return len(body) + sum(-(-int(mark[2]) // 3) * 4 - len(mark[0]) for mark in marks)
+    return len(body) + sum(-(-int(mark[3]) // 3) * 4 - len(mark[0]) + len(mark[1]) for mark in marks)
 
 
 class Blobs:
@@ -73,7 +72,7 @@ class Blobs:
 
     def expanded(self, body: bytes) -> bytes:
         """Return a kept body as it is sent; raises LakeError for a blob that is not there, or damaged."""
-        return _MARK.sub(lambda mark: self._base64(mark[1].decode()), body) if HEAD in body else body
+        return _MARK.sub(lambda mark: mark[1] + self._base64(mark[2].decode()), body) if HEAD in body else body
 
     @cached_property
     def _places(self) -> dict[str, tuple[Path, int]]:

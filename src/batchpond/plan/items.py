@@ -95,7 +95,6 @@ def read_any(spec: ItemsSpec, base_path: Path, run_sql: SqlRows | None = None, t
         return f"id {item_id!r}", _problem(item_id, text, take), Item(item_id, text, _metadata(row, spec))
 
     rows = _rows(spec, base_path, run_sql)
-
     source = spec.location if spec.source is not ItemsFrom.SQL else "items.sql"
     hints = "name the columns with `id` and `text` under [items]", "every item needs an id of its own and a text"
     found = _usable(rows if take is None else map(take, rows), spec, source, "items", hints, read)

@@ -115,6 +115,6 @@ def _picture(content: bytes) -> tuple[str, int, int]:
             (bits,) = read("<I", content, 21)
             return "image/webp", (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
         case b"RIFFWEBPVP8X":
-            width, height = (int.from_bytes(content[at : at + 3], "little") for at in (24, 27))
-            return "image/webp", width + 1, height + 1
+            (width,), (height,) = read("<I", content, 24), read("<I", content, 26)
+            return "image/webp", (width & 0xFFFFFF) + 1, (height >> 8) + 1
     raise ValueError("it is no PNG, JPEG, WebP, GIF or PDF, by its first bytes")

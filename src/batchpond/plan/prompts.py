@@ -69,7 +69,7 @@ def value_of(
     Raises StudyError for any other.
     """
     if "." in name:
-        return _value_of_column(name, stage, template, ask, of_rule)
+        return _value_of_column(name, stage, template, ask)
     found = ask.values.get(name)
     if ask.second is not None and name in OF_PAIR and name not in ask.values:
         found = ask.first.text if name in _FIRST else ask.second.text
@@ -88,13 +88,12 @@ def value_of(
     return found or ""
 
 
-def _value_of_column(name: str, stage: StageSpec, template: Template, ask: Ask, of_rule: Mapping[str, str]) -> str:
+def _value_of_column(name: str, stage: StageSpec, template: Template, ask: Ask) -> str:
     """Return what an ask has in a column, or what a conditional part comes to; raises StudyError where it has none."""
     if part_of(name) is not None:
-        found = _said(f"{{{name}}}", stage, template, ask, of_rule)
+        found = _said(f"{{{name}}}", stage, template, ask)
         return "".join(part for part in found if isinstance(part, str))
-    value = in_column(name, ask, rubric_values(ask.rubric))
-    if value:
+    if value := in_column(name, ask, rubric_values(ask.rubric)):
         return value
     row = _row_of(name, ask)
     columns = difflib.get_close_matches(column_of(name), row.more, _SHOWN_MAX, 0) or ["none"]
@@ -117,6 +116,8 @@ def in_column(name: str, ask: Ask, of_rubric: Mapping[str, str]) -> str:
         return "" if found == NOT_KNOWN else found
     row = _row_of(name, ask)
     value = row.more.get(column)
+    if name.endswith(MEDIA) and not (isinstance(value, dict) and "media_type" in value):
+        return ""
     if value is None and (of_row := _OF_ROW.get("ITEM_ID" if column == "id" else column.upper())) is not None:
         return of_row(row)
     return value if isinstance(value, str) else "" if value is None else canonical(value).decode()
@@ -140,8 +141,7 @@ def prompt_of(stage: StageSpec, template: Template, ask: Ask) -> Prompt:
     """
     if ask.text is not None:
         return said([*template.turns[:-1], *ask.history, Turn(Role.USER, ask.text)])
-    of_rule = stage.rule.values()
-    return said([_turn(turn.role, _said(turn.text, stage, template, ask, of_rule)) for turn in template.turns])
+    return said([_turn(turn.role, _said(turn.text, stage, template, ask)) for turn in template.turns])
 
 
 def _turn(role: Role, found: Iterable[str | Media]) -> Turn:
@@ -155,20 +155,18 @@ def _turn(role: Role, found: Iterable[str | Media]) -> Turn:
     return Turn(role, text, tuple(filter(None, parts)) if len(parts) > 1 else ())
 
 
-def _said(
-    text: str, stage: StageSpec, template: Template, ask: Ask, of_rule: Mapping[str, str]
-) -> Iterator[str | Media]:
+def _said(text: str, stage: StageSpec, template: Template, ask: Ask) -> Iterator[str | Media]:
     """Yield what a text with placeholders says and shows, in order."""
-    of_rubric = rubric_values(ask.rubric)
+    of_rubric, of_rule = rubric_values(ask.rubric), stage.rule.values()
     first, *pieces = pattern_of(stage.rule.placeholders, template.columns).split(text)
     yield first
     for name, after in zip(pieces[::2], pieces[1::2], strict=True):
         if (part := part_of(name)) is not None:
             mark, column, inner = part
             if bool(in_column(column, ask, of_rubric)) is (mark == "#"):
-                yield from _said(inner, stage, template, ask, of_rule)
-        elif name.endswith(MEDIA) and isinstance(media := _row_of(name, ask).more.get(column_of(name)), dict):
-            yield Media(**media)
+                yield from _said(inner, stage, template, ask)
+        elif name.endswith(MEDIA) and in_column(name, ask, of_rubric):
+            yield Media(**_row_of(name, ask).more[column_of(name)])
         else:
             yield value_of(name, stage, template, ask, of_rubric, of_rule)
         yield after
@@ -183,8 +181,8 @@ def size_bytes(prompt: Prompt, config: ModelConfig | None = None) -> int:
     """Return the size of all texts of a prompt, in UTF-8; with what a model is shown, as if its tokens were text."""
     if isinstance(prompt, str):
         return size_of(prompt)
-    shown = [part for turn in prompt for part in turn.parts if isinstance(part, Media)] if config else []
-    n_tokens = sum(config.module.sight.tokens(config.spec.model, one)[0] for one in shown) if config else 0
+    shown = (part for turn in prompt for part in turn.parts if isinstance(part, Media))
+    n_tokens = sum(config.module.sight.tokens(config.spec.model, one)[0] for one in shown if config)
     return sum(size_of(turn.text) for turn in prompt) + BYTES_PER_TOKEN * n_tokens
 
 

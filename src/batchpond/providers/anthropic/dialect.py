@@ -32,7 +32,6 @@ from batchpond.providers.shared.dialect import (
     refused_thinking,
 )
 from batchpond.providers.shared.lines import PARTS_MAX, Row, Tokens, answered, failed, joined, unreadable
-from batchpond.providers.shared.sight import seen_by
 
 HEAD: Final = b'{"requests":['
 TAIL: Final = b"]}"
@@ -106,7 +105,6 @@ class Anthropic(Dialect):
 
     answer_members = ("content",)
     shapes = "anthropic.straight"
-    sight = seen_by("anthropic")
     DESCRIPTOR = base.descriptor(
         "anthropic",
         endpoints=tuple(VERSIONS),

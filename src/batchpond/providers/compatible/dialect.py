@@ -117,10 +117,8 @@ class Compatible(ChatDialect):
         return lines.without_thoughts(response)
 
 
-def _host(
-    source: str, families: list[Any], base_path: str = "", *, has_pictures: bool = False, **row: Any
-) -> Compatible:
-    row |= {"sight": _DATA["pictures"]} if has_pictures else {}
+def _host(source: str, families: list[Any], base_path: str = "", **row: Any) -> Compatible:
+    row = {"sight": _DATA["pictures"]} | row
     about = {
         "needs_key": not row.get("is_free", False),
         "takes_schema": row.get("schema_prefixes") != [],

@@ -44,7 +44,7 @@ from batchpond.providers.shared.lines import (
     joined,
     unreadable,
 )
-from batchpond.providers.shared.sight import Sight, seen_by
+from batchpond.providers.shared.sight import Sight
 
 GENERATE: Final = "generateContent"
 _BESIDE_GENERATION: Final = frozenset({"systemInstruction", "safetySettings", "tools", "toolConfig", "cachedContent"})
@@ -123,7 +123,6 @@ class Gemini(Dialect):
     id_name = "key"
     shapes = "gemini.straight"
     answer_members = ("candidates", "promptFeedback", "usageMetadata")
-    sight = seen_by("gemini")
     DESCRIPTOR = base.descriptor("gemini", endpoints=(GENERATE,), nearest=FAMILIES.nearest, base_of=_base_of)
 
     def caveats(self, model: str) -> tuple[str, ...]:

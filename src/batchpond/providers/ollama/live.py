@@ -29,7 +29,6 @@ from batchpond.providers.shared.dialect import (
 )
 from batchpond.providers.shared.lines import Row, answered, failed, unreadable, without_thoughts
 from batchpond.providers.shared.live import LiveApi, LiveClient
-from batchpond.providers.shared.sight import seen_by
 
 CHAT: Final = "/api/chat"
 CONTEXT_MIN_TOKENS: Final = 8_192
@@ -121,7 +120,6 @@ _NO_ANSWER: Final = base.table("ollama", "no_answer")
 class Ollama(Dialect):
     """What is asked of models at Ollama, and what they answer: calls alone, for it has neither batches nor files."""
 
-    sight = seen_by("ollama")
     DESCRIPTOR = base.descriptor("ollama", endpoints=(CHAT,), modes=(Mode.LIVE,))
     answer_members = ("message",)
 

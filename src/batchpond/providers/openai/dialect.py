@@ -29,7 +29,6 @@ from batchpond.providers.shared.dialect import (
     response_format,
 )
 from batchpond.providers.shared.lines import PARTS_MAX, Row, answered, content_of, failed, usage_of
-from batchpond.providers.shared.sight import seen_by
 
 RESPONSES: Final = "/v1/responses"
 
@@ -79,7 +78,6 @@ def accepted_thinking(model: str, endpoint: str) -> tuple[str, ...]:
 class OpenAI(ChatDialect):
     """What is asked of OpenAI's models, and what they answer, at both endpoints."""
 
-    sight = seen_by("openai")
     DESCRIPTOR = base.descriptor("openai", endpoints=(CHAT, RESPONSES), nearest=FAMILIES.nearest)
     reserved = base.table("openai", "reserved")
 

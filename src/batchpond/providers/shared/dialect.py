@@ -17,7 +17,7 @@ from batchpond.model import Prompt, Response, Role
 from batchpond.providers.base import Descriptor
 from batchpond.providers.shared import lines
 from batchpond.providers.shared.lines import Row
-from batchpond.providers.shared.sight import UNSEEN, Sight
+from batchpond.providers.shared.sight import UNSEEN, Sight, seen_by
 
 CHAT: Final = "/v1/chat/completions"
 
@@ -126,14 +126,18 @@ class Dialect(ABC):
     """The pure half of a provider: building lines before, reading lines after.
 
     `id_name` is what a result line calls its custom_id. A live answer has one of `answer_members`; the first names what
-    another lacks. `shapes` is the module whose LINE reads well-formed lines. `sight` is what models can be shown.
+    another lacks. `shapes` is the module whose LINE reads well-formed lines.
     """
 
     DESCRIPTOR: Descriptor
     id_name = "custom_id"
     answer_members: tuple[str, ...]
     shapes: ClassVar[str | None] = None
-    sight: Sight = UNSEEN
+
+    @cached_property
+    def sight(self) -> Sight:
+        """What its models can be shown."""
+        return seen_by(self.DESCRIPTOR.name)
 
     def endpoint_for(self, model: str, include_thoughts: bool, temperature: float | None = None) -> str:  # noqa: ARG002
         """Return the endpoint to use where a study names none: the first, unless something speaks for another."""

@@ -53,15 +53,13 @@ class Count:
 
 @dataclass(frozen=True, kw_only=True)
 class Sight:
-    """What a provider's models take: media `types`, each of so many bytes, and a request of so many.
+    """What a provider's models take: media `types`, each of at most so many bytes, and a request of so many.
 
     `takes_urls` where it fetches a picture itself; models that match `blind` take nothing. `forms` are the parts of a
     message: a text, an image, a document, and an address of a picture.
     """
 
-    types: tuple[str, ...] = ()
-    max_bytes: int = 0
-    max_document_bytes: int = 0
+    types: Mapping[str, int] = field(default_factory=dict)
     max_request_bytes: int = 0
     takes_urls: bool = False
     blind: str = "$"
@@ -78,8 +76,7 @@ class Sight:
             return "takes neither pictures nor documents"
         if media.url is not None:
             return None if self.takes_urls else "takes no addresses of pictures, only what is sent along"
-        most = max(self.max_bytes, self.max_document_bytes if media.media_type == PDF else 0)
-        if media.media_type not in self.types:
+        if (most := self.types.get(media.media_type)) is None:
             return f"takes no {media.media_type}, only {', '.join(self.types)}"
         return None if media.size_bytes <= most else f"takes at most {most:,} bytes at once, not {media.size_bytes:,}"
 
@@ -109,9 +106,8 @@ def _filled(form: Any, media: Media) -> Any:
 
 
 def seen_by(provider: str) -> Sight:
-    """Return what a provider's file says of pictures and documents."""
-    return msgspec.convert(table(provider, "media"), Sight)
+    """Return what a provider's file says of pictures and documents; where it says nothing, none are taken."""
+    return msgspec.convert(table(provider, "media", {}), Sight)
 
 
 UNSEEN: Final = Sight()
-"""What a provider's models take of which nothing is known: neither pictures nor documents."""

@@ -17,7 +17,6 @@ from batchpond.model import ErrorClass, Response, ResponseStatus
 from batchpond.providers import base
 from batchpond.providers.shared.dialect import CHAT, ChatDialect, bare_line
 from batchpond.providers.shared.lines import without_thoughts
-from batchpond.providers.shared.sight import seen_by
 
 LINE_BYTES_MAX: Final = 10_000_000
 NO_FILE_CODE: Final = "input_file_unavailable"
@@ -31,7 +30,6 @@ _DISCOUNTS: Final = base.table("together", "discounts")
 class Together(ChatDialect):
     """What is asked of Together's models, and what they answer."""
 
-    sight = seen_by("together")
     DESCRIPTOR = base.descriptor(
         "together",
         endpoints=(CHAT,),

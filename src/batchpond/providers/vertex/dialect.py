@@ -26,7 +26,6 @@ from batchpond.model import Mode, Prompt, Response
 from batchpond.providers import base
 from batchpond.providers.gemini.dialect import FAMILIES, GENERATE, Gemini
 from batchpond.providers.shared.dialect import BuiltBody, ModelSettings, on_one_line
-from batchpond.providers.shared.sight import seen_by
 
 SETTINGS: Final = base.table("vertex", "settings")
 CREDENTIALS_ENV: Final = "GOOGLE_APPLICATION_CREDENTIALS"
@@ -65,7 +64,6 @@ class Vertex(Gemini):
 
     id_name = "custom_id"
     shapes = "vertex.straight"
-    sight = seen_by("vertex")
     DESCRIPTOR = base.descriptor(
         "vertex",
         endpoints=(GENERATE,),
