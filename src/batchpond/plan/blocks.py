@@ -104,7 +104,8 @@ class Block:
     @cached_property
     def sent_sizes(self) -> NDArray[np.int64]:
         """The size of each body as it is sent, with what it shows."""
-        return np.fromiter(map(sent_bytes, self.bodies), np.int64, len(self.bodies))
+        has_media = any(cell.template.media for cell in self.cells)
+        return np.fromiter(map(sent_bytes, self.bodies), np.int64, len(self.bodies)) if has_media else self.sizes
 
     def check(self) -> None:
         """Raise StudyError for a request that no batch could hold."""
