@@ -203,11 +203,29 @@ class Role(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Media:
+    """A picture or document in a prompt: by the digest of its bytes, which the lake keeps, or by a `url`.
+
+    `media_type` is by its bytes, `image/*` behind a URL. `width` and `height` are in pixels, those of a document None.
+    `n_pages` is None where it cannot be told.
+    """
+
+    media_type: str
+    sha256: str = ""
+    size_bytes: int = 0
+    width: int | None = None
+    height: int | None = None
+    n_pages: int | None = None
+    url: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Turn:
-    """One message of a conversation."""
+    """One message of a conversation; `parts` are what it says and shows, in order, where that is not text alone."""
 
     role: Role
     text: str
+    parts: tuple[str | Media, ...] = ()
 
 
 Prompt = str | tuple[Turn, ...]

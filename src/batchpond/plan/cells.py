@@ -19,9 +19,10 @@ import orjson
 
 from batchpond import ids
 from batchpond.errors import StudyError, UsageError
+from batchpond.lake.jsonl import Embedded
 from batchpond.lake.store import Store
 from batchpond.lake.tables import connect
-from batchpond.model import Mode
+from batchpond.model import Media, Mode
 from batchpond.providers import base, registry
 from batchpond.providers.shared.dialect import SCHEMA, Dialect, ModelSettings
 from batchpond.study.prices import NOTHING
@@ -200,6 +201,8 @@ def _as_it_stands(value: object) -> object:
     match value:
         case OutputSchema():
             return orjson.Fragment(orjson.dumps(dict(value)))
+        case Embedded():
+            return orjson.Fragment(orjson.dumps(str(value))[:-1] + value.mark + b'"')
         case str():
             return str(value)
         case _:
@@ -277,6 +280,7 @@ def _placed(row: SourceRow, stage: StageSpec) -> Item:
     return row._replace(more=more, of_file=None).item()
 
 
+_TOLD_MAX: Final = 20
 WISHES: Final = frozenset({SCHEMA, "include_thoughts"})
 """Settings that ask for something where it can be had; without it the same question is asked."""
 _HINT: Final = 'change it, or write unsupported = "drop" under [grid] to go on so; it is told before you are asked'
@@ -293,6 +297,16 @@ def check_meant(configs: Sequence[ModelConfig], unsupported: Unsupported, source
         if found:
             lines = "".join(f"\n  {problem}" for problem in found)
             raise StudyError(f"{source}: not everything would be asked as it is written:{lines}", hint=_HINT)
+
+
+def check_shown(configs: Iterable[ModelConfig], media: Sequence[Media], source: str) -> None:
+    """Raise StudyError for models that cannot be shown what a study shows."""
+    ways = {config.spec.priced: config for config in configs}.values()
+    refusals = ((config, config.module.sight.refusal(config.spec.model, one)) for config in ways for one in media)
+    found = dict.fromkeys(f"\n  {named(config.spec)} {why}" for config, why in refusals if why)
+    if found:
+        text = f"{source}: not every model can be shown what the templates show:{''.join(list(found)[:_TOLD_MAX])}"
+        raise StudyError(text, hint="`batchpond guide images` says which provider takes what")
 
 
 def not_taken(config: ModelConfig) -> Iterator[str]:

@@ -15,7 +15,7 @@ from batchpond.lake import tables
 from batchpond.lake.store import CONFIG
 from batchpond.model import Mode
 from batchpond.plan.asks import NO_RUBRIC
-from batchpond.plan.cells import WISHES, Dropped, ModelConfig, model_notes
+from batchpond.plan.cells import WISHES, Dropped, ModelConfig, model_notes, named
 from batchpond.plan.items import Balance, Pairs
 from batchpond.plan.prompts import BYTES_PER_TOKEN, OF_INPUT, forms_of, rubric_values
 from batchpond.plan.versions import Limits, cut, limits_of, used
@@ -254,6 +254,7 @@ def notes(draft: Draft, prices: Prices) -> tuple[str, ...]:
     told = [(f"stage {one.stage.name}: " if len(draft.stages) > 1 else "", one) for one in draft.stages]
     found += [about + note for about, stage in told for note in (*_of_answers(stage), *_of_caches(stage))]
     found += _of_prices(draft.stages, prices)
+    found += _of_media(draft)
     if (claims := draft.study.claims) is not None:
         claimed = ", ".join((claims.primary, *claims.secondary))
         found.append(
@@ -268,6 +269,15 @@ def notes(draft: Draft, prices: Prices) -> tuple[str, ...]:
         if stage.stage.pairs.adaptive is not None
     ]
     return tuple(dict.fromkeys(found))
+
+
+def _of_media(draft: Draft) -> Iterator[str]:
+    """Yield for which models nobody says how many tokens of what is shown, so that a forecast counts it as large."""
+    for config in draft.configs.values():
+        counted = [config.module.sight.tokens(config.spec.model, one) for one in draft.media]
+        if unknown := [n_tokens for n_tokens, is_known in counted if not is_known]:
+            text = f"{named(config.spec)}: it is not documented how many tokens {len(unknown):,} of {len(counted):,}"
+            yield f"{text} pictures and documents are: each is counted as {min(unknown):,} to {max(unknown):,}"
 
 
 def _of_inputs(stage: StageSpec) -> Iterator[str]:

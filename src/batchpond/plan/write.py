@@ -61,8 +61,9 @@ class Spool:
         return self
 
     def __exit__(self, *error: Any) -> None:
+        unfinished = [] if self._file is None else [self._file.path]
         self._open.__exit__(*error)
-        for path in self.paths:
+        for path in (*self.paths, *unfinished):
             path.unlink(missing_ok=True)
 
     def add(self, rows: pa.Table) -> None:

@@ -304,9 +304,9 @@ def _frozen(value: Any) -> Any:
     return tuple(map(_frozen, value)) if isinstance(value, list) else value
 
 
-def table(provider: str, name: str) -> dict[str, Any]:
-    """Return a table of what is known of a provider alone."""
-    found: dict[str, Any] = _data(provider)[name]
+def table(provider: str, name: str, usual: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return a table of what is known of a provider alone, what is `usual` where it may lack."""
+    found: dict[str, Any] = _data(provider)[name] if usual is None else {**usual, **_data(provider).get(name, {})}
     return found
 
 

@@ -282,6 +282,10 @@ def _check(table: Table, stage: StageSpec) -> None:
         if table.inside("pairs").has(name):
             why = f"this stage waits for {', '.join(stage.rows.waits_for)}"
             table.inside("pairs").fail(name, f"is of items that are there when the study is planned; {why}")
+    if stage.rows.sql is not None and any(template.media for template in stage.templates):
+        table.fail(
+            "templates", "show pictures of rows that only SQL will give", "a stage that names one shows its items'"
+        )
     if table.has("repeats") and table.inside("pairs").has("repeats"):
         table.fail("repeats", "cannot be given together with pairs.repeats")
     if stage.repeats > 1 and stage.pairs.adaptive is not None:

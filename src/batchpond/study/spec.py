@@ -378,6 +378,11 @@ class Study:
         is_of_items = stage.rows.items is not None and set(stage.rows.columns) <= {"tier"}
         return (stage.name, stage.task) == (MAIN_STAGE, PAIRWISE) and is_of_items
 
+    @property
+    def media(self) -> frozenset[str]:
+        """The columns of items that any template shows as pictures and documents."""
+        return frozenset().union(*(template.media for stage in self.stages for template in stage.templates))
+
     def stage(self, name: str) -> StageSpec:
         """Return the stage of a name; raises StopIteration where there is none, which `study` rules out."""
         return next(stage for stage in self.stages if stage.name == name)

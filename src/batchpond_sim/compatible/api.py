@@ -28,6 +28,7 @@ from batchpond_sim.judges.speech import (
     logprobs,
     messages_text,
     named_schema_problem,
+    picture_problem,
     stranger,
 )
 from batchpond_sim.shared.api import Api, PageError, Route, forced, routes
@@ -98,6 +99,8 @@ class CompatibleSimulator(Api):
     def _chat(self, request: Request, call: Call, _project: str, _argument: str) -> Answer:
         body = request.read_json()
         refused = _refused_body(body)
+        if refused is None and (problem := picture_problem(body["messages"])) is not None:
+            refused = _error(400, problem)
         if refused is not None:
             return refused
         model = body["model"]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from batchpond_sim.judges.judge import Judgement, Panel, Says, count_tokens
-from batchpond_sim.judges.speech import RowAnswer, schema_problem, tokens
+from batchpond_sim.judges.speech import RowAnswer, picture_problem, schema_problem, tokens
 from batchpond_sim.shared.google import BILLING_TEXT, rpc_error
 
 LEVELS = ("MINIMAL", "LOW", "MEDIUM", "HIGH", "XHIGH")
@@ -218,7 +218,7 @@ def _wrong_contents(contents: Any) -> str | None:
             return f"* GenerateContentRequest.contents[{i}].parts: contents.parts must not be empty.\n"
         if named(content).get("role", "user") not in ("user", "model", "function"):
             return "Please use a valid role: user, model."
-    return None
+    return picture_problem(rows)
 
 
 def _is_number(value: Any) -> bool:

@@ -16,6 +16,7 @@ from batchpond_sim.judges.speech import (
     completed,
     messages_text,
     named_schema_problem,
+    picture_problem,
     stranger,
 )
 from batchpond_sim.shared.api import openai_error
@@ -87,6 +88,8 @@ def _refused(endpoint: str, body: dict[str, Any]) -> RowAnswer | None:
     model = str(body.get("model"))
     if not isinstance(body.get("messages"), list) or stranger(body["messages"], _ROLES) is not None:
         return _bad("'messages' : an array of messages with a known role is required")
+    if (problem := picture_problem(body["messages"])) is not None:
+        return _bad(problem)
     effort, words = body.get("reasoning_effort"), _words(model)
     if effort is not None and effort not in words:
         listed = " or ".join(f"`{word}`" for word in words)

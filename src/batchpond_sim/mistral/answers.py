@@ -16,6 +16,7 @@ from batchpond_sim.judges.speech import (
     completed,
     messages_text,
     named_schema_problem,
+    picture_problem,
     stranger,
 )
 
@@ -73,6 +74,8 @@ def _forced_error(force: str) -> RowAnswer | None:
 def _refused(body: dict[str, Any]) -> RowAnswer | None:
     if not isinstance(body.get("messages"), list) or stranger(body["messages"], _ROLES) is not None:
         return _bad("messages: every role must be one of system, user, assistant, tool")
+    if (problem := picture_problem(body["messages"])) is not None:
+        return _bad(problem)
     effort, temperature = body.get("reasoning_effort"), body.get("temperature")
     if effort is not None and effort not in _EFFORTS:
         return _bad(f"reasoning_effort must be one of {', '.join(_EFFORTS)}")

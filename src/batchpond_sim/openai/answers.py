@@ -18,6 +18,7 @@ from batchpond_sim.judges.speech import (
     logprobs,
     messages_text,
     named_schema_problem,
+    picture_problem,
     stranger,
     tokens,
 )
@@ -116,6 +117,8 @@ def _refused_parameters(endpoint: str, body: dict[str, Any]) -> RowAnswer | None
     needed = "messages" if endpoint == CHAT else "input"
     if not isinstance(body.get(needed), list if endpoint == CHAT else list | str):
         return _bad(f"Missing required parameter: '{needed}'.", needed, "missing_required_parameter")
+    if (problem := picture_problem(body[needed])) is not None:
+        return _bad(problem, needed, "invalid_image_format")
     return _refused_role(needed, body[needed]) or _refused_format(endpoint, body) or _refused_values(endpoint, body)
 
 

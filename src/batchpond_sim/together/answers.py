@@ -18,6 +18,7 @@ from batchpond_sim.judges.speech import (
     logprobs,
     messages_text,
     named_schema_problem,
+    picture_problem,
     stranger,
 )
 from batchpond_sim.shared.api import openai_error
@@ -83,7 +84,8 @@ def _refused_messages(body: dict[str, Any]) -> RowAnswer | None:
         return _bad("missing field `messages`")
     if stranger(body["messages"], _ROLES) is not None:
         return _bad(f"Input validation error: role must be one of {', '.join(_ROLES)}")
-    return None
+    problem = picture_problem(body["messages"])
+    return None if problem is None else _bad(problem)
 
 
 def _refused_format(form: Any) -> RowAnswer | None:

@@ -16,6 +16,7 @@ from batchpond_sim.judges.speech import (
     completed,
     messages_text,
     named_schema_problem,
+    picture_problem,
     stranger,
 )
 
@@ -77,6 +78,8 @@ def _forced_error(force: str) -> RowAnswer | None:
 def _refused(body: dict[str, Any]) -> RowAnswer | None:
     if not isinstance(body.get("messages"), list) or stranger(body["messages"], _ROLES) is not None:
         return _bad("messages: every message needs a known role")
+    if (problem := picture_problem(body["messages"])) is not None:
+        return _bad(problem)
     effort = body.get("reasoning_effort")
     if effort is not None and effort not in _EFFORTS:
         return _bad(f"Argument not supported on this model: reasoning_effort = {effort}")

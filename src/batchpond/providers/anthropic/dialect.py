@@ -147,7 +147,7 @@ class Anthropic(Dialect):
         body: dict[str, Any] = {
             "model": settings.request_model,
             "max_tokens": _max_tokens(settings, family, thinking),
-            "messages": messages(rest),
+            "messages": messages(rest, self.sight),
         }
         if system is not None:
             body["system"] = system

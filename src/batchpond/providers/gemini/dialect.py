@@ -45,6 +45,7 @@ from batchpond.providers.shared.lines import (
     unreadable,
     with_logprobs,
 )
+from batchpond.providers.shared.sight import Sight
 
 GENERATE: Final = "generateContent"
 _BESIDE_GENERATION: Final = frozenset({"systemInstruction", "safetySettings", "tools", "toolConfig", "cachedContent"})
@@ -157,7 +158,7 @@ class Gemini(Dialect):
             dropped.append(SCHEMA)
         generation |= self.logprobs(settings, is_taken=not (family.levels and family.is_known))
         system, rest = apart(prompt)
-        body: dict[str, Any] = {"contents": _contents(rest)}
+        body: dict[str, Any] = {"contents": _contents(rest, self.sight)}
         if system is not None:
             body["systemInstruction"] = {"parts": [{"text": system}]}
         _add_parameters(body, generation, settings, family, dropped)
@@ -275,11 +276,11 @@ def _add_parameters(
     add_parameters(body, dataclasses.replace(settings, parameters=beside), _RESERVED)
 
 
-def _contents(prompt: Prompt) -> list[dict[str, Any]]:
+def _contents(prompt: Prompt, sight: Sight) -> list[dict[str, Any]]:
     if isinstance(prompt, str):
         return [{"role": "user", "parts": [{"text": prompt}]}]
     names = {Role.USER: "user", Role.ASSISTANT: "model"}
-    return [{"role": names[turn.role], "parts": [{"text": turn.text}]} for turn in prompt]
+    return [{"role": names[turn.role], "parts": sight.parts(turn)} for turn in prompt]
 
 
 _RPC: Final = {int(code): tuple(row) for code, row in base.table("gemini", "rpc").items()}

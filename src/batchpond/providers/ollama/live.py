@@ -13,7 +13,8 @@ from typing import Any, Final
 
 from batchpond import fields
 from batchpond.errors import ProviderError, UsageError
-from batchpond.model import ErrorClass, Finish, Mode, Prompt, Response
+from batchpond.lake.jsonl import Embedded
+from batchpond.model import ErrorClass, Finish, Media, Mode, Prompt, Response
 from batchpond.providers import base
 from batchpond.providers.base import LiveStart
 from batchpond.providers.http.errors import ApiError
@@ -94,6 +95,16 @@ def context_tokens(prompt: Prompt, max_output_tokens: int | None) -> int:
     return max(CONTEXT_MIN_TOKENS, 1 << (needed - 1).bit_length())
 
 
+def _messages(prompt: Prompt) -> list[dict[str, Any]]:
+    """Return chat messages; Ollama takes pictures beside a text, in order, which says nothing of their places in it."""
+    found = messages(prompt)
+    for message, turn in zip(found, () if isinstance(prompt, str) else prompt, strict=False):
+        if turn.parts:
+            images = [Embedded("", one) for one in turn.parts if isinstance(one, Media)]
+            message |= {"content": turn.text, "images": images}
+    return found
+
+
 def _think(settings: ModelSettings) -> bool | str:
     word = settings.thinking or ""
     accepted = accepted_thinking(settings.request_model)
@@ -135,7 +146,7 @@ class Ollama(Dialect):
             options["num_predict"] = settings.max_output_tokens
         if settings.temperature is not None:
             options["temperature"] = settings.temperature
-        body: dict[str, Any] = {"model": settings.request_model, "messages": messages(prompt), "stream": False}
+        body: dict[str, Any] = {"model": settings.request_model, "messages": _messages(prompt), "stream": False}
         body |= {"truncate": False, "shift": False}
         if settings.thinking is not None:
             body["think"] = _think(settings)

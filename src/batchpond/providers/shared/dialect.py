@@ -17,6 +17,7 @@ from batchpond.model import Prompt, Response, Role
 from batchpond.providers.base import Descriptor
 from batchpond.providers.shared import lines
 from batchpond.providers.shared.lines import Row
+from batchpond.providers.shared.sight import UNSEEN, Sight, seen_by
 
 CHAT: Final = "/v1/chat/completions"
 
@@ -94,11 +95,12 @@ def apart(prompt: Prompt) -> tuple[str | None, Prompt]:
     return prompt[0].text, prompt[1:]
 
 
-def messages(prompt: Prompt) -> list[dict[str, str]]:
-    """Return a prompt as chat messages."""
+def messages(prompt: Prompt, sight: Sight = UNSEEN, prefix: str = "") -> list[dict[str, Any]]:
+    """Return a prompt as chat messages; what shows something has parts, in the forms that begin with `prefix`."""
     if isinstance(prompt, str):
         return [{"role": "user", "content": prompt}]
-    return [{"role": str(turn.role), "content": turn.text} for turn in prompt]
+    said = ((turn, sight.parts(turn, prefix) if turn.parts else turn.text) for turn in prompt)
+    return [{"role": str(turn.role), "content": content} for turn, content in said]
 
 
 def check_endpoint(settings: ModelSettings, descriptor: Descriptor) -> None:
@@ -132,6 +134,11 @@ class Dialect(ABC):
     id_name = "custom_id"
     answer_members: tuple[str, ...]
     shapes: ClassVar[str | None] = None
+
+    @cached_property
+    def sight(self) -> Sight:
+        """What its models can be shown."""
+        return seen_by(self.DESCRIPTOR.name)
 
     def endpoint_for(self, model: str, include_thoughts: bool, temperature: float | None = None) -> str:  # noqa: ARG002
         """Return the endpoint to use where a study names none: the first, unless something speaks for another."""
@@ -227,7 +234,7 @@ class ChatDialect(Dialect):
         another endpoint, and for a thinking word that is not known to mean anything to the model.
         """
         check_endpoint(settings, self.DESCRIPTOR)
-        body: dict[str, Any] = {"model": settings.request_model, "messages": messages(prompt)}
+        body: dict[str, Any] = {"model": settings.request_model, "messages": messages(prompt, self.sight)}
         if settings.max_output_tokens is not None:
             body[self.limit_name] = settings.max_output_tokens
         if settings.temperature is not None:
