@@ -18,7 +18,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from contextlib import closing
 from dataclasses import dataclass, field
 from operator import attrgetter
 from pathlib import Path
@@ -117,7 +116,7 @@ def steps(path: Path, n_items: int) -> dict[str, Callable[[], object]]:
     request = rank.Request()
 
     def count() -> list[rank_counts.Counts]:
-        with closing(database.connect(path)) as connection:
+        with database.connect(path) as connection:
             return list(rank_counts.counted(connection, None, request.what, request.by))
 
     (votes,) = (counts.votes for counts in count())

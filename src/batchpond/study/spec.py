@@ -105,6 +105,7 @@ class PairsSpec:
     They are chosen of those that `given` names, by the two ids in its columns, or of items with the same value of the
     column `block`. With `is_exact` shares are met exactly, else by a draw of each pair; `n_reverse` is in `reverse`'s
     place.
+    Of lists, `count` and `reverse` are set alone, and their size is the answer rule's.
     With `adaptive`, `count` is the most judgments of a cell and `reverse` the share that is asked in the other order.
     """
 
@@ -313,6 +314,12 @@ class StageSpec:
         return self.rule.output_schema() if self.is_structured else None
 
     @property
+    def wants(self) -> dict[str, Any]:
+        """What its rule wants of every answer, as settings of its models: a schema, log probabilities."""
+        is_expected = any(one.allowed for one in (self.rule, *self.rule.parts.values()))
+        return {"output_schema": self.output_schema, "logprobs": is_expected}
+
+    @property
     def schema_bytes(self) -> int:
         """How much of a request the schema is; providers count it as input."""
         return len(json.dumps(self.output_schema)) if self.is_structured else 0
@@ -376,6 +383,11 @@ class Study:
         (stage,) = self.stages
         is_of_items = stage.rows.items is not None and set(stage.rows.columns) <= {"tier"}
         return (stage.name, stage.task) == (MAIN_STAGE, PAIRWISE) and is_of_items
+
+    @property
+    def media(self) -> frozenset[str]:
+        """The columns of items that any template shows as pictures and documents."""
+        return frozenset().union(*(template.media for stage in self.stages for template in stage.templates))
 
     def stage(self, name: str) -> StageSpec:
         """Return the stage of a name; raises StopIteration where there is none, which `study` rules out."""

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import duckdb
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from batchpond.errors import UsageError
@@ -98,8 +99,9 @@ def counted(
             check_study(connection, study)
         source = "pair_judgments" if jury is None else _gathered(connection, study, jury)
         for found in _studies(connection, study, what, tuple(by), source):
-            keys = [*found.varying, *["unit_id"] * found.has_units, *["purpose"] * found.has_rounds]
-            _count(connection, found, keys)
+            _count(connection, found, "rank_counts", "true", [*found.varying, *["unit_id"] * found.has_units])
+            if found.has_rounds:
+                _count(connection, found, "rank_held_out", "purpose = 'holdout'", found.varying)
             yield from _scopes(connection, found)
 
 
@@ -154,46 +156,38 @@ def _studies(
         yield _Study(name, what, by, [row[5:] for row in own], has_units, has_rounds, source)
 
 
-def _count(connection: duckdb.DuckDBPyConnection, study: _Study, keys: Sequence[str]) -> None:
+def _count(connection: duckdb.DuckDBPyConnection, study: _Study, table: str, where: str, keys: Sequence[str]) -> None:
     first, second = study.compared
     pieces = {"keys": "".join(f"{name}, " for name in keys), "first": first, "second": second, "source": study.source}
-    connection.execute(tables.query(__package__, "counts", **pieces), {"study": study.name})
+    connection.execute(tables.query(__package__, "counts", table=table, where=where, **pieces), {"study": study.name})
 
 
 def _scopes(connection: duckdb.DuckDBPyConnection, study: _Study) -> Iterator[Counts]:
-    """Yield the counts of each scope that compares anything; raises UsageError for more items than can be ranked."""
     where = " AND ".join(f"{name} IS NOT DISTINCT FROM ${name}" for name in study.varying) or "true"
-    unit = "dense_rank() OVER (ORDER BY unit_id NULLS LAST) - 1" if study.has_units else "0::BIGINT"
+    numbering, listing = tables.query(__package__, "items", where=where), "FROM rank_items ORDER BY item_no"
+    unit_no = "dense_rank() OVER (ORDER BY unit_id NULLS LAST) - 1" if study.has_units else "0"  # a missing one last
+    voting = tables.query(__package__, "votes", counts="rank_counts", where=where, unit=unit_no)
+    voting_held_out = tables.query(__package__, "votes", counts="rank_held_out", where=where, unit="0")
     for values in study.scopes:
         place = dict(zip(study.by, values, strict=True))
         parameters = {name: place[name] for name in study.varying}
-        found = connection.execute(tables.query(__package__, "names", where=where), parameters).fetchall()
-        if len(names := [name for (name,) in found]) > ITEMS_MAX:
+        items = connection.execute(numbering, parameters).execute(listing).fetchmany(ITEMS_MAX + 1)
+        if len(items) > ITEMS_MAX:
             raise UsageError(
                 f"a ranking of more than {ITEMS_MAX:,} items has no intervals that fit in memory",
                 hint="`--by` tells cells apart; SQL over pair_status counts wins for any number of items",
             )
-        if names:
-            votes, n_without_verdict, n_pending = _votes(connection, names, where, unit, parameters)
-            chosen = f"SELECT sum(n_first + n_second + n_tied) FROM rank_counts WHERE {where} AND purpose IS NOT NULL"
+        if items:
+            names, _, n_without_verdict, n_pending, n_chosen = map(list, zip(*items, strict=True))
+            votes = _votes(len(names), connection.execute(voting, parameters).fetchnumpy())
             held_out = None
-            if study.has_rounds and connection.execute(chosen, parameters).fetchall()[0][0]:
-                of_these = f"{where} AND purpose = 'holdout'"
-                held_out = _votes(connection, names, of_these, "0::BIGINT", parameters)[0].decided()
+            if any(n_chosen):
+                held_out = _votes(len(names), connection.execute(voting_held_out, parameters).fetchnumpy()).decided()
             scope = (study.name, *(place.get(name) for name in CELL_COLUMNS))
             yield Counts(scope, study.what, names, votes, n_without_verdict, n_pending, held_out)
 
 
-def _votes(
-    connection: duckdb.DuckDBPyConnection, names: list[str], where: str, unit: str, values: Mapping[str, Any]
-) -> tuple[Votes, list[int], list[int]]:
-    """Return votes, and by item how many judgments are without a verdict and how many are still out."""
-    sql = tables.query(__package__, "scope", where=where, unit=unit)
-    columns = connection.execute(sql, {**values, "names": names}).fetchnumpy().values()
-    lo, hi, units, *shown, without_verdict, pending = map(np.asarray, columns)
-    votes = Votes(len(names), lo, hi, units, np.array(shown, np.float64).reshape(2, 3, -1))
-    n_without_verdict, n_pending = (
-        [round(n) for n in np.add(*(np.bincount(side, one, len(names)) for side in (lo, hi))).tolist()]
-        for one in (without_verdict, pending)
-    )
-    return votes, n_without_verdict, n_pending
+def _votes(n_items: int, found: Mapping[str, npt.NDArray[Any]]) -> Votes:
+    counts = [[found[f"{won}_with_{first}_first"] for won in ("lo", "hi", "tied")] for first in ("lo", "hi")]
+    lo, hi, unit = (found[name].astype(np.int64) for name in ("lo", "hi", "unit"))
+    return Votes(n_items, lo, hi, unit, np.array(counts, dtype=np.float64))
