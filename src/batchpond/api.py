@@ -408,8 +408,8 @@ class Lake:
 
         `by` names the columns of the cell that tell rankings apart; () pools a whole study. `ties` is half, davidson or
         drop; `position` takes the effect of being shown first out; `what` is auto, items or candidates; `extras` of ml,
-        elo, elochoice, trueskill adds columns. With `majority` or `weighted` in `by`, the verdict of all judges
-        together is what is ranked by. Raises UsageError when there is nothing to rank.
+        elo, elochoice, trueskill adds columns. With `majority`, `weighted` or `dawid-skene` in `by`, the verdict of all
+        judges together is what is ranked by. Raises UsageError when there is nothing to rank.
         """
         from batchpond.results.rank import verb as rank
         from batchpond.results.rank.counts import What
@@ -418,6 +418,16 @@ class Lake:
         request = rank.Request(study, tuple(by), one_of(What, what, "kind of thing to rank"), options=options)
         report = rank.rank(self._store().path, request)
         return _frame(report.rankings if summary else report.items)
+
+    def jury(self, study: str | None = None) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """Return what Dawid and Skene's model makes of each jury: its judges' confusion, and what its units are.
+
+        A row per judge and two words, and one per unit and word, as `batchpond rank --judges` and `--units` print them.
+        """
+        from batchpond.results.rank import verb as rank
+
+        judges, units = rank.jury(self._store().path, study)
+        return _frame(judges), _frame(units)
 
     def compare(self, a: str, b: str) -> pl.DataFrame:
         """Return one row per comparison and metric of what two sides say of the same items.

@@ -177,7 +177,7 @@ _TYPES: dict[str, Any] = {
     "as typed": click.UNPROCESSED,
     "failure": click.Choice([str(name) for name in ErrorClass]),
     "format": click.Choice([form.value for form in Format]),
-    "cell column": click.Choice(["study", *CELL_COLUMNS, "majority", "weighted"]),
+    "cell column": click.Choice(["study", *CELL_COLUMNS, "majority", "weighted", "dawid-skene"]),
 }
 _CALLBACKS = {
     "lake": _set_lake, "environment": _set_environment, "diagnostics": _set_diagnostics, "json": _remember_json,

@@ -14,7 +14,7 @@ from batchpond.text import did_you_mean
 STUDY = "study.toml"
 TEMPLATE = "prompts/mine.txt"
 TEMPLATE_FROM = "plain"
-EXAMPLES = ("pairwise", "stages", "adaptive", "compliance", "live")
+EXAMPLES = ("pairwise", "stages", "adaptive", "compliance", "cascade", "live")
 COMMENTED = EXAMPLES[:2]
 IGNORED = "lake/\ntrial/\nsimulator/\n.env\n"
 

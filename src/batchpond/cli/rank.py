@@ -11,6 +11,7 @@ from batchpond.model import CELL_COLUMNS
 
 TERMINAL_COLUMNS = ("item", "rank", "rank_lo", "rank_hi", "tied_group", "theta", "theta_lo", "theta_hi",
                     "n_comparisons", "win_rate", "flags")  # fmt: skip
+JURY = ("judges", "units")
 
 
 @pond_command("rank")
@@ -22,7 +23,7 @@ def command(
     position: bool,
     what: str,
     extras: tuple[str, ...],
-    summary: bool,
+    shown: str | None,
     seed: int,
     form: Format,
 ) -> None:
@@ -33,11 +34,14 @@ def command(
         from batchpond.results.rank import verb as rank
         from batchpond.results.rank.counts import SCOPE, What
 
-    options = rank.options(ties=ties, position=position, extras=extras, seed=seed, is_full=summary)
+    if shown in JURY:
+        found = rank.jury(invocation.store().path, study)[JURY.index(shown)]
+        return invocation.note_left_out(output.table(found, form, has_color=invocation.color_stdout()))
+    options = rank.options(ties=ties, position=position, extras=extras, seed=seed, is_full=shown == "summary")
     request = rank.Request(study=study, by=by or CELL_COLUMNS, what=What(what), options=options)
     report = rank.rank(invocation.store().path, request)
-    table = report.rankings if summary else report.items
-    if not summary and form is Format.TABLE:
+    table = report.rankings if shown else report.items
+    if not shown and form is Format.TABLE:
         varied = [name for name in SCOPE if len(table[name].unique()) > 1]
         table = table.select([*varied, *TERMINAL_COLUMNS])
     invocation.note_left_out(output.table(table, form, has_color=invocation.color_stdout()))

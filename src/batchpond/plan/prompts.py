@@ -24,7 +24,7 @@ from batchpond.model import Media, Prompt, Role, Turn
 from batchpond.plan.asks import Ask, SourceRow, size_of
 from batchpond.plan.cells import ModelConfig, canonical
 from batchpond.study.spec import StageSpec
-from batchpond.tasks.templates import MEDIA, NOT_KNOWN, Rubric, Template, column_of, part_of, pattern_of
+from batchpond.tasks.templates import ANSWERS, MEDIA, NOT_KNOWN, Rubric, Template, column_of, part_of, pattern_of
 
 BYTES_PER_TOKEN: Final = 4
 FRAME_TOKENS: Final = 8
@@ -47,6 +47,10 @@ _OF_ROW: Final[Mapping[str, Callable[[SourceRow], str]]] = {
 OF_INPUT: Final = frozenset({"INPUT", "QUESTION"})
 _FIRST: Final = frozenset({"SAMPLE_1", "OUTPUT_A"})
 OF_PAIR: Final = _FIRST | {"SAMPLE_2", "OUTPUT_B"}
+
+
+class NoAnswer(StudyError):
+    """A prompt would show what an earlier stage has not answered."""
 
 
 def rubric_values(rubric: Rubric) -> dict[str, str]:
@@ -95,6 +99,8 @@ def _value_of_column(name: str, stage: StageSpec, template: Template, ask: Ask) 
         return "".join(part for part in found if isinstance(part, str))
     if value := in_column(name, ask, rubric_values(ask.rubric)):
         return value
+    if name in stage.answers:
+        raise NoAnswer(f"stage {stage.name}: nothing is known of {{{name}}} about {ask.first.item_id!r}")
     row = _row_of(name, ask)
     columns = difflib.get_close_matches(column_of(name), row.more, _SHOWN_MAX, 0) or ["none"]
     raise StudyError(
@@ -114,6 +120,8 @@ def in_column(name: str, ask: Ask, of_rubric: Mapping[str, str]) -> str:
     if side == "statement":
         found = of_rubric.get(column.upper(), "")
         return "" if found == NOT_KNOWN else found
+    if side == ANSWERS:
+        return ask.values.get(name, "")
     row = _row_of(name, ask)
     value = row.more.get(column)
     if name.endswith(MEDIA) and not (isinstance(value, dict) and "media_type" in value):
@@ -170,6 +178,12 @@ def _said(text: str, stage: StageSpec, template: Template, ask: Ask) -> Iterator
         else:
             yield value_of(name, stage, template, ask, of_rubric, of_rule)
         yield after
+
+
+def check_prompts(stage: StageSpec, ask: Ask) -> None:
+    """Raise StudyError where a template of a stage shows what an ask does not have, NoAnswer if that is an answer."""
+    for template in stage.templates:
+        prompt_of(stage, template, ask)
 
 
 def said(turns: Sequence[Turn]) -> Prompt:

@@ -53,10 +53,10 @@ from batchpond.plan.cells import (
     make_model_configs,
     version,
 )
-from batchpond.plan.forecast import Forecast, Known, forecast
+from batchpond.plan.forecast import Forecast, Known, answer_tokens, forecast
 from batchpond.plan.items import Item, Pairs, SqlRows, allowed_pairs, balance, choose_pairs, each, read_any, read_pairs
 from batchpond.plan.media import MediaSpool
-from batchpond.plan.prompts import prompt_of, size_bytes
+from batchpond.plan.prompts import BYTES_PER_TOKEN, check_prompts, prompt_of, size_bytes
 from batchpond.plan.report import (
     CellReport,
     Counted,
@@ -69,7 +69,7 @@ from batchpond.plan.report import (
     notes,
 )
 from batchpond.plan.rounds import adaptive
-from batchpond.plan.rounds.inputs import KINDS, OF_TALK, query, talk_asks
+from batchpond.plan.rounds.inputs import KINDS, OF_TALK, TEXTS, query, talk_asks
 from batchpond.plan.rounds.rounds import open_rounds, round_event
 from batchpond.plan.rounds.source import check
 from batchpond.plan.write import FIRST_ROUND, publish_round
@@ -182,7 +182,7 @@ def _draft(
     if pairs is not None and study.is_pairs_alone and stage.pairs.adaptive is None and not stage.columns:
         return dataclasses.replace(draft, n_asks=n_found or 0, grid=Grid(stage, rows, pairs))
     if (first := next(draft.asks(), None)) is not None:
-        _check_templates(stage, first)
+        check_prompts(stage, first)
     if n_found is None:
         n_found = sum(1 for _ in draft.asks())
     if not n_found:
@@ -203,11 +203,6 @@ def _pairs(study: Study, stage: StageSpec, rows: Sequence[SourceRow], run_sql: S
     return adaptive.pairs_of(len(names), adaptive.first_round(names, stage.pairs, study.seed, stage.name))
 
 
-def _check_templates(stage: StageSpec, ask: Ask) -> None:
-    for template in stage.templates:
-        prompt_of(stage, template, ask)
-
-
 def check_later(store: Store, draft: Draft) -> None:
     """Raise StudyError for what would fail only once earlier stages are paid for: SQL, and lacking placeholders."""
     study = draft.study
@@ -219,7 +214,8 @@ def check_later(store: Store, draft: Draft) -> None:
             made = SourceRow("id", "text", "unit", None, "candidate", "input", more=_more(study, source))
             for row in _made_of(draft, source, made) if stage.columns else (made,):
                 other = row._replace(text="other") if stage.task in PAIR_TASKS else None
-                _check_templates(stage, Ask((*stage.rubrics, NO_RUBRIC)[0], row, other))
+                ask = Ask((*stage.rubrics, NO_RUBRIC)[0], row, other, values=_foreseen(study, stage))
+                check_prompts(stage, ask)
 
 
 def _source(study: Study, stage: StageSpec) -> StageSpec | None:
@@ -271,10 +267,21 @@ def _row(item: Item, stage: StageSpec) -> SourceRow:
     return placed_row(stage, item.item_id, item.text, told, more)
 
 
-def known_of(draft: StageDraft) -> Known:
+def _foreseen(study: Study, stage: StageSpec) -> dict[str, str]:
+    """Return answers of earlier stages that a stage's prompts show, as long as they are expected to be."""
+    found = {}
+    for name, (asked, column) in stage.answers.items():
+        source = study.stage(asked)
+        n_ways = sum(len(model.thinking) for model in source.models) * len(source.templates) * source.repeats
+        n_tokens = answer_tokens(source) if column in TEXTS else 1
+        found[name] = "x" * (BYTES_PER_TOKEN * n_tokens * (1 if source.task in OWN_OUTPUT_TASKS else n_ways))
+    return found
+
+
+def known_of(draft: StageDraft, study: Study) -> Known:
     """Return what the forecast knows of a stage: of one that waits for nothing, what it asks."""
     if draft.rows is None:
-        return Known(draft.stage, draft.configs, ask_bytes=_frame_bytes(draft.stage))
+        return Known(draft.stage, draft.configs, ask_bytes=_frame_bytes(draft.stage, _foreseen(study, draft.stage)))
     sizes = [_size_of(draft.stage, ask, draft.configs) for ask in islice(draft.asks(), _SAMPLE_ASKS)]
     rows = draft.rows
     if isinstance(rows, SpilledRows):
@@ -289,17 +296,18 @@ def known_of(draft: StageDraft) -> Known:
     )  # fmt: skip
 
 
-def _frame_bytes(stage: StageSpec) -> float:
-    """Return the mean size of a waiting stage's prompts without the texts of its rows."""
+def _frame_bytes(stage: StageSpec, shown: Mapping[str, str]) -> float:
+    """Return the mean size of a waiting stage's prompts, answers `shown` in them, without the texts of its rows."""
     if stage.task == CONVERSATION:
         return 0.0
     empty = SourceRow("", "", "", None, "", "", more=dict.fromkeys((*OF_TALK, *KINDS.values()), ""))
     other = empty if stage.task in PAIR_TASKS else None
     rubrics = stage.rubrics[:_SAMPLE_ASKS] or (NO_RUBRIC,)
     try:
-        return sum(_size_of(stage, Ask(rubric, empty, other)) for rubric in rubrics) / len(rubrics)
+        return sum(_size_of(stage, Ask(rubric, empty, other, values=shown)) for rubric in rubrics) / len(rubrics)
     except StudyError:  # a template names columns that only the rows will have
-        return sum(len(template.text.encode()) for template in stage.templates) / len(stage.templates)
+        texts = sum(len(template.text.encode()) for template in stage.templates) / len(stage.templates)
+        return texts + sum(map(len, shown.values()))
 
 
 def _size_of(stage: StageSpec, ask: Ask, configs: Sequence[ModelConfig] = ()) -> float:
@@ -336,7 +344,7 @@ def plan_study(
     with store.lock("plan"), MediaSpool(store) if study.media else nullcontext() as media:
         draft = draft_of(store, study, modules, run_sql or sql_on_lake(store), media, is_bought=is_bought)
         is_known = any(one.stage.waits or one.stage.goes_on for one in draft.stages)
-        foreseen = forecast([known_of(one) for one in draft.stages], prices) if is_known else []
+        foreseen = forecast([known_of(one, study) for one in draft.stages], prices) if is_known else []
         study_row = f"p_study={study.name}/{draft.version}"
         n_before = _n_requests(store)
         is_planned = store.has(STUDIES, study_row)

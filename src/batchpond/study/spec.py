@@ -24,7 +24,7 @@ from batchpond.study.typed import Table, about, at_most, between, entries, form,
 from batchpond.tasks import registry
 from batchpond.tasks.base import Rule
 from batchpond.tasks.pressure import Tactic
-from batchpond.tasks.templates import PAIRWISE, Rubric, Template
+from batchpond.tasks.templates import ANSWERS, PAIRWISE, Rubric, Template
 
 THINKING_DEFAULT = "default"
 HALF = 0.5
@@ -328,6 +328,12 @@ class StageSpec:
     def columns(self) -> frozenset[str]:
         """The columns that its templates show or ask for, as they stand in braces."""
         return frozenset(name for template in self.templates for name in template.columns)
+
+    @property
+    def answers(self) -> dict[str, tuple[str, str]]:
+        """Stage and column of each answer of an earlier stage that its templates show, by the word in braces."""
+        found = (name.split(".", 2) for name in sorted(self.columns) if name.startswith(f"{ANSWERS}."))
+        return {".".join(parts): (parts[1], "".join(parts[2:])) for parts in found}
 
     @property
     def waits(self) -> bool:

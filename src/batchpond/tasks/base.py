@@ -70,8 +70,14 @@ class Rule:
     PARSER_VERSION: ClassVar[int] = 1
     READER: ClassVar[str] = ""
     PLACEHOLDERS: ClassVar[Placeholders]
+    SAYS: ClassVar[tuple[str, ...]] = ("text",)
     size: int = 1
     """How many items an answer is of, where each has a row of the plan."""
+
+    @property
+    def says(self) -> tuple[str, ...]:
+        """The columns of `results` that an answer has which counts, as templates of later stages may show them."""
+        return self.SAYS
 
     @property
     def parser_id(self) -> str:

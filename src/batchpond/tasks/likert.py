@@ -30,6 +30,7 @@ class LikertRule(structured.ObjectRule):
     """The scale, its ends included, and how a rating is written."""
 
     TASK: ClassVar[str] = TASK
+    SAYS: ClassVar[tuple[str, ...]] = ("text", "score", "explanation")
     PLACEHOLDERS: ClassVar[Placeholders] = Placeholders(
         ("STATEMENT", "OUTPUT"), ("INPUT", *STATEMENT_PLACEHOLDERS, "SCALE_MIN", "SCALE_MAX", "ANSWER_FORMAT")
     )

@@ -37,6 +37,7 @@ class PairwiseRule(CarefulRule):
     """
 
     TASK: ClassVar[str] = TASK
+    SAYS: ClassVar[tuple[str, ...]] = ("text", "verdict")
     PLACEHOLDERS: ClassVar[Placeholders] = Placeholders(
         ("TRAIT_NAME", "TRAIT_DESCRIPTION", "SAMPLE_1", "SAMPLE_2"), ("ANSWER_FIRST", "ANSWER_SECOND", "ANSWER_TIE")
     )

@@ -44,9 +44,11 @@ _FOLLOWS: Final[Mapping[Role | None, tuple[Role, ...]]] = {
 """Who may speak after whom."""
 _PAIR_SIDES: Final = ("SAMPLE_1", "SAMPLE_2", "OUTPUT_A", "OUTPUT_B")
 _OF_STATEMENT: Final = "statement"
+ANSWERS: Final = "answers"
+"""Whose columns are what earlier stages answered, `answers.STAGE.COLUMN`."""
 MEDIA: Final = " as media"
 """What ends the name of a column whose value is a picture or document."""
-_COLUMN: Final = re.compile(r"\{([#^/]?)((?:item|statement|SAMPLE_[12]|OUTPUT_[AB])\.[\w-]+(?:[ .][\w-]+)*)\}")
+_COLUMN: Final = re.compile(r"\{([#^/]?)((?:item|statement|answers|SAMPLE_[12]|OUTPUT_[AB])\.[\w-]+(?:[ .][\w-]+)*)\}")
 _PARTS: Final = "{#item.x} or {^item.x}, what stands there if the item has an x or has none, and {/item.x}"
 _ORDER: Final = "what the system says comes first, if at all; then user and assistant speak by turns, the user last"
 
@@ -74,7 +76,7 @@ class Placeholders:
 
     def columns(self, text: str, literal: Sequence[str] = ()) -> tuple[str, ...]:
         """Return the columns that a template shows or asks for, as they stand in its braces, in name order."""
-        meant, sides = {name.strip("{ }") for name in literal}, self.sides
+        meant, sides = {name.strip("{ }") for name in literal}, (*self.sides, ANSWERS)
         found = {match[2] for match in _COLUMN.finditer(text)} - meant
         return tuple(sorted(name for name in found if name.partition(".")[0] in sides))
 
@@ -108,7 +110,7 @@ class Placeholders:
         unknown = {word: start for word, start in unknown.items() if word.strip("{ }") not in literal}
         if unknown:
             lines = (f"{at(start)}: {word} is no placeholder here" for word, start in unknown.items())
-            shown = (*known, *(f"{side}.COLUMN" for side in self.sides))
+            shown = (*known, *(f"{side}.COLUMN" for side in self.sides), f"{ANSWERS}.STAGE.COLUMN")
             raise StudyError("\n".join(lines), hint=_way_out([word.strip("{ }") for word in unknown], shown))
 
     def fill(self, text: str, values: Mapping[str, str]) -> str:

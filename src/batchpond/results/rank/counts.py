@@ -10,17 +10,20 @@ from typing import Any, Final
 import duckdb
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from batchpond.errors import UsageError
 from batchpond.lake import tables
 from batchpond.lake.tables import reading
 from batchpond.model import CELL_COLUMNS
+from batchpond.stats import dawid_skene
 from batchpond.stats.votes import Votes
 from batchpond.views.read import check_study
 
 SCOPE: Final = ("study", *CELL_COLUMNS)
 ITEMS_MAX: Final = 5_000
 RANKINGS_MAX: Final = 10_000
+WORDS_MAX: Final = 50
 
 
 class What(StrEnum):
@@ -32,10 +35,11 @@ class What(StrEnum):
 
 
 class Jury(StrEnum):
-    """How the words of all judges are taken as one verdict on a pair, as `jury_verdicts` has it."""
+    """How the words of all judges are taken as one verdict on a pair, by `jury_verdicts` or by `estimate`."""
 
     MAJORITY = "majority"
     WEIGHTED = "weighted"
+    DAWID_SKENE = "dawid-skene"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +108,32 @@ def counted(
 def _gathered(connection: duckdb.DuckDBPyConnection, study: str | None, jury: Jury) -> str:
     """Make a table of what a jury holds of each pair, and return its name."""
     of_study = "" if study is None else "AND jury.study = $study"
-    gathering = tables.query(__package__, "jury", word=str(jury), of_study=of_study)
+    source = "jury_verdicts"
+    if jury is Jury.DAWID_SKENE:
+        estimate(connection, study, "pair")
+        source = "rank_posteriors"
+    gathering = tables.query(__package__, "jury", word=jury.replace("-", "_"), source=source, of_study=of_study)
     connection.execute(gathering, {"jury": str(jury)} | ({} if study is None else {"study": study}))
     return "rank_jury"
+
+
+def estimate(connection: duckdb.DuckDBPyConnection, study: str | None, task: str | None = None) -> None:
+    """Make the tables `rank_judges` and `rank_units` of what Dawid and Skene's model says of juries (of a task).
+
+    Raises UsageError where no unit has two judges, and for more than WORDS_MAX words.
+    """
+    connection.execute(tables.query(__package__, "ballots"), {"study": study, "task": task})
+    votes = connection.execute("SELECT unit_no, judge_no, word_no, jury_no FROM rank_ballots").fetchnumpy()
+    if not 0 < len({*votes["word_no"].tolist()}) <= WORDS_MAX:
+        problem = f"no unit was asked of two judges, or they say more than {WORDS_MAX} words"
+        raise UsageError(problem, hint="`batchpond query jury_verdicts` shows what there is")
+    found = dawid_skene.fit(*votes.values())
+    told = {"iterations": str(found.iterations), "is_converged": str(found.is_converged.tolist())}
+    for name, values in (("units", found.posterior), ("judges", found.confusion)):
+        places = np.indices(values.shape).reshape(values.ndim, -1)
+        names = [f"{name[:-1]}_no", "word_no", "said_no"][: values.ndim]
+        connection.register("estimated", pa.table([*places, values.ravel()], [*names, "probability"]))
+        connection.execute(tables.query(__package__, name, **told))
 
 
 def _studies(
