@@ -9,15 +9,16 @@ from functools import cached_property
 from importlib import import_module
 from typing import Any, ClassVar, Final
 
+import msgspec
 import orjson
 
 from batchpond import fields
 from batchpond.errors import UsageError
 from batchpond.model import Prompt, Response, Role
-from batchpond.providers.base import Descriptor
+from batchpond.providers.base import Descriptor, table
 from batchpond.providers.shared import lines
 from batchpond.providers.shared.lines import Row
-from batchpond.providers.shared.sight import UNSEEN, Sight, seen_by
+from batchpond.providers.shared.sight import UNSEEN, Sight
 
 CHAT: Final = "/v1/chat/completions"
 
@@ -137,8 +138,8 @@ class Dialect(ABC):
 
     @cached_property
     def sight(self) -> Sight:
-        """What its models can be shown."""
-        return seen_by(self.DESCRIPTOR.name)
+        """What its models can be shown; where its file says nothing of media, none are taken."""
+        return msgspec.convert(table(self.DESCRIPTOR.name, "media", {}), Sight)
 
     def endpoint_for(self, model: str, include_thoughts: bool, temperature: float | None = None) -> str:  # noqa: ARG002
         """Return the endpoint to use where a study names none: the first, unless something speaks for another."""

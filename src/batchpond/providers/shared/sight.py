@@ -8,8 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-import msgspec
-
 from batchpond.lake.jsonl import Embedded
 from batchpond.model import Media, Turn
 from batchpond.providers.base import table
@@ -103,11 +101,6 @@ def _filled(form: Any, media: Media) -> Any:
         return {name: _filled(value, media) for name, value in form.items()}
     text = str(form).removesuffix(_BYTES).format(type=media.media_type, url=media.url)
     return Embedded(text, media) if form.endswith(_BYTES) else text
-
-
-def seen_by(provider: str) -> Sight:
-    """Return what a provider's file says of pictures and documents; where it says nothing, none are taken."""
-    return msgspec.convert(table(provider, "media", {}), Sight)
 
 
 UNSEEN: Final = Sight()
