@@ -14,8 +14,6 @@ from batchpond.text import did_you_mean
 STUDY = "study.toml"
 TEMPLATE = "prompts/mine.txt"
 TEMPLATE_FROM = "plain"
-EXAMPLES = ("pairwise", "stages", "adaptive", "compliance", "cascade", "live")
-COMMENTED = EXAMPLES[:2]
 IGNORED = "lake/\ntrial/\nsimulator/\n.env\n"
 
 
@@ -31,15 +29,15 @@ def command(
 ) -> None:
     """Write a study with sample texts into FOLDER, ready to `plan`, and make the lake."""
     from batchpond.lake.store import Store
-    from batchpond.study.file import schema
+    from batchpond.study.file import COMMENTED, EXAMPLES, schema
 
     if is_schema:
         output.document(schema())
         return
     if is_commented and example not in {None, *COMMENTED}:
         raise UsageError(f"no commented study of {example}", hint="there are: " + ", ".join(COMMENTED))
-    names = COMMENTED if is_commented else EXAMPLES
-    chosen = example or invocation.diagnostics.choose("Which study to begin with?", names)
+    known = tuple(COMMENTED) if is_commented else EXAMPLES
+    chosen = example or invocation.diagnostics.choose("Which study to begin with?", known)
     lake = invocation.lake_path if invocation.is_lake_given else folder / invocation.lake_path
     written: list[str] = []
     kept: list[str] = []
