@@ -36,6 +36,7 @@ class OrderRule(structured.ObjectRule):
     """All `size` samples of a list in order; `ties` are read where they are allowed, `none` where it is a word."""
 
     TASK: ClassVar[str] = TASK
+    SAYS: ClassVar[tuple[str, ...]] = ("text", "label", "explanation")
     PLACEHOLDERS: ClassVar[Placeholders] = Placeholders(
         ("SAMPLES",),
         ("TRAIT_NAME", "TRAIT_DESCRIPTION", "STATEMENT", *STATEMENT_PLACEHOLDERS, "INPUT", "ANSWER_FORMAT"),
