@@ -252,7 +252,7 @@ def _answer(known: sqlite3.Connection, ask: Ask, rubric_id: str | None, stage: s
     """
     first, second = ask.first, ask.second
     places = [(first.item_id, second.item_id)] if second else [(first.item_id,), ("", first.unit_id, first.candidate)]
-    for about in (*places, (first.unit_id,)):
+    for about in (*([] if ask.list_id else places), (first.unit_id,)):  # the items of a list share their prompt
         values = (stage, _SEPARATOR.join(part or "" for part in about), rubric_id)
         where = "stage = ? AND about = ? AND (rubric_id = ? OR rubric_id IS NULL) ORDER BY rubric_id IS NULL"
         if (row := known.execute(f"SELECT {column} FROM said WHERE {where}", values).fetchone()) is not None:
