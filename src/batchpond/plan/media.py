@@ -27,7 +27,7 @@ from batchpond.plan.write import Spool, publish_new
 from batchpond.study.spec import ItemsFrom, ItemsSpec
 
 BYTES_MAX: Final = 50_000_000
-_FILE_ROWS: Final = 64
+_FILE_ROWS: Final = 128
 _PAGE: Final = re.compile(rb"/Type\s*/Page(?![A-Za-z])")
 _NO_SIZE: Final = frozenset({0xC4, 0xC8, 0xCC})  # of the markers of JPEG from C0 to CF
 
