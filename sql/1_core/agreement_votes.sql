@@ -19,7 +19,8 @@ WITH pairs AS MATERIALIZED (
     is_open_lo_first AS is_open_1, is_open_hi_first AS is_open_2,
     candidate_lo IS NOT NULL AS is_of_unit
   FROM pair_status
-  WHERE majority_lo_first IS NOT NULL OR majority_hi_first IS NOT NULL OR is_open_lo_first OR is_open_hi_first
+  WHERE (majority_lo_first IS NOT NULL OR majority_hi_first IS NOT NULL OR is_open_lo_first OR is_open_hi_first)
+    AND list_kind IS NULL
 ),
 judged AS MATERIALIZED (
   SELECT

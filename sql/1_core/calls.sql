@@ -1,20 +1,22 @@
 -- grain: study, task, stage, round_no, template_id, rubric_id, provider, request_model, thinking, unit_id, item_first,
---   item_second, candidate_first, turn_no, repeat_no
+--   item_second, candidate_first, turn_no, repeat_no, list_id, direction
 -- question: What became of every request and every imported judgment, whatever its task, and what did it cost?
 -- source: the rows of results, and imported judgments, with one set of columns. outcome is NULL while a request is not
---   answered. A request that several cells share appears in each of them.
+--   answered. A request that several cells share appears in each of them. A list is one call, told by its first item.
 
 CREATE OR REPLACE VIEW calls AS
 SELECT
   study, task, stage, round_no,
   template_id, rubric_id, provider, request_model, thinking,
   unit_id, item_first, item_second, candidate_first, turn_no, repeat_no,
-  outcome, input_tokens, output_tokens, cost_usd, origin
+  outcome, input_tokens, output_tokens, cost_usd, origin, list_id, direction
 FROM results
+WHERE coalesce(list_place, 1) = 1
 UNION ALL
 SELECT
   study, task, CAST(NULL AS VARCHAR) AS stage, CAST(NULL AS INTEGER) AS round_no,
   template_id, rubric_id, provider, request_model, thinking,
   unit_id, item_first, item_second, candidate_first, turn_no, repeat_no,
-  outcome, input_tokens, output_tokens, cost_usd, coalesce(origin, 'imported') AS origin
+  outcome, input_tokens, output_tokens, cost_usd, coalesce(origin, 'imported') AS origin,
+  CAST(NULL AS VARCHAR) AS list_id, direction
 FROM imported_judgments;

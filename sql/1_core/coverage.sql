@@ -2,7 +2,7 @@
 -- question: How much of each cell is there, what is lacking, and what came more than once?
 -- source: results, counted by request_state; n_planned = answered + failed + missing + outstanding + unknown + unsent.
 --   n_extra counts further answers to the cell's requests from other attempts, n_duplicate and n_conflict further lines
---   within one attempt.
+--   within one attempt. A list counts once.
 CREATE OR REPLACE VIEW coverage AS
 WITH states AS (
   SELECT
@@ -18,6 +18,7 @@ WITH states AS (
     count(*) FILTER (WHERE outcome = 'tie') AS n_tie,
     CASE WHEN min(origin) = max(origin) THEN min(origin) WHEN min(origin) IS NOT NULL THEN 'mixed' END AS origin
   FROM results
+  WHERE coalesce(list_place, 1) = 1
   GROUP BY study, template_id, rubric_id, provider, request_model, thinking
 ),
 contested AS (
@@ -54,6 +55,7 @@ further AS (
     CAST(sum(n_conflict) AS BIGINT) AS n_conflict
   FROM plan_current
   JOIN others ON others.request_id = plan_current.request_id
+  WHERE coalesce(plan_current.list_place, 1) = 1
   GROUP BY study, template_id, rubric_id, provider, request_model, thinking
 )
 SELECT

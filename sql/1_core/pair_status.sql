@@ -6,7 +6,7 @@
 --   An order with answers but no majority: undecided. An order with no answer although one is planned: pending. An
 --   order with no answer and none planned: missing_reverse. candidate_lo and candidate_hi are the models whose outputs
 --   the two items are, where that is known. is_open_lo_first, is_open_hi_first: the order has answers that are unread
---   or missing, as many as would change its majority.
+--   or missing, as many as would change its majority. list_kind: of pairs that lists imply, as in pair_judgments.
 -- Unparsed, refused and failed requests are answers without a verdict: they make an order undecided, never a loss or
 -- a tie. Requests still out (outcome NULL) cast no vote; where each order has an answer already, the status may still
 -- change while n_pending is above 0. One GROUP BY and not a self join: with repeats the join must aggregate each
@@ -18,6 +18,7 @@ WITH votes AS (
     study, template_id, rubric_id, provider, request_model, thinking, unit_id, item_lo, item_hi,
     min(CASE WHEN is_lo_first THEN candidate_first ELSE candidate_second END) AS candidate_lo,
     min(CASE WHEN is_lo_first THEN candidate_second ELSE candidate_first END) AS candidate_hi,
+    max(list_kind) AS list_kind,
     count(outcome) FILTER (WHERE is_lo_first) AS n_answered_lo_first,
     count(outcome) FILTER (WHERE NOT is_lo_first) AS n_answered_hi_first,
     count(*) FILTER (WHERE is_lo_first AND verdict = 'first') AS n_lo_won_lo_first,
@@ -73,5 +74,5 @@ SELECT
   n_open_hi_first > 0 AND n_open_hi_first + n_lo_won_hi_first + n_hi_won_hi_first + n_tied_hi_first
     - least(n_lo_won_hi_first, n_hi_won_hi_first, n_tied_hi_first)
     >= 2 * greatest(n_lo_won_hi_first, n_hi_won_hi_first, n_tied_hi_first) AS is_open_hi_first,
-  candidate_lo, candidate_hi
+  candidate_lo, candidate_hi, list_kind
 FROM majorities;

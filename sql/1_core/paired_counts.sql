@@ -5,7 +5,7 @@
 --   either; consistent is the same majority in both, a tie included. They are those of n_clusters items, each counted
 --   for both of its own (n_sides = 2), or of prompts, once, where pairs are known to be models' outputs, as in
 --   pair_clusters. diff_jack is the variance of the difference of the consistent shares that comes from leaving out one
---   of these after the other.
+--   of these after the other. Pairs that lists imply are left out: pairs are draws here.
 
 CREATE OR REPLACE VIEW paired_counts AS
 WITH flags AS MATERIALIZED (
@@ -16,6 +16,7 @@ WITH flags AS MATERIALIZED (
     status IN ('consistent_win', 'consistent_tie') AS is_consistent
   FROM pair_status
   WHERE status IN ('consistent_win', 'consistent_tie', 'primacy', 'recency', 'soft_primacy', 'soft_recency')
+    AND list_kind IS NULL
 ),
 cells AS (
   SELECT DISTINCT study, template_id, rubric_id, provider, request_model, thinking, cell_no FROM flags

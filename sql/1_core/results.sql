@@ -8,7 +8,10 @@
 --   exists). One that is asked again and waits for its turn is planned, whatever came of it before. outcome is NULL
 --   until a request is answered, failed or missing. purpose says why an adaptive round asks for a row (start, gain,
 --   reverse, or holdout, which no choice ever looks at), and gain how many nats of information it was expected to give;
---   both are NULL elsewhere. What is of a smaller tier is sent before what is of a larger one.
+--   both are NULL elsewhere. What is of a smaller tier is sent before what is of a larger one. A list that was judged
+--   has a row for each item, with the one answer and its label, such as C>A=B: list_place is the item's place among those
+--   shown, the letter A being place 1, and list_rank its rank in the answer, 1 for the best, one more after each `>`;
+--   NULL where the answer names it not. `calls` has one row for each list.
 CREATE OR REPLACE VIEW results AS
 WITH waiting AS (
   SELECT DISTINCT retries.study_version, shard_requests.request_id
@@ -89,6 +92,7 @@ judged AS (
       WHEN request_state = 'failed' THEN
         coalesce(judged_outcome, CASE WHEN status IN ('expired', 'cancelled') THEN status ELSE 'error' END)
     END AS outcome,
+    chr(CAST(64 + list_place AS INTEGER)) AS list_letter,
     CASE
       WHEN request_state IN ('answered', 'failed') THEN response_attempt_id
       ELSE asked_attempt_id
@@ -161,5 +165,12 @@ SELECT
   rubric_hash,
   item_first_hash,
   item_second_hash,
-  coalesce(response_origin, asked_origin) AS origin
+  coalesce(response_origin, asked_origin) AS origin,
+  list_id,
+  list_place,
+  CASE
+    WHEN list_place IS NOT NULL AND outcome IN ('decided', 'tie') AND strpos(label, list_letter) > 0
+      THEN CAST(1 + strpos(label, list_letter) - length(translate(substr(label, 1, strpos(label, list_letter)), '>', ''))
+        AS BIGINT)
+  END AS list_rank
 FROM judged;

@@ -19,7 +19,8 @@
 --     them flipped, or all were consistent wins; a majority of repeats that stands is taken as it is
 -- reference: Zheng et al. 2023 (same verdict in both orders), Wang et al. 2023 (conflict rate); clustered,
 --   wilson_clustered.
--- nulls: a rate is NULL where its denominator is 0, its bounds where no pair has an answer; ends for items in general are NULL below 5 items.
+-- nulls: a rate is NULL where its denominator is 0, its bounds where no pair has an answer; ends for items in general are NULL below 5 items,
+--   those for these items where lists imply the pairs, which are no draws then.
 
 CREATE OR REPLACE VIEW metric_consistency AS
 WITH clusters AS (
@@ -52,6 +53,7 @@ counts AS (
   SELECT
     study, template_id, rubric_id, provider, request_model, thinking,
     max(n_sides) AS n_sides,
+    max(list_kind) AS list_kind,
     CAST(sum(n_pairs) / max(n_sides) AS BIGINT) AS n_pairs,
     CAST(sum(judged) / max(n_sides) AS BIGINT) AS n_both,
     CAST(sum(decided) / max(n_sides) AS BIGINT) AS n_decided,
@@ -64,7 +66,7 @@ counts AS (
     CAST(sum(n_undecided) / max(n_sides) AS BIGINT) AS n_undecided,
     CAST(sum(n_missing_reverse) / max(n_sides) AS BIGINT) AS n_missing_reverse,
     CAST(sum(n_pairs_pending) / max(n_sides) AS BIGINT) AS n_pairs_pending,
-    count(*) FILTER (WHERE judged > 0) AS n_clusters,
+    count(*) FILTER (WHERE judged > 0 AND (n_sides < 3 OR cluster_item <> '')) AS n_clusters,
     sum(CASE WHEN decided > 0 THEN decided_moved * decided_moved END) AS decided_squares,
     sum(CASE WHEN judged > 0 THEN all_moved * all_moved END) AS all_squares,
     sum(CASE WHEN judged > 0 THEN conflict_moved * conflict_moved END) AS conflict_squares
@@ -110,24 +112,24 @@ SELECT
   consistency_decided_se,
   wilson_lo(consistency_decided * decided_size, decided_size, t) AS consistency_decided_lo,
   wilson_hi(consistency_decided * decided_size, decided_size, t) AS consistency_decided_hi,
-  wilson_lo(n_consistent_win, n_decided) AS consistency_decided_lo_these_items,
-  wilson_hi(n_consistent_win, n_decided) AS consistency_decided_hi_these_items,
+  CASE WHEN list_kind IS NULL THEN wilson_lo(n_consistent_win, n_decided) END AS consistency_decided_lo_these_items,
+  CASE WHEN list_kind IS NULL THEN wilson_hi(n_consistent_win, n_decided) END AS consistency_decided_hi_these_items,
   n_consistent_win / nullif(n_decided + n_open, 0) AS consistency_decided_min,
   (n_consistent_win + n_open) / nullif(n_decided + n_open, 0) AS consistency_decided_max,
   consistency_all,
   consistency_all_se,
   wilson_lo(consistency_all * all_size, all_size, t) AS consistency_all_lo,
   wilson_hi(consistency_all * all_size, all_size, t) AS consistency_all_hi,
-  wilson_lo(n_consistent, n_both) AS consistency_all_lo_these_items,
-  wilson_hi(n_consistent, n_both) AS consistency_all_hi_these_items,
+  CASE WHEN list_kind IS NULL THEN wilson_lo(n_consistent, n_both) END AS consistency_all_lo_these_items,
+  CASE WHEN list_kind IS NULL THEN wilson_hi(n_consistent, n_both) END AS consistency_all_hi_these_items,
   n_consistent / nullif(n_pairs, 0) AS consistency_all_min,
   (n_consistent + n_open) / nullif(n_pairs, 0) AS consistency_all_max,
   conflict_rate,
   conflict_rate_se,
   wilson_lo(conflict_rate * conflict_size, conflict_size, t) AS conflict_rate_lo,
   wilson_hi(conflict_rate * conflict_size, conflict_size, t) AS conflict_rate_hi,
-  wilson_lo(n_conflicts, n_both) AS conflict_rate_lo_these_items,
-  wilson_hi(n_conflicts, n_both) AS conflict_rate_hi_these_items,
+  CASE WHEN list_kind IS NULL THEN wilson_lo(n_conflicts, n_both) END AS conflict_rate_lo_these_items,
+  CASE WHEN list_kind IS NULL THEN wilson_hi(n_conflicts, n_both) END AS conflict_rate_hi_these_items,
   n_conflicts / nullif(n_pairs, 0) AS conflict_rate_min,
   (n_conflicts + n_open) / nullif(n_pairs, 0) AS conflict_rate_max
 FROM sized;

@@ -46,6 +46,7 @@ pairs AS (
   LEFT JOIN lengths AS lo ON lo.study = pair_status.study AND lo.item = pair_status.item_lo
   LEFT JOIN lengths AS hi ON hi.study = pair_status.study AND hi.item = pair_status.item_hi
   WHERE pair_status.status IN ('consistent_win', 'undecided', 'missing_reverse')
+    AND pair_status.list_kind IS NULL
 ),
 sided AS (
   SELECT

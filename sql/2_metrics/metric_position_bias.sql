@@ -24,7 +24,7 @@
 -- reference: Mantel and Haenszel 1959; Benjamini and Hochberg 1995; clustered, mcnemar, clopper_pearson.
 -- nulls: no flipped pair is no evidence: p and log-odds are NULL then, not 1. For items in general NULL below 5 items. An end that is at infinity is NULL; with repeats and fewer than 6 flipped
 --   pairs, which no test could tell from chance, p_position_these_items and its ends are. position_item_sd is NULL for
---   prompts, and where no item has two pairs with a flip.
+--   prompts and lists, what is of these items for lists, whose pairs are no draws, and where no item has two pairs with a flip.
 -- note: shares and rates that people quote are in metric_position_rates.
 
 CREATE OR REPLACE VIEW metric_position_bias AS
@@ -70,6 +70,7 @@ counts AS (
   SELECT
     study, template_id, rubric_id, provider, request_model, thinking,
     max(n_sides) AS n_sides,
+    max(list_kind) AS list_kind,
     CAST(sum(n_pairs) / max(n_sides) AS BIGINT) AS n_pairs,
     CAST(sum(n_consistent_win + n_consistent_tie + n_primacy + n_recency + n_soft_primacy + n_soft_recency)
       / max(n_sides) AS BIGINT) AS n_both,
@@ -80,7 +81,7 @@ counts AS (
     CAST(sum(n_undecided + n_missing_reverse) / max(n_sides) AS BIGINT) AS n_left_out,
     CAST(sum(n_pairs_pending) / max(n_sides) AS BIGINT) AS n_pairs_pending,
     CAST(sum(n_terms) / max(n_sides) AS BIGINT) AS n_flipped,
-    count(*) FILTER (WHERE n_crossed > 0) AS n_clusters,
+    count(*) FILTER (WHERE n_crossed > 0 AND (n_sides < 3 OR cluster_item <> '')) AS n_clusters,
     max(votes_max) <= 2 AND sum(n_terms) = sum(n_primacy + n_recency) AS is_one_vote,
     max(r) AS r, max(s) AS s, max(rr) AS rr, max(ss) AS ss, max(rs) AS rs, max(w) AS w,
     max(logodds) AS position_logodds,
@@ -160,10 +161,10 @@ SELECT
   CASE WHEN p_position IS NOT NULL
        THEN least(1.0, min(p_position * n_p / p_rank) OVER (PARTITION BY study ORDER BY p_rank DESC)) END AS q_bh,
   (t_ends + t_power) * position_logodds_se AS position_logodds_mde,
-  position_logodds_se_these_items,
-  position_logodds_lo_these_items,
-  position_logodds_hi_these_items,
-  p_position_these_items,
+  CASE WHEN list_kind IS NULL THEN position_logodds_se_these_items END AS position_logodds_se_these_items,
+  CASE WHEN list_kind IS NULL THEN position_logodds_lo_these_items END AS position_logodds_lo_these_items,
+  CASE WHEN list_kind IS NULL THEN position_logodds_hi_these_items END AS position_logodds_hi_these_items,
+  CASE WHEN list_kind IS NULL THEN p_position_these_items END AS p_position_these_items,
   CASE WHEN spread IS NOT NULL THEN sqrt(greatest(0.0, 4 * (item_squares - by_chance) / size_products)) END
     AS position_item_sd,
   CASE WHEN spread IS NOT NULL THEN chi2_sf(spread, spread_df) END AS p_position_items

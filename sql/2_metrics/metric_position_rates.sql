@@ -46,6 +46,7 @@ WITH counts AS (
     count(*) FILTER (WHERE n_lo_won_lo_first + n_hi_won_lo_first <> n_lo_won_hi_first + n_hi_won_hi_first)
       AS n_pairs_unbalanced
   FROM pair_status
+  WHERE list_kind IS NULL
   GROUP BY study, template_id, rubric_id, provider, request_model, thinking
 ),
 bounded AS (

@@ -37,7 +37,7 @@ WITH patterns AS (
     max(CASE WHEN candidate_lo IS NULL THEN 2 ELSE 1 END) AS n_sides
   FROM pair_status
   CROSS JOIN (VALUES (1), (2)) AS sides (side)
-  WHERE sides.side = 1 OR candidate_lo IS NULL
+  WHERE (sides.side = 1 OR candidate_lo IS NULL) AND list_kind IS NULL
   GROUP BY
     study, template_id, rubric_id, provider, request_model, thinking, cluster_unit, cluster_item,
     n_lo_won_lo_first, n_hi_won_lo_first, n_tied_lo_first, n_lo_won_hi_first, n_hi_won_hi_first, n_tied_hi_first

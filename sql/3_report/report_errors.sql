@@ -15,7 +15,7 @@ SELECT
   min(substr(coalesce(error_message, refusal, text), 1, 300)) AS example_message,
   min(custom_id) AS example_id
 FROM results
-WHERE outcome IS NOT NULL AND outcome NOT IN ('decided', 'tie')
+WHERE outcome IS NOT NULL AND outcome NOT IN ('decided', 'tie') AND coalesce(list_place, 1) = 1
 GROUP BY study, provider, request_model, outcome, error_class, error_code
 UNION ALL
 SELECT

@@ -46,6 +46,7 @@ counts AS (
       max(CASE WHEN task = 'generation' THEN task END),
       max(CASE WHEN task = 'inputs' THEN task END),
       max(CASE WHEN task = 'likert' THEN task END),
+      max(CASE WHEN task = 'listwise' THEN task END),
       max(CASE WHEN task = 'pairwise' THEN task END),
       max(CASE WHEN task = 'pressure' THEN task END),
       max(CASE WHEN task = 'prompts' THEN task END),

@@ -17,6 +17,7 @@ WITH states AS (
     count(*) FILTER (WHERE request_state = 'unknown') AS n_unknown,
     CASE WHEN min(origin) = max(origin) THEN min(origin) WHEN min(origin) IS NOT NULL THEN 'mixed' END AS origin
   FROM results
+  WHERE coalesce(list_place, 1) = 1
   GROUP BY study, provider, request_model
 ),
 flying AS (

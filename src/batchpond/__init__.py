@@ -14,7 +14,7 @@ from batchpond import errors
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from batchpond.api import Lake
+    from batchpond.api import Browsing, Lake, progress
     from batchpond.doctor import Finding
     from batchpond.interop.imports import ForeignReport, ImportReport
     from batchpond.interop.labels import Sheet
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from batchpond.study.objects import Study
 
 _FROM = {
-    "api": "Lake",
+    "api": "Browsing Lake progress",
     "doctor": "Finding",
     "interop.imports": "ForeignReport ImportReport",
     "interop.labels": "Sheet",
@@ -47,6 +47,7 @@ _HOME = {name: module for module, names in _FROM.items() for name in names.split
 
 __all__ = [
     "Adoption",
+    "Browsing",
     "CancelReport",
     "Finding",
     "ForeignReport",
@@ -64,6 +65,7 @@ __all__ = [
     "SyncReport",
     "__version__",
     "errors",
+    "progress",
 ]
 
 

@@ -232,12 +232,20 @@ Prompt = str | tuple[Turn, ...]
 """What a model is asked: a text, or a conversation that ends with the user's turn."""
 
 
+class Token(NamedTuple):
+    """One token of an answer: its bytes, and what could have stood there, itself included, with natural log shares."""
+
+    text: bytes
+    choices: tuple[tuple[bytes, float], ...]
+
+
 class Response(NamedTuple):
     """A raw result line made uniform, as a provider's `read_line` returns it.
 
     Token counts are None when the provider did not say; they are never guessed. `input_tokens` is
     all of the prompt, what was read from (`cached_tokens`) and written to a cache included;
-    `output_tokens` is all that is billed as output, reasoning included.
+    `output_tokens` is all that is billed as output, reasoning included. `logprobs` are the tokens of the answer where
+    it came with log probabilities; the lake keeps those in the raw line alone.
     """
 
     custom_id: str | None
@@ -258,6 +266,7 @@ class Response(NamedTuple):
     error_code: str | None = None
     error_message: str | None = None
     provider_request_id: str | None = None
+    logprobs: tuple[Token, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

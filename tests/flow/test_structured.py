@@ -21,7 +21,7 @@ from batchpond.providers import registry
 from batchpond.providers.shared.dialect import SCHEMA, ModelSettings
 from batchpond.study.file import load
 from batchpond.study.spec import ModelSpec, Unsupported
-from batchpond.tasks import compliance, likert, pressure
+from batchpond.tasks import compliance, likert, listwise, pressure
 from batchpond_sim.anthropic import answers as anthropic_answers
 from batchpond_sim.compatible import api as compatible
 from batchpond_sim.gemini import answers as gemini_answers
@@ -32,8 +32,8 @@ from tests.rigs.stage_study import RUBRICS, StageRig, models, stage, use
 
 SCHEMAS = {
     rule.TASK: rule.output_schema()
-    for rule in (compliance.ComplianceRule(), likert.LikertRule(), pressure.PressureRule())
-}
+    for rule in (compliance.ComplianceRule(), likert.LikertRule(), pressure.PressureRule(), listwise.OrderRule())
+} | {"best": listwise.BestRule(none="none").output_schema()}
 OURS = OutputSchema(SCHEMAS["compliance"] or {})
 NAMED = {"name": "answer", "schema": OURS, "strict": True}
 CHAT = {"response_format": {"type": "json_schema", "json_schema": NAMED}}

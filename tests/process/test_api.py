@@ -45,9 +45,9 @@ def publish_judgment(store: Store, name: str, study: str, verdict: str | None, o
 def test_public_names_are_pinned() -> None:
     """What the package exports is exactly this, and all of it is there."""
     assert batchpond.__all__ == [
-        "Adoption", "CancelReport", "Finding", "ForeignReport", "ImportReport", "Lake", "LiveReport", "PlanReport",
-        "RecoverReport", "Report", "RetryReport", "Sheet", "Study", "SubmitPreview", "SubmitReport", "SyncReport",
-        "__version__", "errors",
+        "Adoption", "Browsing", "CancelReport", "Finding", "ForeignReport", "ImportReport", "Lake", "LiveReport",
+        "PlanReport", "RecoverReport", "Report", "RetryReport", "Sheet", "Study", "SubmitPreview", "SubmitReport",
+        "SyncReport", "__version__", "errors", "progress",
     ]  # fmt: skip
     assert all(getattr(batchpond, name) is not None for name in batchpond.__all__)
     assert dir(batchpond) == batchpond.__all__

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import os
 
-import click
-
 from batchpond.cli import linear_algebra, output
 from batchpond.cli.formats import Format
-from batchpond.cli.frame import Invocation, format_option, pond_command
+from batchpond.cli.frame import Invocation, pond_command
 from batchpond.model import CELL_COLUMNS
 
 TERMINAL_COLUMNS = ("item", "rank", "rank_lo", "rank_hi", "tied_group", "theta", "theta_lo", "theta_hi",
@@ -16,21 +14,6 @@ TERMINAL_COLUMNS = ("item", "rank", "rank_lo", "rank_hi", "tied_group", "theta",
 
 
 @pond_command("rank")
-@click.argument("study", required=False)
-@click.option("--by", multiple=True, type=click.Choice(("study", *CELL_COLUMNS, "majority", "weighted")),
-              help="One ranking per value of this, other cells pooled; may be repeated. A ranking per cell otherwise. "
-              "majority, weighted: by what all judges together hold of each pair.")  # fmt: skip
-@click.option("--ties", type=click.Choice(["half", "davidson", "drop"]), default="half", show_default=True,
-              help="A tie is half a win for each, modelled by Davidson, or left out.")  # fmt: skip
-@click.option("--position", is_flag=True, help="Estimate what being shown first adds, and take it out.")
-@click.option("--what", type=click.Choice(["auto", "items", "candidates"]), default="auto", show_default=True,
-              help="Rank items, or the models that wrote them.")  # fmt: skip
-@click.option("--with", "extras", multiple=True, type=click.Choice(["ml", "elo", "elochoice", "trueskill"]),
-              help="Add other tools' estimates; may be repeated.")  # fmt: skip
-@click.option("--summary", is_flag=True, help="Print a row per ranking instead: connectedness, position effect, "
-              "ties, reliability, circles.")  # fmt: skip
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="For the drawn rank intervals.")
-@format_option
 def command(
     invocation: Invocation,
     study: str | None,

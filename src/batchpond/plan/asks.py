@@ -25,9 +25,10 @@ from numpy.typing import NDArray
 from batchpond import ids
 from batchpond.errors import StudyError
 from batchpond.model import Direction, Turn
-from batchpond.plan.items import Item, Pairs, choose_pairs, names_of
+from batchpond.plan.items import Item, Pairs, choose_pairs, list_orders, names_of
 from batchpond.plan.rounds import adaptive
 from batchpond.study.spec import CONVERSATION, TIER_MAX, StageSpec
+from batchpond.tasks.listwise import OrderRule
 from batchpond.tasks.templates import Rubric
 
 NO_RUBRIC: Final = Rubric("", "", "")
@@ -91,7 +92,7 @@ class Ask(NamedTuple):
 
     `values` are the placeholders that it fills by itself, before its rows and rubric do, unless `text` is what the user
     says; `history` is the conversation before its prompt, and `only` the candidate that goes on with it, or the one way
-    to ask it. `purpose` and `gain` say why an adaptive round asks it.
+    to ask it. `purpose` and `gain` say why an adaptive round asks it. Each row of a list asks, its place in `turn_no`.
     """
 
     rubric: Rubric
@@ -105,12 +106,14 @@ class Ask(NamedTuple):
     only: str | None = None
     purpose: str | None = None
     gain: float | None = None
+    list_id: str | None = None
 
     @property
     def key(self) -> tuple[str, ...]:
         """What tells it from the stage's other asks."""
         second = self.second.item_id if self.second else ""
-        return self.rubric.rubric_id, self.first.item_id, second, str(self.turn_no), self.only or ""
+        in_list = (self.list_id, self.direction) if self.list_id else ()
+        return self.rubric.rubric_id, self.first.item_id, second, str(self.turn_no), self.only or "", *in_list
 
     @property
     def tier(self) -> int | None:
@@ -130,6 +133,8 @@ def asks(stage: StageSpec, rows: Sequence[SourceRow], seed: int, pairs: Pairs | 
             yield from _pairwise(stage, ordered, seed, pairs)
         case "ranking":
             yield from _ranking(stage, ordered)
+        case _ if isinstance(stage.rule, OrderRule):
+            yield from _listwise(stage, stage.rule, ordered, seed)
         case _:
             for row in ordered:
                 for rubric in _rubrics_of(stage, row):
@@ -180,12 +185,13 @@ def placed_row(
     stage: StageSpec, item_id: str, text: str, told: Mapping[str, object], more: Mapping[str, Any]
 ) -> SourceRow:
     """Return a row by what its columns for unit, rubric, candidate, input, tier say; raises StudyError for no tier."""
+    own_unit = "" if stage.task in {"pairwise", "listwise"} else item_id  # any two of their rows are compared
     if not told:
-        return SourceRow(item_id, text, "" if stage.task == "pairwise" else item_id, None, None, None, None, more)
+        return SourceRow(item_id, text, own_unit, None, None, None, None, more)
     unit_id, rubric_id, candidate, asked = [
         None if told.get(name) is None else str(told[name]) for name in ("unit", "rubric", "candidate", "input")
     ]
-    unit_id = unit_id or ("" if stage.task == "pairwise" else item_id)
+    unit_id = unit_id or own_unit
     tier = tier_of(stage, item_id, told.get("tier"))
     return SourceRow(item_id, text, unit_id, rubric_id, candidate, asked or None, more=more, tier=tier)
 
@@ -219,7 +225,7 @@ def n_asks(stage: StageSpec, rows: Sequence[SourceRow], pairs: Pairs | None) -> 
         return (len(pairs) + int(pairs.has_reverse.sum())) * n_rubrics
     if stage.task == CONVERSATION:
         return len(rows) * len(stage.tactics)
-    if stage.task == "ranking" or not isinstance(rows, SpilledRows) or rows.is_chosen:
+    if stage.task in {"ranking", "listwise"} or not isinstance(rows, SpilledRows) or rows.is_chosen:
         return None
     named = {rubric.rubric_id for rubric in stage.rubrics} or rows.rubric_ids.keys()
     n_own = sum(n for name, n in rows.rubric_ids.items() if name is not None)
@@ -247,6 +253,40 @@ def _ranking(stage: StageSpec, rows: Sequence[SourceRow]) -> Iterator[Ask]:
             for rubric in _rubrics_of(stage, lo):
                 yield Ask(rubric, lo, hi)
                 yield Ask(rubric, hi, lo, Direction.REVERSE)
+
+
+def _listwise(stage: StageSpec, rule: OrderRule, rows: Sequence[SourceRow], seed: int) -> Iterator[Ask]:
+    """Every list, in its order and where it is reversed: an ask of each of its rows, which say the same."""
+    by_unit: dict[tuple[str, str | None], list[tuple[str, str, int]]] = {}
+    for place, row in enumerate(rows):
+        by_unit.setdefault((row.unit_id, row.rubric_id), []).append((row.candidate or "", row.item_id, place))
+    known: dict[tuple[str, ...], Iterator[tuple[int, ...]]] = {}
+    for (unit_id, _), members in by_unit.items():
+        members.sort()
+        has_candidates = all(candidate for candidate, *_ in members)
+        names = tuple(candidate if has_candidates else item_id for candidate, item_id, _ in members)
+        if len(names) < rule.size and stage.waits:  # what lacks may never come
+            continue
+        if len(names) < rule.size:
+            raise StudyError(f"stage {stage.name}: unit {unit_id!r} has {len(names)} items, lists.size is {rule.size}")
+        # Over the units of the same candidates places are balanced; where units come later, each is drawn alone.
+        salt = unit_id if stage.waits or not has_candidates else ""
+        found = known.setdefault((salt, *names), list_orders(names, rule.size, seed, f"{stage.name} {salt}"))
+        seen: set[tuple[int, ...]] = set()
+        for order in itertools.islice(found, stage.pairs.count or (1 if has_candidates else len(names))):
+            if order not in seen:  # of few items all orders soon are
+                seen |= {order, order[::-1]} if stage.pairs.reverse else {order}
+                yield from _asks_of_list(stage, rule, [rows[members[at][2]] for at in order], seed)
+
+
+def _asks_of_list(stage: StageSpec, rule: OrderRule, shown: Sequence[SourceRow], seed: int) -> Iterator[Ask]:
+    list_id = ids.digest("list", shown[0].unit_id, *(row.item_id for row in shown))
+    has_reverse = ids.unit_interval(seed, "reverse list", list_id) < stage.pairs.reverse
+    asked = [(Direction.FORWARD, shown), *([(Direction.REVERSE, shown[::-1])] if has_reverse else [])]
+    for rubric, (direction, rows) in itertools.product(_rubrics_of(stage, shown[0]), asked):
+        values = {"SAMPLES": rule.shown([row.text for row in rows]), "INPUT": rows[0].input_text or ""}
+        for place, row in enumerate(rows, 1):
+            yield Ask(rubric, row, None, direction, values, place, list_id=list_id)
 
 
 def ask_of_pair(

@@ -43,7 +43,7 @@ ASK_COLUMNS: Final = (
     "unit_id", "pair_id", "item_first", "item_second", "item_first_hash", "item_second_hash",
     "candidate_first", "candidate_second", "turn_no", "direction", "is_lo_first", "purpose", "gain", "tier",
 )  # fmt: skip
-"""What the rows of `plan` say of an ask, whichever cell it goes to."""
+"""What the rows of `plan` say of an ask, whatever cell it goes to; of a list, pair_id is its id, turn_no the place."""
 ASK_SCHEMA: Final = pa.schema([PLAN.schema.field(name) for name in ASK_COLUMNS])
 
 
@@ -378,11 +378,13 @@ class AskBlocks:
         if second and any(row.tier is not None for row in (*first, *second)):
             tiers = [ask.tier for ask in asks]
         known: dict[str, Any] = {
-            "unit_id": [row.unit_id or ("" if second else row.item_id) for row in first],
+            "unit_id": [ask.first.unit_id or ("" if second or ask.list_id else ask.first.item_id) for ask in asks],
             **self._of_rows("first", first),
             "turn_no": [ask.turn_no for ask in asks],
             "purpose": [ask.purpose for ask in asks],
             "gain": [ask.gain for ask in asks],
+            "pair_id": [ask.list_id for ask in asks],
+            "direction": [ask.direction if ask.second or ask.list_id else None for ask in asks],
             "tier": [self._stage.tier if tier is None else tier for tier in tiers],
         }
         if second:
@@ -392,7 +394,6 @@ class AskBlocks:
             known |= {
                 **self._of_rows("second", second),
                 "pair_id": pair_ids(*zip(*places, strict=True)).take(pa.array([places[pair] for pair in pairs])),
-                "direction": [ask.direction for ask in asks],
                 "is_lo_first": [one < two for one, two in members],
             }
         n, given = len(asks), ((field, known.get(field.name)) for field in ASK_SCHEMA)

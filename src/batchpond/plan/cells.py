@@ -109,11 +109,12 @@ class OutputSchema(dict[str, Any]):
 
 def make_model_configs(
     models: Sequence[ModelSpec], modules: Modules, unsupported: Unsupported, source: str,
-    output_schema: Mapping[str, Any] | None = None,
+    output_schema: Mapping[str, Any] | None = None, *, logprobs: bool = False,
 ) -> tuple[list[ModelConfig], list[Dropped]]:  # fmt: skip
     """Return every model at every thinking level that it accepts, and those that it does not.
 
-    Answers are held to `output_schema` where model and provider can do so; the others have it in `left_out`.
+    Answers are held to `output_schema` where model and provider can do so; the others have it in `left_out`. A model
+    that does not give `logprobs` where they are wanted is not accepted.
 
     Raises StudyError that names the latter, unless they may be dropped and something is left.
     """
@@ -126,7 +127,7 @@ def make_model_configs(
         except UsageError as error:
             raise StudyError(f"{source}: models: {spec.model}: {error.message}", hint=error.hint) from None
         for thinking in spec.thinking:
-            config = _model_config(spec, thinking, module, endpoint, output_schema)
+            config = _model_config(spec, thinking, module, endpoint, output_schema, logprobs=logprobs)
             if isinstance(config, ModelConfig):
                 configs.append(config)
             else:
@@ -147,8 +148,9 @@ def _refusal(source: str, unsupported: Unsupported, dropped: Sequence[Dropped]) 
 
 
 def _model_config(
-    spec: ModelSpec, thinking: str, module: Dialect, endpoint: str, output_schema: Mapping[str, Any] | None
-) -> ModelConfig | Dropped:
+    spec: ModelSpec, thinking: str, module: Dialect, endpoint: str, output_schema: Mapping[str, Any] | None, *,
+    logprobs: bool,
+) -> ModelConfig | Dropped:  # fmt: skip
     has_schema = output_schema is not None and module.DESCRIPTOR.takes_schema
     settings = ModelSettings(
         request_model=spec.model,
@@ -159,6 +161,7 @@ def _model_config(
         temperature=spec.temperature,
         parameters=spec.parameters or None,
         output_schema=OutputSchema(output_schema or {}) if has_schema else None,
+        logprobs=logprobs,
     )
     try:
         built = module.build_body(_PROBE, settings)
@@ -215,7 +218,8 @@ def _config(study: Study) -> dict[str, Any]:
     if study.claims is None:
         del values["claims"]
     of_stage = {name: stage[name] for name in ("rubrics", "models", "pairs")}
-    answer = {name: value for name, value in stage["rule"].items() if value is not None}  # a word for ties came later
+    # A word for ties and log probabilities came later.
+    answer = {name: value for name, value in stage["rule"].items() if value not in (None, False)}
     return without_checks({**values, **of_stage, "items": stage["rows"]["items"], "answer": answer})
 
 

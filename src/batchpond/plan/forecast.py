@@ -137,7 +137,7 @@ def _first(one: Known, flow: _Flow) -> _Asked:
         return _Asked(one.n_asks * n_templates * stage.repeats, one.ask_bytes)
     is_once = flow.has_rubrics or stage.rule.parts
     n_rubrics = len(stage.tactics) or (1 if is_once else max(1, len(stage.rubrics)))
-    n_shown = 2 if stage.task in PAIR_TASKS else 1
+    n_shown = 2 if stage.task in PAIR_TASKS else stage.rule.size
     has_talk = any("{CONVERSATION}" in template.text for template in stage.templates)
     size = one.ask_bytes + n_shown * flow.text_bytes + flow.input_bytes + (flow.talk_bytes if has_talk else 0)
     return _Asked(_n_of_rows(stage, flow) * n_rubrics * n_templates * stage.repeats, size)
@@ -147,6 +147,8 @@ def _n_of_rows(stage: StageSpec, flow: _Flow) -> float:
     match stage.task:
         case "ranking":
             return flow.n_rows * max(0, flow.n_candidates - 1)
+        case "listwise":
+            return flow.n_rows / max(1, flow.n_candidates) * (stage.pairs.count or 1) * (1 + stage.pairs.reverse)
         case "pairwise":
             if stage.pairs.adaptive is not None:
                 return sum(adaptive.n_of_rounds(round(flow.n_rows), stage.pairs)[:1])

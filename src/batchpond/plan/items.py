@@ -463,6 +463,26 @@ def showings(pairs: Pairs, repeats: int) -> Showings:
     return Showings(pair, np.where(lo_first, lo, hi), np.where(lo_first, hi, lo), is_reverse, repeat_no)
 
 
+def list_orders(names: Sequence[str], size: int, seed: int, salt: str = "") -> Iterator[tuple[int, ...]]:
+    """Yield lists of `size` different items without end, as positions in `names`, in the order of their places.
+
+    Each place has a queue. A list takes the first of each, who goes to the end of the next. So after as many lists as
+    items, each item stood once at each place (a Youden square: Youden 1937); the seed draws who comes first.
+    """
+    for cycle in itertools.count():
+
+        def drawn(item: int, n_shown: int, cycle: int = cycle) -> tuple[int, float, int]:
+            return n_shown, ids.unit_interval(seed, "list", salt, str(cycle), str(n_shown), names[item]), item
+
+        start = sorted(drawn(item, 0) for item in range(len(names)))
+        queues = [start[place::size] for place in range(size)]
+        for _ in names:
+            shown = [heapq.heappop(queue) for queue in queues]
+            yield tuple(item for *_, item in shown)
+            for queue, (n_shown, _, item) in zip(queues[1:] + queues[:1], shown, strict=True):
+                heapq.heappush(queue, drawn(item, n_shown + 1))
+
+
 def balance(item_ids: Sequence[str], pairs: Pairs) -> Balance:
     """Return how evenly the chosen orders place each item first."""
     n = len(item_ids)

@@ -170,7 +170,7 @@ def _draft(
     media: MediaSpool | None,
 ) -> StageDraft:  # fmt: skip
     place = study.place_of(stage)
-    configs, refused = make_model_configs(stage.models, modules, study.unsupported, place, stage.output_schema)
+    configs, refused = make_model_configs(stage.models, modules, study.unsupported, place, **stage.wants)
     dropped += refused
     draft = StageDraft(stage, configs, study.seed)
     if stage.waits:
@@ -283,7 +283,7 @@ def known_of(draft: StageDraft) -> Known:
         n_bytes, has_own = sum(size_of(row.text) for row in rows), any(row.rubric_id is not None for row in rows)
     parts = draft.stage.rule.parts
     has_rubrics = bool(draft.stage.rubrics and not parts) or has_own
-    n_asks = draft.n_asks // max(1, len(parts))  # the fields of an answer are asked for at once
+    n_asks = draft.n_asks // (max(1, len(parts)) * draft.stage.rule.size)  # an answer's fields, or items, are one ask
     return Known(
         draft.stage, draft.configs, len(rows), n_bytes / len(rows), n_asks, sum(sizes) / len(sizes), has_rubrics,
     )  # fmt: skip

@@ -105,6 +105,7 @@ class PairsSpec:
     They are chosen of those that `given` names, by the two ids in its columns, or of items with the same value of the
     column `block`. With `is_exact` shares are met exactly, else by a draw of each pair; `n_reverse` is in `reverse`'s
     place.
+    Of lists, `count` and `reverse` are set alone, and their size is the answer rule's.
     With `adaptive`, `count` is the most judgments of a cell and `reverse` the share that is asked in the other order.
     """
 
@@ -311,6 +312,12 @@ class StageSpec:
     def output_schema(self) -> dict[str, Any] | None:
         """The JSON schema that answers are held to, where the study wants that."""
         return self.rule.output_schema() if self.is_structured else None
+
+    @property
+    def wants(self) -> dict[str, Any]:
+        """What its rule wants of every answer, as settings of its models: a schema, log probabilities."""
+        is_expected = any(one.allowed for one in (self.rule, *self.rule.parts.values()))
+        return {"output_schema": self.output_schema, "logprobs": is_expected}
 
     @property
     def schema_bytes(self) -> int:

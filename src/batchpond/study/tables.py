@@ -27,7 +27,7 @@ from batchpond.study.spec import (
     Unsupported,
 )
 from batchpond.study.typed import about, at_most, between, entries, form
-from batchpond.tasks import likert, registry, templates
+from batchpond.tasks import likert, listwise, registry, templates
 from batchpond.tasks.pairwise import PairwiseRule
 
 ENTRIES_MAX: Final = 1_000
@@ -89,6 +89,15 @@ class Pairs(AdaptiveSpec):
     n_reverse: Annotated[int, between(0, 10**9, "or so many of them")] | None = None
     exact: Annotated[bool, about("meet shares exactly; left out, with path, sql or block alone")] | None = None
     repeats: Repeats = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lists:
+    """listwise: which items are shown together, each equally often, and as often at each place."""
+
+    size: Annotated[int, between(2, listwise.SIZE_MAX, "how many a list shows")] = 4
+    count: Annotated[int, between(1, 10**7, "at most so many, of each unit if there are any")] | None = None
+    reverse: Annotated[bool, about("share also asked in the opposite order")] | Share = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,6 +196,7 @@ class StageKeys:
     task: Annotated[str, about("what is asked", enum=[*registry.NAMES, CONVERSATION])] = "pairwise"
     items: StageItems | None = None
     pairs: Pairs = field(default_factory=Pairs)
+    lists: Lists = field(default_factory=Lists)
     rubrics: Rubrics | RubricsFile | None = None
     templates: Templates | None = None
     answer: Annotated[dict[str, Any], about("how answers are read, by task")] = field(default_factory=dict)

@@ -8,6 +8,7 @@ from typing import Any, Final
 from batchpond.errors import LakeError
 from batchpond.tasks import answer_fields, compliance, generation, inputs, likert, pairwise, pressure, prompts, ranking
 from batchpond.tasks.base import Rule
+from batchpond.tasks.listwise import BestRule, OrderRule
 
 _NEWER: Final = "install a newer batchpond; nothing is lost, the answers stay in `raw`"
 _READERS: Final[Mapping[str, tuple[type[Rule], ...]]] = {
@@ -16,6 +17,7 @@ _READERS: Final[Mapping[str, tuple[type[Rule], ...]]] = {
     ranking.TASK: (ranking.RankingRule,),
     compliance.TASK: (compliance.ComplianceRule,),
     likert.TASK: (likert.LikertRule,),
+    OrderRule.TASK: (OrderRule, BestRule),
     pressure.TASK: (pressure.PressureRule, pressure.KeywordRule),
     prompts.TASK: (prompts.PromptsRule, answer_fields.ItemFields, answer_fields.Field),
     inputs.TASK: (inputs.InputsRule,),

@@ -208,7 +208,7 @@ class ObjectRule(CarefulRule):
         return read_with_care(text, self.keys, self._bare, self._reading)
 
     def _bare(self, value: object) -> object:
-        raise NotImplementedError
+        return value
 
     def _reading(self, found: Object) -> Judgment:
         raise NotImplementedError

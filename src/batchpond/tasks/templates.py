@@ -65,10 +65,10 @@ class Placeholders:
 
     @property
     def sides(self) -> tuple[str, ...]:
-        """Whose columns templates may show: each side's of a pair, else the item's, and the statement's if any."""
+        """Whose columns templates may show: each side's of a pair, none of a list, else the item's; the statement's."""
         known = self.required + self.optional
         return (
-            *(tuple(side for side in _PAIR_SIDES if side in known) or ("item",)),
+            *(tuple(side for side in _PAIR_SIDES if side in known) or (() if "SAMPLES" in known else ("item",))),
             *((_OF_STATEMENT,) if _OF_STATEMENT.upper() in known else ()),
         )
 

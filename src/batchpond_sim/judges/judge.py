@@ -4,8 +4,10 @@ A judge asked to compare two samples answers "first" with probability
 
     logistic(sharpness * (quality of the first - quality of the second) + position_bias + noise * N(0, 1))
 
-(Bradley-Terry with a position term). All randomness is a hash of the seed, the model, the prompt
-and the request's own key, so the same request gets the same answer in any batch.
+(Bradley-Terry with a position term). Of more than two it draws an order, the log-strength of each being sharpness *
+quality + noise * N(0, 1) (Plackett-Luce), and position_bias more for the first, evenly less down to 0 for the last.
+All randomness is a hash of the seed, the model, the prompt and the request's own key, so the same request gets the same
+answer in any batch.
 """
 
 from __future__ import annotations
@@ -134,6 +136,7 @@ _HEADING = re.compile(
     r"(?:(1|one|a)|(2|two|b))\b[^\w\n]{0,8}",
     re.IGNORECASE | re.MULTILINE,
 )
+_LISTED = re.compile(r"^=== SAMPLE ([A-Z]) ===\n(.*?)\n=== end of SAMPLE \1 ===$", re.DOTALL | re.MULTILINE)
 _OPENING = re.compile(r"""\n\s*|[:>"'`\[({|\u201c\u00ab]\s*""")
 _SIX_WORDS = struct.Struct("<6Q")
 _TIE_WORDS = frozenset({"tie", "equal", "same", "draw", "neither", "both"})
@@ -229,7 +232,7 @@ class Panel:
             answers = _answers(judge, prompt)
             if answers is None:
                 draws = replies.Draws(model, f"{self._seed}", raw)
-                text, thoughts = replies.reply(judge, prompt, kind, draws, self._p_first)
+                text, thoughts = replies.reply(judge, prompt, kind, draws, self._p_first, self._order)
             else:
                 if choice not in _WORDED:
                     gauss = _gauss(u_a, u_b) if judge.noise else 0.0
@@ -242,6 +245,20 @@ class Panel:
         gap = qualities[0] - qualities[1] if qualities else 0.0
         logit = judge.sharpness * gap + judge.position_bias + judge.noise * gauss
         return 1 / (1 + math.exp(-max(-700.0, min(700.0, logit))))
+
+    def _order(self, judge: Judge, prompt: str, letters: str, draws: replies.Draws) -> list[str]:
+        """Return the letters of the samples of a list from best to worst, by Plackett and Luce."""
+        shown = {match[1]: match[2].strip() for match in _LISTED.finditer(prompt)}
+        last, strength = max(1, len(letters) - 1), dict[str, float]()
+        for place, letter in enumerate(letters):
+            text = shown.get(letter, letter)
+            mark, head = _MARK.search(text), text.split("\n", 1)[0][:64]
+            quality = float(mark[1]) if mark else self._quality.get(text, self._hashed(head))
+            chance = -math.log(-math.log(draws.own(f"order {letter}") or 1e-300))
+            gauss = _gauss(draws.own(f"noise {letter}"), draws.own(f"angle {letter}")) if judge.noise else 0.0
+            bias = judge.position_bias * (1 - place / last)
+            strength[letter] = judge.sharpness * quality + bias + judge.noise * gauss + chance
+        return sorted(letters, key=lambda letter: (-strength[letter], letter))
 
     def qualities(self, prompt: str) -> tuple[float, float] | None:
         """Return the qualities of the first and the second sample shown in a prompt.

@@ -42,6 +42,8 @@ _SCALE = re.compile(r"a (whole )?number from (-?\d+(?:\.\d+)?) to (-?\d+(?:\.\d+
 _LINE = re.compile(r"^[^\n]{0,80}?(?P<prefix>[^\W\d_][\w -]{0,40}:)? ?<" + _SCALE.pattern + ">", re.MULTILINE)
 _ONE_OF = re.compile(r"one of (.+)", re.DOTALL)
 _LABELS = re.compile(r"no_flip|soft_flip|explicit_flip|initially_wrong|unjudgeable")
+_LETTERS = re.compile(r"the letters? (?:of the best sample, )?([A-Z](?:, [A-Z])+)")
+_NONE = re.compile(r"; ([^;]+) if none is good$")
 _COUNT = re.compile(r"\b(?:[Nn]ame|[Ll]ist|[Dd]escribe|[Ww]rite|[Gg]ive) (\d{1,4})\b")
 _FILLING = (
     "The matter is simple once it is looked at from both sides.",
@@ -72,13 +74,17 @@ def _u(data: bytes) -> float:
     return int.from_bytes(blake2b(data, digest_size=7).digest(), "big") / (1 << 56)
 
 
-def reply(
-    judge: Judge, prompt: str, kind: str, draws: Draws, p_first: Callable[[Judge, str, float], float]
-) -> tuple[str, str]:
+Prefers = Callable[["Judge", str, float], float]
+"""Gives the probability that a judge prefers the first of two samples, by a draw of noise."""
+Orders = Callable[["Judge", str, str, Draws], list[str]]
+"""Gives the letters of samples from best to worst."""
+
+
+def reply(judge: Judge, prompt: str, kind: str, draws: Draws, p_first: Prefers, order: Orders) -> tuple[str, str]:
     """Return text and thoughts of an answer; `kind` names the rate that was drawn for this request, if any."""
     if kind == "unparsed_rate":
         return "It is hard to say what to make of this.", "**Weighing** Nothing decides it."
-    fields = Fields(judge, prompt, kind, draws, p_first)
+    fields = Fields(judge, prompt, kind, draws, p_first, order)
     form, nested, tagged = _last(_FORM, prompt), _last(_NESTED, prompt), _TAGGED.findall(prompt)
     if form is not None or tagged:
         is_nested = nested is not None and form is not None and nested[0].count("{") > 1 and form[0] in nested[0]
@@ -118,9 +124,7 @@ def _ranking_prefix(prompt: str) -> str | None:
     return None
 
 
-def _ranked(
-    judge: Judge, prompt: str, kind: str, draws: Draws, prefix: str, p_first: Callable[[Judge, str, float], float]
-) -> str:
+def _ranked(judge: Judge, prompt: str, kind: str, draws: Draws, prefix: str, p_first: Prefers) -> str:
     words = {"tie_rate": "equal", "not_applicable_rate": "N/A", "unsure_rate": "unsure"}
     if kind == "both_tags_rate":
         return f"{prefix} A\n{prefix} B"
@@ -138,7 +142,8 @@ class Fields:
     prompt: str
     kind: str
     draws: Draws
-    p_first: Callable[[Judge, str, float], float]
+    p_first: Prefers
+    order: Orders
 
     def filled(self, form: str) -> str:
         """Return a JSON object whose keys stand in a form with what each is to hold."""
@@ -160,6 +165,8 @@ class Fields:
         """Return what a field holds; those of one name are alike, whoever fills them in."""
         if "true or false" in said:
             return _is_compliant(self.judge, self.prompt, self.kind, self.draws)
+        if (match := _LETTERS.match(said)) is not None:
+            return self._in_order(said, match[1].replace(", ", ""))
         if (match := _ONE_OF.search(said)) is not None:
             labels = tuple(label.strip().strip("\"'") for label in match[1].split(","))
             return self._one_of(name, labels)
@@ -168,9 +175,20 @@ class Fields:
                 return round(0.5 + self.draws.own("confidence") / 2, 2)
             scale = (match[1], match[2], match[3])
             return None if self.kind == "unsure_rate" else _rating(self.prompt, self.draws, scale, name)
-        if "a list of texts" in said:
-            return [f"Simulated entry {number}" for number in range(1, 1 + int(3 * self.draws.own(f"list {name}")))]
-        return _REASON
+        n_entries = int(3 * self.draws.own(f"list {name}")) if "a list of texts" in said else None
+        return _REASON if n_entries is None else [f"Simulated entry {number}" for number in range(1, 1 + n_entries)]
+
+    def _in_order(self, said: str, letters: str) -> str | None:
+        """Return an order of samples, or the best of them, as it is asked for."""
+        none = _NONE.search(said)
+        if self.kind == "unsure_rate" or (self.kind == "not_applicable_rate" and none is not None):
+            return none[1] if none is not None and self.kind != "unsure_rate" else None
+        found = self.order(self.judge, self.prompt, letters, self.draws)
+        if self.kind == "both_tags_rate":
+            found = [*found[:-1], found[0]] if "worst" in said else ["either of two"]
+        if self.kind == "tie_rate" and "=" in said:
+            return " = ".join(letters)
+        return " > ".join(found) if "worst" in said else found[0]
 
     def _one_of(self, name: str, labels: tuple[str, ...]) -> str:
         """Return a word: by the qualities of two samples where the words compare them."""

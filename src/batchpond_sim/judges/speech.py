@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import math
 import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -160,6 +161,33 @@ def completed(asked: Asked, judged: Judgement, force: str) -> Completion:
         text, refusal, finish = text[: n_spoken * 4], None, "length"
     tokens_in = count_tokens(asked.prompt) + 7
     return Completion(text, refusal, finish, tokens_in, reasoning + n_spoken, reasoning, judged.thoughts, judged.key)
+
+
+SPREAD = 0.3
+_TOKEN = re.compile(r"\d{1,3}|[^\W\d]+|\W")
+
+
+def logprobs(text: str, body: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the `logprobs` of a choice, None where its body asks for none; Together has their number there."""
+    wanted = body.get("logprobs")
+    return {"content": tokens(text, body.get("top_logprobs", int(wanted))), "refusal": None} if wanted else None
+
+
+def tokens(text: str, n: int) -> list[dict[str, Any]]:
+    """Return the tokens of an answer, each with its `n` likeliest choices.
+
+    A number, or a single letter, may be one up to nine away: at a distance of d exp(-d / SPREAD) times as likely.
+    """
+    return [{**found[0], "top_logprobs": found[:n]} for found in map(_choices, _TOKEN.findall(text))]
+
+
+def _choices(piece: str) -> list[dict[str, Any]]:
+    code, name = (int, str) if piece.isdigit() and piece == str(int(piece)) else (ord, chr)
+    is_open = code is int or (len(piece) == 1 and piece.isascii() and piece.isalpha())
+    steps = [step for step in sorted(range(-9, 10), key=abs) if code(piece) + step >= 0] if is_open else [0]
+    near = {name(code(piece) + step) if step else piece: -abs(step) / SPREAD for step in steps}
+    whole = math.log(math.fsum(map(math.exp, near.values())))
+    return [{"token": one, "logprob": share - whole, "bytes": list(one.encode())} for one, share in near.items()]
 
 
 _MAGIC = {

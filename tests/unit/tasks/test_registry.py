@@ -36,7 +36,10 @@ CASES: dict[str, tuple[Rule, str]] = {
         '{"label": "x"}',
     ),
     "inputs": (rule_of("inputs"), '["one", "two"]'),
+    "listwise": (rule_of("listwise"), '{"order": "C > A > D > B"}'),
+    "listwise-best": (rule_of("listwise", reader="best", none="none"), '{"best": "B"}'),
 }
+SHOWN = ("TRAIT_NAME", "TRAIT_DESCRIPTION", "SAMPLE_1", "SAMPLE_2", "SAMPLES")
 # Of four times the text: 4 where the time is linear, 16 where it is quadratic.
 GROWTH_MAX = 9
 NOTICED_S = 0.3
@@ -174,7 +177,7 @@ def test_every_task_brings_templates_that_fit_its_rule(name: str) -> None:
     for template in found.values():
         rule = rule_for(name, template.template_id)
         template.check(template.template_id, rule.placeholders)
-        given = values() | {key: key.lower() for key in ("TRAIT_NAME", "TRAIT_DESCRIPTION", "SAMPLE_1", "SAMPLE_2")}
+        given = values() | {key: key.lower() for key in SHOWN}
         text = rule.placeholders.fill(template.text, {**rule.values(), **given})
         left = re.sub(r"<<\w+ \{STATEMENT\}>>|Never \{OUTPUT\} lies", "", text)
         assert not re.search(r"\{[A-Z_0-9]+\}", left)
@@ -193,7 +196,7 @@ def test_an_echo_of_the_instructions_is_no_answer(name: str) -> None:
     """A judge that only repeats its prompt decides nothing."""
     for template in templates.builtin(name).values() if name not in {"generation", "prompts", "inputs"} else ():
         rule = rule_for(name, template.template_id)
-        given = values() | {key: key.lower() for key in ("TRAIT_NAME", "TRAIT_DESCRIPTION", "SAMPLE_1", "SAMPLE_2")}
+        given = values() | {key: key.lower() for key in SHOWN}
         judgment = rule.read(answered(rule.placeholders.fill(template.text, {**rule.values(), **given})))
         assert judgment.outcome in {Outcome.UNPARSED, Outcome.AMBIGUOUS}, template.template_id
 

@@ -12,7 +12,7 @@ import pytest
 from scipy import stats
 
 from batchpond.views import refresh
-from tests.rigs import sql_readme
+from tests.rigs import lists_planted, sql_readme
 from tests.rigs.pairs_planted import Pairs, judgments
 from tests.rigs.sql import CELL_DEFAULT, Row, judged, judged_items, result, table, views_over
 
@@ -63,6 +63,8 @@ SAID = [
     Said("metric_failures_paired", "p_diff", "diff", 0),
     Said("metric_failures_paired", "p_diff_these_items", "diff", 0, THESE_ITEMS),
     Said("metric_pressure_items", "p_flip_slope", "flip_slope", 0),
+    Said("metric_place_bias", "p_best_share", "best_share", 0.25),
+    Said("metric_place_bias", "p_mean_rank", "mean_rank", 2.5),
 ]
 # A p of something that no interval of its view is about.
 ALONE = {
@@ -222,6 +224,11 @@ def of_pressure() -> dict[str, pa.Table]:
     return {"pressure_items": table(rows)}
 
 
+def of_lists() -> dict[str, pa.Table]:
+    """Return judges who put lists of four in order, and favour the first of them."""
+    return {"results": lists_planted.table(lists_planted.Lists(bias=(0.8, 0.3, 0, 0)), 24, seed=1)[0]}
+
+
 RANDOM: list[tuple[str, Callable[[], dict[str, pa.Table]]]] = [
     ("metric_position_bias", lambda: of_items(1)),
     ("metric_position_bias", lambda: of_items(3)),
@@ -233,6 +240,7 @@ RANDOM: list[tuple[str, Callable[[], dict[str, pa.Table]]]] = [
     ("metric_compliance_paired", lambda: of_outputs(3)),
     ("metric_failures_paired", of_failures),
     ("metric_pressure_items", of_pressure),
+    ("metric_place_bias", of_lists),
 ]
 
 

@@ -139,6 +139,7 @@ class Anthropic(Dialect):
         does not know, and limits that cannot hold, raise UsageError.
         """
         check_endpoint(settings, self.DESCRIPTOR)
+        self.logprobs(settings)
         family = FAMILIES.of(settings.request_model)
         dropped: list[str] = []
         thinking = _with_thoughts(_thinking(settings, family), settings, family, dropped)

@@ -27,7 +27,7 @@ from batchpond.providers.shared.dialect import (
     messages,
     refused_thinking,
 )
-from batchpond.providers.shared.lines import Row, answered, failed, unreadable, without_thoughts
+from batchpond.providers.shared.lines import Row, answered, failed, unreadable, with_logprobs, without_thoughts
 from batchpond.providers.shared.live import LiveApi, LiveClient
 
 CHAT: Final = "/api/chat"
@@ -152,6 +152,7 @@ class Ollama(Dialect):
             body["think"] = _think(settings)
         if settings.output_schema is not None:
             body["format"] = settings.output_schema
+        body |= self.logprobs(settings)
         add_parameters(body, dataclasses.replace(settings, parameters=beside), _RESERVED)
         add_parameters(options, dataclasses.replace(settings, parameters=inside), _RESERVED)
         body["options"] = options
@@ -179,7 +180,8 @@ class Ollama(Dialect):
         finish = _FINISH.get(reason, Finish.OTHER)
         texts = (fields.text(message.get("content")), fields.identifier(message.get("thinking")), None)
         tokens = (fields.count(body.get("prompt_eval_count")), fields.count(body.get("eval_count")), None, None, None)
-        return without_thoughts(answered(row, body.get("model"), reason, finish, texts, tokens))
+        said = without_thoughts(answered(row, body.get("model"), reason, finish, texts, tokens))
+        return with_logprobs(said, body.get("logprobs"))
 
 
 DIALECT: Final = Ollama()

@@ -27,7 +27,7 @@ class ModelSettings:
     """One model of a study, as its provider's `build_body` needs it.
 
     `output_schema` is the JSON schema that an answer is to be held to, in the subset that all providers take; it goes
-    into the body as the object that it is.
+    into the body as the object that it is. With `logprobs` the answer's tokens come with their log probabilities.
     """
 
     request_model: str
@@ -38,6 +38,7 @@ class ModelSettings:
     temperature: float | None = None
     parameters: Mapping[str, Any] | None = None
     output_schema: Mapping[str, Any] | None = None
+    logprobs: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +148,12 @@ class Dialect(ABC):
         """Return what to know about one model before money is spent, besides the provider's caveats."""
         return ()
 
+    def logprobs(self, settings: ModelSettings, *, is_taken: bool = True) -> Mapping[str, Any]:
+        """Return what a body says where log probabilities are wanted; raises UsageError where there are none."""
+        if settings.logprobs and not (is_taken and self.DESCRIPTOR.logprobs):
+            raise UsageError(f"model {settings.request_model} gives no log probabilities as it is asked")
+        return self.DESCRIPTOR.logprobs if settings.logprobs else {}
+
     @abstractmethod
     def build_body(self, prompt: Prompt, settings: ModelSettings) -> BuiltBody:
         """Return the request body for a prompt; raises UsageError for what the model refuses."""
@@ -243,13 +250,14 @@ class ChatDialect(Dialect):
                 body["response_format"] = response_format(settings.output_schema)
             else:
                 dropped = (SCHEMA,)
+        body |= self.logprobs(settings)
         add_parameters(body, settings, self.reserved)
         return BuiltBody(body, dropped)
 
     def payload_line(self, custom_id: str, endpoint: str, body: bytes) -> bytes:
         """Return one line of a batch input file in OpenAI's form, as `vllm run-batch` reads it too."""
-        head = b'{"custom_id":%b,"method":"POST","url":%b,"body":' % (orjson.dumps(custom_id), orjson.dumps(endpoint))
-        return head + on_one_line(custom_id, body) + b"}"
+        said = orjson.dumps(custom_id), orjson.dumps(endpoint), on_one_line(custom_id, body)
+        return b'{"custom_id":%b,"method":"POST","url":%b,"body":%b}' % said
 
     @cached_property
     def straight(self) -> Callable[[bytes], Response | None]:

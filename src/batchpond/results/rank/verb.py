@@ -120,12 +120,13 @@ def ranked(connection: duckdb.DuckDBPyConnection, request: Request) -> Report:
 
 
 def _cluster(counts: Counts) -> Cluster:
-    """Return how votes are clustered: by unit for candidates and where a pair met in several units, else by pair."""
+    """Return how votes are clustered: by unit for candidates, or items of several units as in lists, else by pair."""
     votes = counts.votes
     if not votes.unit.any():
         return Cluster.PAIR
-    meets_again = len(np.unique(votes.lo * votes.n_items + votes.hi)) < len(votes.lo)
-    return Cluster.UNIT if meets_again or counts.what is What.CANDIDATES else Cluster.PAIR
+    items, units = np.r_[votes.lo, votes.hi], np.r_[votes.unit, votes.unit]
+    is_again = len(np.unique(items + votes.n_items * units)) > len(np.unique(items))
+    return Cluster.UNIT if is_again or counts.what is What.CANDIDATES else Cluster.PAIR
 
 
 def _schema(groups: Iterable[tuple[str, str]]) -> pa.Schema:

@@ -38,6 +38,11 @@ class Rows:
     def __len__(self) -> int:
         return len(self.frame)
 
+    @classmethod
+    def of(cls, frame: pl.DataFrame, command: str) -> Rows:
+        """Return the first rows of a frame that `command` prints whole."""
+        return cls("", harmless(frame.head(ROWS_MAX)), is_cut=len(frame) > ROWS_MAX, command=command)
+
     @property
     def cut(self) -> str:
         """A sentence where the query has more rows than these."""
@@ -72,7 +77,7 @@ class Source:
     @property
     def has_pairs(self) -> bool:
         """Whether the study compares two things at a time."""
-        return bool(self.tasks & {"pairwise", "ranking"})
+        return bool(self.tasks & {"pairwise", "ranking", "listwise"})
 
     def rows(self, sql: str, limit: int = ROWS_MAX) -> Rows:
         """Return the first rows of a SELECT, which states its order; raises LakeError when a file cannot be read."""

@@ -205,8 +205,8 @@ def left_of(store: Store, attempt: Attempt) -> Left:
 
 
 def _answered(store: Store, attempt: Attempt) -> Iterator[str]:
-    for event in attempt.downloads:
-        for part in jsonl.part_paths(store, collect.raw_file(attempt, event)):
+    for file in collect.source_of(attempt).files:
+        for part in jsonl.part_paths(store, file):
             with intact(part) as lines:
                 for batch in lines.iter_batches(columns=["line"]):
                     texts = batch.column(0).to_pylist()

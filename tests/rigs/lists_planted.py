@@ -1,0 +1,146 @@
+"""Lists with planted strengths, planted place bias and judges who now and then read nothing: do the intervals cover?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+import pyarrow as pa
+
+from batchpond.plan.items import list_orders
+from batchpond.results.rank.verb import Request, ranked
+from batchpond.stats.ranking import Options
+from tests.rigs.metrics import Numbers, column
+from tests.rigs.sql import CELL_DEFAULT, Row, result, views_over
+
+N_TRUTH = 400_000
+# As of `rank_planted`: how what moves a pair's log-odds about its mean draws the mean log-odds together.
+_SHRINK = 0.346
+
+
+@dataclass(frozen=True)
+class Lists:
+    """Orders of Plackett and Luce's model over normal strengths, each with `bias` for its place added.
+
+    A share `lazy` of answers is the order as it was shown. Items are drawn anew for each set.
+    """
+
+    n_items: int = 24
+    size: int = 4
+    n_lists: int = 48
+    sd: float = 1.0
+    bias: tuple[float, ...] = ()
+    lazy: float = 0.0
+    is_best: bool = False
+    has_reverse: bool = True
+
+
+DESIGNS = {
+    "orders of 4": Lists(),
+    "orders of 4, one direction": Lists(has_reverse=False, n_lists=96),
+    "orders of 4, first favoured": Lists(bias=(0.8, 0.3, 0, 0)),
+    "orders of 4, middle lost": Lists(bias=(0.5, 0, 0, 0.5)),
+    "orders of 4, a fifth as shown": Lists(lazy=0.2),
+    "orders of 8": Lists(n_items=40, size=8, n_lists=40),
+    "orders of 8, a fifth as shown": Lists(n_items=40, size=8, n_lists=40, lazy=0.2),
+    "best of 4": Lists(n_items=16, n_lists=96, is_best=True),
+    "best of 4, first favoured": Lists(n_items=16, n_lists=96, bias=(0.8, 0.3, 0, 0), is_best=True),
+}
+
+
+def ranks_of(design: Lists, strength: Numbers, rng: np.random.Generator) -> Numbers:
+    """Return the ranks, 1 for the best, that answers give to what stands at each place; (answers, size)."""
+    bias = np.array(design.bias or (0.0,) * design.size)
+    felt = strength + bias + rng.gumbel(size=strength.shape)
+    found = np.argsort(np.argsort(-felt, axis=1), axis=1) + 1
+    lazy = rng.random(len(found)) < design.lazy
+    found[lazy] = np.arange(1, design.size + 1)
+    return found
+
+
+def table(design: Lists, n_sets: int, seed: int) -> tuple[pa.Table, Numbers]:
+    """Return rows of `results`, a study per set, and the strengths, (sets, items)."""
+    rng = np.random.default_rng(seed)
+    strengths = rng.normal(0, design.sd, (n_sets, design.n_items))
+    names = [f"i{item:03}" for item in range(design.n_items)]
+    parts = []
+    for number, strength in enumerate(strengths):
+        found = np.array([*islice(list_orders(names, design.size, seed + number), design.n_lists)])
+        for direction in ("forward", "reverse")[: 1 + design.has_reverse]:
+            shown = found if direction == "forward" else found[:, ::-1]
+            ranks = ranks_of(design, strength[shown], rng)
+            n, size = shown.shape
+            label = np.repeat([f"list{at:04}" for at in range(n)], size)
+            parts.append(
+                {
+                    "study": np.repeat(f"s{number:05}", n * size),
+                    "list_id": label,
+                    "direction": np.repeat(direction, n * size),
+                    "request_id": np.char.add(label, f" {direction}"),
+                    "item_first": np.array(names)[shown.ravel()],
+                    "list_place": np.tile(np.arange(1, size + 1), n),
+                    "list_rank": ranks.ravel(),
+                }
+            )
+    columns = {name: pa.array(np.concatenate([part[name] for part in parts])) for name in parts[0]}
+    if design.is_best:
+        ranks = columns["list_rank"].to_numpy()
+        columns["list_rank"] = pa.array(ranks, mask=ranks > 1)
+    kind = "listwise-best-1-x" if design.is_best else "listwise-1-x"
+    same = CELL_DEFAULT | {"task": "listwise", "cell_id": "c", "unit_id": "", "outcome": "decided", "parser_id": kind}
+    n = len(columns["study"])
+    columns |= {name: pa.repeat(pa.scalar(value), n) for name, value in same.items() if name != "study"}
+    columns |= {"repeat_no": pa.repeat(pa.scalar(1), n), "slot": pa.array(np.arange(n))}
+    return pa.table(columns), strengths
+
+
+def truths(design: Lists) -> dict[str, Numbers]:
+    """Return what the views estimate, of all lists that might be: by place, and of pairs."""
+    rng = np.random.default_rng(1)
+    strength = rng.normal(0, design.sd, (N_TRUTH, design.size))
+    one = ranks_of(design, strength, rng)
+    other = ranks_of(design, strength[:, ::-1], rng)[:, ::-1]
+    first, second = np.triu_indices(design.size, 1)
+    is_same = (one[:, first] < one[:, second]) == (other[:, first] < other[:, second])
+    return {
+        "best_share": np.mean(one == 1, axis=0),
+        "mean_rank": np.mean(one, axis=0),
+        "consistency_decided": np.mean(is_same, keepdims=True),
+    }
+
+
+def play(design: Lists, n_sets: int, seed: int) -> dict[str, float]:
+    """Return how often each interval holds the truth, and how often a test of the places rejects."""
+    rows, strengths = table(design, n_sets, seed)
+    known = truths(design)
+    cell = ("study", "list_place")
+    with views_over({"results": rows}) as connection:
+        places = result(connection, f"FROM metric_place_bias ORDER BY {', '.join(cell)}")
+        consistent = result(connection, "FROM metric_consistency ORDER BY study")
+        thetas = ranked(connection, Request(options=Options())).items.to_pylist()
+    found = {}
+    for name in ("best_share", *(() if design.is_best else ("mean_rank",))):
+        found[name] = _covered(places, name, np.tile(known[name], n_sets))
+        found[f"p_{name}"] = float(np.mean(column(places, f"p_{name}") < 0.05))
+    if consistent and design.has_reverse:
+        found["consistency"] = _covered(consistent, "consistency_decided", known["consistency_decided"])
+    if not design.lazy:
+        truth = strengths - strengths.mean(axis=1, keepdims=True)
+        truth /= np.sqrt(1 + _SHRINK * _spread(design))
+        thetas.sort(key=lambda row: (row["study"], row["item"]))
+        found["theta"] = _covered(thetas, "theta", truth.ravel())
+    return found
+
+
+def _spread(design: Lists) -> float:
+    """Return the variance of what places add to the log-odds of a pair."""
+    bias = np.array(design.bias or (0.0,) * design.size)
+    gaps = bias[:, None] - bias[None, :]
+    return float(np.mean(gaps[~np.eye(design.size, dtype=bool)] ** 2))
+
+
+def _covered(rows: Sequence[Row], name: str, truth: Numbers) -> float:
+    low, high = (column(rows, f"{name}_{end}") for end in ("lo", "hi"))
+    return float(np.mean(~(low > truth) & ~(high < truth)))
