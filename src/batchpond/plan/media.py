@@ -29,7 +29,7 @@ from batchpond.plan.write import Spool, publish_new
 from batchpond.study.spec import ItemsFrom, ItemsSpec
 
 BYTES_MAX: Final = 50_000_000
-_FILE_ROWS: Final = 64
+_FILE_ROWS: Final = 128
 _PAGE: Final = re.compile(rb"/Type\s*/Page(?![A-Za-z])")
 _FIRST: Final = {
     b"\x89PNG\r\n\x1a\n": "image/png", b"GIF87a": "image/gif", b"GIF89a": "image/gif", b"\xff\xd8\xff": "image/jpeg",
