@@ -41,7 +41,7 @@ def command(
         return
     if is_commented and example not in {None, *COMMENTED}:
         raise UsageError(f"no commented study of {example}", hint="there are: " + ", ".join(COMMENTED))
-    names = COMMENTED if is_commented else EXAMPLES
+    names = tuple(COMMENTED) if is_commented else EXAMPLES
     chosen = example or invocation.diagnostics.choose("Which study to begin with?", names)
     lake = invocation.lake_path if invocation.is_lake_given else folder / invocation.lake_path
     written: list[str] = []
