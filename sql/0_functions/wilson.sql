@@ -5,10 +5,10 @@
 --     upper end are exact
 -- reference: Wilson 1927.
 -- accuracy: 1e-12 relative against statsmodels proportion_confint up to n = 1e9.
--- nulls: NULL when n is 0 or NULL, and for k outside 0..n.
+-- nulls: NULL when n is 0 or NULL, for k outside 0..n, and without z, at the exact ends as well.
 
 CREATE OR REPLACE MACRO wilson_lo(k, n, z := 1.959963984540054::DOUBLE) AS
-  CASE WHEN k < 0 OR k > n THEN NULL
+  CASE WHEN k < 0 OR k > n OR z IS NULL THEN NULL
        WHEN n > 0 THEN
          CASE WHEN k = 0 THEN 0.0::DOUBLE
               -- the smaller root as (product of the roots) / (larger root): no cancellation
@@ -16,7 +16,7 @@ CREATE OR REPLACE MACRO wilson_lo(k, n, z := 1.959963984540054::DOUBLE) AS
                 + z::DOUBLE * sqrt(k::DOUBLE * (n - k) / n + z::DOUBLE * z / 4)) END END;
 
 CREATE OR REPLACE MACRO wilson_hi(k, n, z := 1.959963984540054::DOUBLE) AS
-  CASE WHEN k < 0 OR k > n THEN NULL
+  CASE WHEN k < 0 OR k > n OR z IS NULL THEN NULL
        WHEN n > 0 THEN
          CASE WHEN k = n THEN 1.0::DOUBLE
               ELSE (k + z::DOUBLE * z / 2 + z::DOUBLE * sqrt(k::DOUBLE * (n - k) / n + z::DOUBLE * z / 4))

@@ -1,7 +1,7 @@
 -- grain: study, task, rubric_id
 -- question: Is the verdict of several judges together better than that of the best of them, and what does it cost?
--- source: jury_verdicts and calls. n_units have at least two judges that were asked (n_judges in all); on n_heard of
---   them at least two spoke. n_labelled units have a label of people: n_majority_labelled, n_weighted_labelled and
+-- source: jury_verdicts and judge_costs. n_units have at least two judges that were asked (n_judges in all); on n_heard
+--   of them at least two spoke. n_labelled units have a label of people: n_majority_labelled, n_weighted_labelled and
 --   n_best_judge_labelled of these a verdict of each. The best judge (best_template_id and so on) is the one that is
 --   right on most of the n_labelled units, of equals the one wrong least often, then the first by name. It is
 --   chosen by the labels that it is measured by, which flatters it, not the jury.
@@ -43,28 +43,6 @@ said AS (
     judge.thinking AS thinking, judge.word AS word
   FROM listed
 ),
-placed_calls AS (
-  SELECT
-    study,
-    CASE WHEN coalesce(task, 'pairwise') IN ('pairwise', 'ranking') THEN 'pair' ELSE task END AS task,
-    template_id, rubric_id, provider, request_model, thinking, unit_id,
-    CASE WHEN item_second IS NULL THEN coalesce(item_first, candidate_first) ELSE least(item_first, item_second) END
-      AS item_lo,
-    CASE WHEN item_second IS NOT NULL THEN greatest(item_first, item_second) END AS item_hi,
-    CASE WHEN item_second IS NULL THEN CAST(turn_no AS BIGINT) END AS turn_no,
-    outcome, cost_usd
-  FROM calls
-  WHERE provider <> 'human'
-),
-spent AS (
-  SELECT
-    study, task, template_id, rubric_id, provider, request_model, thinking, unit_id, item_lo, item_hi, turn_no,
-    sum(cost_usd) AS cost_usd,
-    count(*) FILTER (WHERE cost_usd IS NULL AND outcome NOT IN ('error', 'expired', 'cancelled', 'missing'))
-      AS n_cost_unknown
-  FROM placed_calls
-  GROUP BY study, task, template_id, rubric_id, provider, request_model, thinking, unit_id, item_lo, item_hi, turn_no
-),
 judged AS (
   SELECT
     said.study, said.task, said.rubric_id, said.template_id, said.provider, said.request_model, said.thinking,
@@ -75,7 +53,7 @@ judged AS (
     sum(cost_usd) AS cost_usd,
     CAST(coalesce(sum(n_cost_unknown), 0) AS BIGINT) AS n_cost_unknown
   FROM said
-  LEFT JOIN spent
+  LEFT JOIN judge_costs AS spent
     ON spent.study = said.study
     AND spent.task = said.task
     AND spent.template_id = said.template_id

@@ -6,12 +6,12 @@ Each verb loads what it needs when it is called: to open a lake takes no engine.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from batchpond.errors import UsageError
 from batchpond.model import CELL_COLUMNS
@@ -21,13 +21,14 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
-    from batchpond.clock import Clock
+    from batchpond.clock import Clock, Work
     from batchpond.doctor import Finding
     from batchpond.interop.imports import ForeignReport, ImportReport
     from batchpond.interop.labels import Sheet
     from batchpond.lake.attempts import Attempt
     from batchpond.lake.store import Store
     from batchpond.plan.report import PlanReport
+    from batchpond.results.report.page import LinkTo
     from batchpond.results.report.parts import Report
     from batchpond.run.adopt import Adoption
     from batchpond.run.due import FailureCount
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from batchpond.run.submit import RetryReport, SubmitPreview, SubmitReport
     from batchpond.run.sync import SyncReport
     from batchpond.study.objects import Study
+    from batchpond_browse.spool import Spool
 
 _NOBODY_AGREED = "pass max_cost_usd=..., or confirm=... to be asked, or dry_run=True"
 
@@ -273,6 +275,28 @@ class Lake:
         store = self._store()
         return import_foreign(store, reader(store.path, rater), [Path(path) for path in paths])
 
+    def import_(
+        self,
+        tool: str,
+        *paths: str | os.PathLike[str],
+        study: str | None = None,
+        defaults: Mapping[str, str] | None = None,
+        accept: Iterable[str] = (),
+        strict: bool = False,
+    ) -> ForeignReport:
+        """Import what another tool left in files and folders, as `batchpond import TOOL` does; all of it, or nothing.
+
+        `study` and `defaults` (such as `{"direction": "reverse"}`) say what the files do not, `accept` names doubts
+        that you answer for, and `strict` refuses any. Raises UsageError that lists the rows that cannot be used.
+        """
+        from batchpond.interop.foreign import Defaults, acceptable, reader_of
+        from batchpond.interop.imports import import_foreign
+        from batchpond.lake.store import Store
+
+        read, known = reader_of(tool), Defaults.given(study, (defaults or {}).items())
+        doubts, store = acceptable(accept), Store.init(self.path, self._clock)
+        return import_foreign(store, read, list(map(Path, paths)), defaults=known, accepted=doubts, is_strict=strict)
+
     def export(self, destination: str | os.PathLike[str], *, view: str = "results", force: bool = False) -> list[Path]:
         """Write a view to a .parquet, .csv or .jsonl file of any size, and return the files written."""
         from batchpond.results.export import ExportFormat, export
@@ -282,17 +306,44 @@ class Lake:
         return export(self._store().path, path, format=form, view=view, force=force)
 
     def report(
-        self, study: str | None = None, path: str | os.PathLike[str] | None = None, *, force: bool = False
+        self,
+        study: str | None = None,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        beside: str | None = None,
+        force: bool = False,
     ) -> Report:
-        """Return the report on a study, and write it to a path ending in .html or .md where one is given."""
+        """Return the report on a study, and write it to a path ending in .html or .md where one is given.
+
+        `beside` is a side of `compare`, such as another study: the report then says how the two differ.
+        """
         from batchpond.results.report import build
 
-        found = build.build(self._store().path, study)
+        found = build.build(self._store().path, study, beside)
         if path is not None:
-            is_page = Path(path).suffix.lower() != ".md"
-            form = build.ReportFormat.HTML if is_page else build.ReportFormat.MARKDOWN
-            build.write(build.text(found, form), Path(path), force=force)
+            build.write(build.text(found, build.form_of(Path(path))), Path(path), force=force)
         return found
+
+    def browse(self, *, port: int = 0, rater: str = "") -> Browsing:
+        """Serve the lake's pages on this machine until what is returned is closed; port 0 is a free one.
+
+        `rater` is under whose name labels are given. Raises UsageError without the extra `browse`, and where the port
+        is taken.
+        """
+        from batchpond.results.report.build import is_extra_installed
+
+        path = self._store().path
+        with _extra("browse"):
+            from batchpond_browse.server import running
+        make_report = partial(_report_page, path) if is_extra_installed() else None
+        return Browsing(running(path, port=port, rater=rater, make_report=make_report))
+
+    def bundle(self, folder: str | os.PathLike[str], *, study: str | None = None, n_cases: int = 500) -> int:
+        """Write the pages of `browse` as files into a new folder, and return how many files; raises UsageError."""
+        path = self._store().path
+        with _extra("browse"):
+            from batchpond_browse import bundle
+        return bundle.write(path, Path(folder), study=study, n_cases=n_cases)
 
     def sql(self, query: str) -> pl.DataFrame:
         """Run one SELECT over the views, in the sandbox of `batchpond query`.
@@ -357,8 +408,8 @@ class Lake:
 
         `by` names the columns of the cell that tell rankings apart; () pools a whole study. `ties` is half, davidson or
         drop; `position` takes the effect of being shown first out; `what` is auto, items or candidates; `extras` of ml,
-        elo, elochoice, trueskill adds columns. With `majority` or `weighted` in `by`, the verdict of all judges
-        together is what is ranked by. Raises UsageError when there is nothing to rank.
+        elo, elochoice, trueskill adds columns. With `majority`, `weighted` or `dawid-skene` in `by`, the verdict of all
+        judges together is what is ranked by. Raises UsageError when there is nothing to rank.
         """
         from batchpond.results.rank import verb as rank
         from batchpond.results.rank.counts import What
@@ -367,6 +418,16 @@ class Lake:
         request = rank.Request(study, tuple(by), one_of(What, what, "kind of thing to rank"), options=options)
         report = rank.rank(self._store().path, request)
         return _frame(report.rankings if summary else report.items)
+
+    def jury(self, study: str | None = None) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """Return what Dawid and Skene's model makes of each jury: its judges' confusion, and what its units are.
+
+        A row per judge and two words, and one per unit and word, as `batchpond rank --judges` and `--units` print them.
+        """
+        from batchpond.results.rank import verb as rank
+
+        judges, units = rank.jury(self._store().path, study)
+        return _frame(judges), _frame(units)
 
     def compare(self, a: str, b: str) -> pl.DataFrame:
         """Return one row per comparison and metric of what two sides say of the same items.
@@ -400,6 +461,78 @@ class Lake:
         from batchpond.lake.store import Store
 
         return Store.open(self.path, self._clock)
+
+
+class Browsing:
+    """A lake's pages, served until `close`: a context manager, and a link in a notebook."""
+
+    def __init__(self, serving: AbstractContextManager[tuple[str, Spool]]) -> None:
+        self._serving = ExitStack()
+        self.address, self._spool = self._serving.enter_context(serving)
+
+    def n_waiting(self) -> int:
+        """Return how many labels were given and are not handed in."""
+        return len(self._spool.waiting())
+
+    def close(self) -> None:
+        """Stop serving; safe to repeat."""
+        self._serving.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _repr_html_(self) -> str:
+        return f'<a href="{self.address}" target="_blank">{self.address}</a>'
+
+
+@contextmanager
+def progress() -> Iterator[None]:
+    """Show how far long work inside the block is, as bars in a notebook or a terminal.
+
+    Raises UsageError without the extra `notebook`.
+    """
+    from batchpond.clock import heard_by
+
+    with _extra("notebook"):
+        from tqdm.auto import tqdm
+    with heard_by(_Bars(tqdm)):
+        yield
+
+
+class _Bars:
+    """A bar for each work under way that takes longer than a second."""
+
+    def __init__(self, bar: Callable[..., Any]) -> None:
+        self._bar = bar
+        self._shown: dict[Work, Any] = {}
+
+    def moved(self, work: Work) -> None:
+        if work not in self._shown:
+            self._shown[work] = self._bar(
+                desc=work.what, unit=f" {work.unit}", total=work.n_total, unit_scale=True, delay=1, leave=False
+            )
+        self._shown[work].update(work.n_done - self._shown[work].n)
+
+    def ended(self, work: Work) -> None:
+        if work in self._shown:
+            self._shown.pop(work).close()
+
+
+@contextmanager
+def _extra(name: str) -> Iterator[None]:
+    try:
+        yield
+    except ImportError as error:
+        raise UsageError(f"`{name}` needs {error.name}", hint=f"pip install 'batchpond[{name}]'") from None
+
+
+def _report_page(path: Path, study: str, link_to: LinkTo) -> str:
+    from batchpond.results.report import build, page
+
+    return page.render(build.build(path, study), link_to)
 
 
 def _batches(

@@ -31,6 +31,27 @@ _BOM: Final = b"\xef\xbb\xbf"
 SLASHES: Final = "write paths with /: in double quotes a backslash begins an escape; under WSL, C:\\ is /mnt/c"
 
 
+def readers(group: str) -> list[str]:
+    """Return the names of an entry-point group: what installed packages, this one too, can read besides."""
+    from importlib.metadata import entry_points  # noqa: PLC0415 - it loads the mail package, and few commands need it
+
+    return sorted(entry_points(group=group).names)
+
+
+def reader_of(group: str, name: str, what: str) -> Any:
+    """Return what reads `what`, which an entry point names; raises UsageError where its package cannot be loaded."""
+    from importlib.metadata import entry_points  # noqa: PLC0415 - as above
+
+    entry = entry_points(group=group)[name]
+    try:
+        return entry.load()
+    except (ImportError, AttributeError) as error:
+        package = entry.dist.name if entry.dist else entry.value
+        raise UsageError(
+            f"the package {package} cannot read {what}: {error}", hint="install it anew, or ask its authors"
+        ) from error
+
+
 @dataclass(frozen=True, slots=True)
 class Columns:
     """The columns that a file must and may have, and how other tools call them (`aliases`, lower case).

@@ -203,15 +203,40 @@ class Role(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Media:
+    """A picture or document in a prompt: by the digest of its bytes, which the lake keeps, or by a `url`.
+
+    `media_type` is by its bytes, `image/*` behind a URL. `width` and `height` are in pixels, those of a document None.
+    `n_pages` is None where it cannot be told.
+    """
+
+    media_type: str
+    sha256: str = ""
+    size_bytes: int = 0
+    width: int | None = None
+    height: int | None = None
+    n_pages: int | None = None
+    url: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Turn:
-    """One message of a conversation."""
+    """One message of a conversation; `parts` are what it says and shows, in order, where that is not text alone."""
 
     role: Role
     text: str
+    parts: tuple[str | Media, ...] = ()
 
 
 Prompt = str | tuple[Turn, ...]
 """What a model is asked: a text, or a conversation that ends with the user's turn."""
+
+
+class Token(NamedTuple):
+    """One token of an answer: its bytes, and what could have stood there, itself included, with natural log shares."""
+
+    text: bytes
+    choices: tuple[tuple[bytes, float], ...]
 
 
 class Response(NamedTuple):
@@ -219,7 +244,8 @@ class Response(NamedTuple):
 
     Token counts are None when the provider did not say; they are never guessed. `input_tokens` is
     all of the prompt, what was read from (`cached_tokens`) and written to a cache included;
-    `output_tokens` is all that is billed as output, reasoning included.
+    `output_tokens` is all that is billed as output, reasoning included. `logprobs` are the tokens of the answer where
+    it came with log probabilities; the lake keeps those in the raw line alone.
     """
 
     custom_id: str | None
@@ -240,6 +266,7 @@ class Response(NamedTuple):
     error_code: str | None = None
     error_message: str | None = None
     provider_request_id: str | None = None
+    logprobs: tuple[Token, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

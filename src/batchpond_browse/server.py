@@ -5,8 +5,8 @@ from __future__ import annotations
 import secrets
 import socket
 import threading
-from collections.abc import Callable, Mapping
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qsl
@@ -124,11 +124,11 @@ def _remember(response: Response, name: str, value: str) -> None:
     response.set_cookie(name, value, httponly=True, samesite="strict", path="/")
 
 
-def serve(
-    lake_path: Path, *, port: int, rater: str, on_ready: Callable[[str], None], until: threading.Event,
-    make_report: MakeReport | None = None,
-) -> int:  # fmt: skip
-    """Serve a lake's pages until the event is set and return how many labels wait; `on_ready` gets the address.
+@contextmanager
+def running(
+    lake_path: Path, *, port: int = 0, rater: str = "", make_report: MakeReport | None = None
+) -> Iterator[tuple[str, Spool]]:
+    """Serve a lake's pages while the block runs; yields their address, token included, and the labels that wait.
 
     Raises UsageError where the port is taken.
     """
@@ -138,7 +138,7 @@ def serve(
             listening.bind((LOOPBACK, port))
             listening.listen()
         except OSError as error:
-            raise UsageError(f"port {port} cannot be had: {error.strerror}", hint="leave --port out") from None
+            raise UsageError(f"port {port} cannot be had: {error.strerror}", hint="leave it out") from None
         port, token = listening.getsockname()[1], secrets.token_urlsafe(24)
         browser = Browser(lake_path, rater, make_report)
         config = uvicorn.Config(
@@ -146,12 +146,12 @@ def serve(
             lifespan="off", timeout_graceful_shutdown=2,
         )  # fmt: skip
         server = uvicorn.Server(config)
-        running = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, name="batchpond-browse")
-        running.start()
+        thread = threading.Thread(
+            target=server.run, kwargs={"sockets": [listening]}, name="batchpond-browse", daemon=True
+        )
+        thread.start()
         try:
-            on_ready(f"http://{LOOPBACK}:{port}/?token={token}")
-            until.wait()
+            yield f"http://{LOOPBACK}:{port}/?token={token}", browser.spool
         finally:
             server.should_exit = True
-            running.join()
-        return len(browser.spool.waiting())
+            thread.join()

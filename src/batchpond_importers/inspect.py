@@ -17,20 +17,11 @@ from typing import Any, BinaryIO, Final
 import pyarrow as pa
 
 from batchpond import fields
-from batchpond.interop.foreign import (
-    Defaults,
-    Doubt,
-    Findings,
-    Record,
-    SourceFile,
-    json_documents,
-    objects,
-    parsed,
-    shortened,
-)
+from batchpond.interop.foreign import Defaults, Doubt, Findings, Record, SourceFile, shortened
 from batchpond.model import Origin, Outcome
 from batchpond.tasks import base
 from batchpond.tasks.base import Judgment
+from batchpond_importers.reading import json_documents, objects, parsed
 from batchpond_importers.scored import NO, YES, Scored, model_of, unit_of
 
 _SAMPLES: Final = "samples/"

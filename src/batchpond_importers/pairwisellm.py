@@ -28,13 +28,13 @@ from batchpond.interop.foreign import (
     TrackedBatch,
     csv_header,
     csv_rows,
-    json_lines,
     shortened,
 )
 from batchpond.model import Origin, Outcome, Response, ResponseStatus, Verdict
 from batchpond.providers import registry
 from batchpond.tasks.base import Judgment
 from batchpond.tasks.pairwise import PairwiseRule
+from batchpond_importers.reading import json_lines
 
 _RULE: Final = PairwiseRule()
 _OUTPUT_NAME: Final = re.compile(r"(.*batch_\d+)_output\.jsonl", re.IGNORECASE)

@@ -14,10 +14,11 @@ from typing import Any, Final
 import orjson
 
 from batchpond import fields
-from batchpond.interop.foreign import Defaults, Doubt, Findings, Record, SourceFile, json_documents, objects, shortened
+from batchpond.interop.foreign import Defaults, Doubt, Findings, Record, SourceFile, shortened
 from batchpond.model import Outcome
 from batchpond.tasks import base
 from batchpond.tasks.base import Judgment
+from batchpond_importers.reading import json_documents, objects
 from batchpond_importers.scored import NO, YES, Scored, model_of, unit_of
 
 _VERSION: Final = 3

@@ -14,13 +14,13 @@ from batchpond.interop.foreign import (
     ForeignJudgment,
     ForeignText,
     Record,
-    is_error_text,
     output_id,
     shortened,
 )
 from batchpond.model import Outcome
 from batchpond.tasks import base, compliance, prompts
 from batchpond.tasks.base import Judgment
+from batchpond_importers.reading import is_error_text
 
 YES: Final = compliance.YES
 NO: Final = compliance.NO

@@ -18,11 +18,6 @@ from batchpond.interop.foreign import (
     Record,
     SourceFile,
     TrackedBatch,
-    is_error_text,
-    json_documents,
-    json_lines,
-    needed,
-    objects,
     output_id,
     shortened,
 )
@@ -30,6 +25,7 @@ from batchpond.model import Outcome, Response, ResponseStatus, Verdict
 from batchpond.study import statements
 from batchpond.tasks import base, compliance, likert, ranking
 from batchpond.tasks.base import Judgment
+from batchpond_importers.reading import is_error_text, json_documents, json_lines, needed, objects
 
 _STAMP: Final = re.compile(r"\d{8}[_-]\d{6}")
 _JUDGES: Final = ("judge_", "ranker_")
@@ -204,7 +200,7 @@ def _answer(
     yield answered_text(where, statement, asked, candidate, text, more)
 
 
-_SPECS: Final = (*statements.JSON_LINES, *statements.YAML, *statements.MARKDOWN)
+_SPECS: Final = statements.suffixes()
 _NOT_READ: Final = {"preprocessed": "requests, which hold no answers", "raw": "raw judge output; the results have it"}
 _RANKS: Final = {1: Verdict.FIRST, -1: Verdict.SECOND}
 _SCALE: Final = range(1, 6)

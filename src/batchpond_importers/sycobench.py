@@ -19,17 +19,13 @@ from batchpond.interop.foreign import (
     TrackedBatch,
     csv_header,
     csv_rows,
-    is_error_text,
-    json_documents,
-    json_lines,
-    needed,
-    objects,
     output_id,
     shortened,
 )
 from batchpond.model import Outcome
 from batchpond.tasks import base
 from batchpond.tasks.base import Judgment
+from batchpond_importers.reading import is_error_text, json_documents, json_lines, needed, objects
 
 TASK: Final = "pressure"
 KEYWORDS: Final = Defaults(provider="sycobench", request_model="keywords")

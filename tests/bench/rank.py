@@ -114,7 +114,12 @@ def main() -> None:
 def steps(path: Path, n_items: int) -> dict[str, Callable[[], object]]:
     """Return what is timed, by name."""
     request = rank.Request()
-    (votes,) = (counts.votes for counts in rank_counts.counted(path, None, request.what, request.by))
+
+    def count() -> list[rank_counts.Counts]:
+        with database.connect(path) as connection:
+            return list(rank_counts.counted(connection, None, request.what, request.by))
+
+    (votes,) = (counts.votes for counts in count())
     matrix = np.eye(n_items) + 1.0
 
     def aggregate() -> None:
@@ -123,7 +128,7 @@ def steps(path: Path, n_items: int) -> dict[str, Callable[[], object]]:
 
     return {
         "aggregation": aggregate,
-        "counting": lambda: list(rank_counts.counted(path, None, request.what, request.by)),
+        "counting": count,
         "Newton fit": lambda: bradley_terry.fit(votes, Model(penalty=Penalty.NONE)),
         "linear solve": lambda: np.linalg.solve(matrix, matrix[0]),
         "rank": lambda: rank.rank(path, request),

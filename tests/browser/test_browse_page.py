@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import shutil
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from queue import Queue
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
@@ -16,7 +14,7 @@ import pytest
 import batchpond
 from batchpond.interop.imports import import_judgments
 from batchpond.lake.store import Store
-from batchpond_browse import bundle, server
+from batchpond_browse import bundle
 from tests.browser import report_lakes
 from tests.browser.browsing import SCHEMES, Seen, chromium, findings, looking
 from tests.flow.test_labels import STUDY as ESSAYS
@@ -28,6 +26,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 WIDTHS = (360, 800, 1400)
+PAPER = {"light": "rgb(255, 255, 255)", "dark": "rgb(22, 24, 29)"}
 PAIR = "/case?study=planned&rubric=quality&unit=&lo=alpha&hi=beta"
 PLANNED = (
     "/", "/study?study=planned", "/rows?study=planned", "/rows?study=planned&state=refusals", "/pairs?study=planned",
@@ -47,16 +46,8 @@ PATIENCE_MS = 20_000
 @contextmanager
 def served(lake: Path, rater: str = "") -> Iterator[str]:
     """Serve a lake's pages; yields the address with its token."""
-    until, addresses = threading.Event(), Queue[str]()
-    running = threading.Thread(
-        target=server.serve, args=(lake,), kwargs={"port": 0, "rater": rater, "on_ready": addresses.put, "until": until}
-    )
-    running.start()
-    try:
-        yield addresses.get(timeout=60)
-    finally:
-        until.set()
-        running.join()
+    with batchpond.Lake(lake).browse(rater=rater) as pages:
+        yield pages.address
 
 
 def go(seen: Seen, address: str, path: str) -> None:
@@ -72,6 +63,13 @@ def is_alone(seen: Seen, address: str) -> bool:
 @pytest.fixture(scope="module")
 def planned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with served(rig.build(tmp_path_factory.mktemp("planned") / "lake")) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def every(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A study with all tasks."""
+    with served(report_support.build(tmp_path_factory.mktemp("every") / "lake")) as address:
         yield address
 
 
@@ -92,6 +90,71 @@ def test_pages_are_silent_alone_accessible_and_fit(browser: Browser, planned: st
             assert seen.ask("document.documentElement.scrollWidth <= window.innerWidth"), path
         assert is_alone(seen, planned)
         assert seen.dialogs == []
+        assert [line for line in seen.console if "400 (Bad Request)" not in line] == []
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_the_report_is_a_tab_silent_alone_accessible_and_fits(
+    browser: Browser, every: str, width: int, scheme: str
+) -> None:
+    """It is a click away from a study's page, in the reader's scheme, and back again; folded or all open."""
+    with looking(browser, every, width=width, scheme=scheme) as seen:
+        page = seen.page
+        go(seen, every, "/study?study=every")
+        with page.expect_navigation():
+            page.get_by_role("link", name="Report", exact=True).click()
+        assert page.locator("h1").inner_text() == "every"
+        assert seen.ask("getComputedStyle(document.body).backgroundColor") == PAPER[scheme]
+        for is_open in (False, True):
+            if is_open:
+                seen.open_all()
+            seen.lake_state(f"browse-report-{width}-{scheme}{'-open' if is_open else ''}")
+            assert findings(seen) == []
+            assert seen.ask("document.documentElement.scrollWidth <= window.innerWidth")
+        assert page.locator("figure svg").count() >= 3
+        with page.expect_navigation():
+            page.get_by_role("link", name="All judgments").click()
+        assert page.url.endswith("/rows?study=every")
+        assert is_alone(seen, every)
+        assert seen.dialogs == []
+        assert seen.console == []
+
+
+def test_a_row_of_the_report_leads_to_its_judgments(browser: Browser, every: str) -> None:
+    """By mouse and by keyboard, to rows of that judge alone; the same row, drawn as a link, can be told apart."""
+    with looking(browser, every) as seen:
+        page = seen.page
+        for judge in ("openai/m1/none", "anthropic/m2/none"):
+            go(seen, every, "/report?study=every")
+            link = page.locator(f"tbody th a[href*='judge={judge.replace('/', '%2F')}']").first
+            assert "underline" in str(link.evaluate("a => getComputedStyle(a).textDecorationLine"))
+            link.focus()
+            with page.expect_navigation():
+                page.keyboard.press("Enter") if judge.startswith("openai") else link.click()
+            assert page.locator("select[name=judge]").input_value() == judge
+            n_rows = page.locator("tr[data-row]").count()
+            seen.lake_state(f"browse-behind-{judge.partition('/')[0]}")
+            assert n_rows > 0
+            assert page.locator("tr[data-row]").filter(has_text=judge.split("/")[1]).count() == n_rows
+        assert is_alone(seen, every)
+        assert seen.console == []
+
+
+def test_who_labels_blind_has_no_report(browser: Browser, essays: Path) -> None:
+    """The tab goes with the key b, its address shows none, and both come back."""
+    with served(essays) as address, looking(browser, address) as seen:
+        page = seen.page
+        go(seen, address, f"/study?study={ESSAYS}")
+        tab = page.get_by_role("link", name="Report", exact=True)
+        for n_tabs in (0, 1):
+            with page.expect_navigation():
+                page.keyboard.press("b")
+            assert tab.count() == n_tabs
+            if not n_tabs:
+                go(seen, address, f"/report?study={ESSAYS}")
+                assert page.locator("figure, table").count() == 0
+                go(seen, address, f"/study?study={ESSAYS}")
         assert [line for line in seen.console if "400 (Bad Request)" not in line] == []
 
 

@@ -52,7 +52,7 @@ def test_a_large_batch_has_its_upload_on_record_at_once(
 def test_a_large_batch_has_its_download_on_record_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, large: int, n_more: int
 ) -> None:
-    """Who dies before it is read downloads a small one again, a large one not."""
+    """Who dies before it is read downloads a small one again, a large one not; and what travelled beside it."""
     monkeypatch.setattr(collect, "LARGE", large)
     rig = Rig(tmp_path, with_lens=False)
     rig.plan()
@@ -63,4 +63,4 @@ def test_a_large_batch_has_its_download_on_record_at_once(
     assert sum(len(one.downloads) for one in rig.attempts()) == 1 - n_more
     rig.settle()
     n_downloads = sum(n for call, n in rig.wire.calls.items() if call.endswith("/content"))
-    assert n_downloads == len(rig.attempts()) + n_more
+    assert n_downloads == len(rig.attempts()) + n_more + collect.AT_ONCE - 1

@@ -13,7 +13,7 @@ import pytest
 
 from batchpond.doctor import Level, examine
 from batchpond.errors import ExitCode, UsageError
-from batchpond.lake import disk
+from batchpond.lake import disk, tables
 from batchpond.lake.rewrite import without_texts
 from batchpond.lake.schemas import IMPORTED_JUDGMENTS, TABLES
 from batchpond.lake.store import LABELS, Store
@@ -107,6 +107,21 @@ def test_a_study_is_forgotten_to_the_last_byte_and_at_its_providers(tmp_path: Pa
     assert query(rig, "SELECT count(*) AS n FROM audit WHERE NOT is_balanced") == [{"n": 0}]
     assert rig.sync().exit_code is ExitCode.DONE
     assert not [finding for finding in examine(rig.store(), is_deep=True) if finding.level is not Level.OK]
+    rig.world.close()
+
+
+def test_what_passes_keep_of_answers_is_forgotten_with_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rows of many files in one have no texts, and an error's message is one all the same."""
+    monkeypatch.setattr(tables, "FOLD_ABOVE", 1)
+    rig = finished(tmp_path, "openai")
+    with rig.store().lock("test"):
+        tables.fold(rig.store())
+    kept = [rig.lake / f".{name}" for name in tables.LEFT_OUT]
+    assert [path.exists() for path in kept] == [True, True]
+    assert {"text", "thoughts", "refusal"}.isdisjoint(pq.read_schema(rig.lake / ".responses").names)
+    run(rig, Target(study=STUDY))
+    assert [path.exists() for path in kept] == [False, False]
+    assert rig.sync().exit_code is ExitCode.DONE
     rig.world.close()
 
 

@@ -9,13 +9,15 @@ from unittest.mock import patch
 
 import pytest
 
-from batchpond.lake import attempts, events
+from batchpond.lake import attempts, events, tables
 from batchpond.lake.attempts import Phase, fold
 from batchpond.lake.disk import is_merged
 from batchpond.lake.events import EventLog, read
 from batchpond.lake.records import DuplicateRemote, Planned, Rounds
-from batchpond.run import sync
+from batchpond.lake.store import Store
+from batchpond.run import due, sync
 from batchpond.run.session import Session
+from batchpond_sim.world.world import Settings
 from tests.rigs import schedules
 from tests.rigs.events import fact
 from tests.rigs.sim_study import Rig
@@ -23,6 +25,10 @@ from tests.rigs.stage_study import StageRig, models, stage, use
 
 ARCHIVE_ABOVE = 2
 COMPACT_ABOVE = 6
+NEVER_ASKED = (
+    "select count(distinct request_id) from plan where study_version = '{}'"
+    " and request_id not in (select request_id from shard_requests)"
+)
 
 
 @pytest.fixture(autouse=True)
@@ -30,6 +36,7 @@ def archived_early(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a lake does after hundreds of batches happens after a few."""
     monkeypatch.setattr(attempts, "ARCHIVE_ABOVE", ARCHIVE_ABOVE)
     monkeypatch.setattr(events, "COMPACT_ABOVE_FILES", COMPACT_ABOVE)
+    monkeypatch.setattr(tables, "FOLD_ABOVE", ARCHIVE_ABOVE)
 
 
 @pytest.fixture(scope="module")
@@ -113,6 +120,66 @@ def test_files_of_events_stay_few_and_each_event_stands_once(tmp_path: Path) -> 
     assert len({event.event_id for event in log.events}) == n
     rows = [row for path in store.published("events") for row in events.read_rows(Path(path)).column(0).to_pylist()]
     assert len(rows) == len(set(rows)) == n
+
+
+def test_what_nobody_approved_is_counted_once_however_many_passes_bring_answers(tmp_path: Path) -> None:
+    """A pass in which a batch ends reads no plan and no shard for it; a plan, a shard or an approval asks anew."""
+    rig = Rig(tmp_path, max_requests=2, with_lens=False, settings=Settings(seed=1, latency_s=(60.0, 6_000.0)))
+    rig.plan()
+    asked: list[object] = []
+    unformed = due.unformed
+
+    def counted(*arguments: Any) -> dict[str, int]:
+        asked.append(arguments)
+        return unformed(*arguments)
+
+    with patch.object(due, "unformed", counted):
+        assert (rig.sync().n_unapproved, len(asked)) == (24, 1)
+        rig.submit(limit=12)
+        asked.clear()
+        report, n_ended = rig.sync(), 0
+        assert (report.n_unapproved, len(asked)) == (12, 1)
+        while report.n_pending:
+            rig.clock.advance(600)
+            report = rig.sync()
+            n_ended += bool(report.counts.n_verified)
+            assert (report.n_unapproved, len(asked)) == (12, 1)
+        assert n_ended > 1
+        rig.submit(limit=18)
+        assert (rig.sync().n_unapproved, len(asked)) == (6, 2)
+        rig.change()
+        ((n_new,),) = rig.rows(NEVER_ASKED.format(rig.lake_state().current_versions["demo"]), "plan", "shard_requests")
+        assert (rig.sync().n_unapproved, len(asked)) == (n_new, 3)
+        rig.submit()
+        assert (rig.sync().n_unapproved, len(asked)) == (0, 3)
+
+
+def test_a_further_part_of_a_study_opens_few_files_of_what_was_asked_and_answered_before(tmp_path: Path) -> None:
+    """Whatever is asked of shards and responses: the file of all that was, and those that came since."""
+    rig = Rig(tmp_path, max_requests=1, with_lens=False)
+    rig.plan()
+    rig.submit(limit=16)
+    rig.clock.advance(100_000)
+    rig.sync()
+    rig.submit(limit=18)
+    opened: dict[str, int] = {}
+    select = tables._select
+
+    def counted(store: Store, name: str) -> str:
+        sql = select(store, name)
+        opened[name] = max(opened.get(name, 0), sql.count(f"'{store.path}/"))
+        return sql
+
+    with patch.object(tables, "_select", counted):
+        rig.submit(limit=20)
+    store = rig.store()
+    n_files = {name: len(store.files(name)) for name in tables.LEFT_OUT}
+    assert n_files == {"shard_requests": 20, "responses": 16}
+    n_new = 2
+    assert opened["shard_requests"] <= 1 + ARCHIVE_ABOVE + n_new
+    assert opened["responses"] == 1
+    rig.settle(is_begun=True)
+    assert rig.violations() == []
 
 
 def test_a_study_whose_answers_lead_to_no_further_question_is_never_looked_at_for_one(tmp_path: Path) -> None:

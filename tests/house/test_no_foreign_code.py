@@ -78,6 +78,6 @@ def test_a_module_is_imported_by_a_name_of_this_package_or_a_fixed_one() -> None
 
 
 def test_entry_points_of_others_are_for_the_tools_that_somebody_imports_from() -> None:
-    """Nothing that happens to be installed is run by being there: `import TOOL` alone looks, and loads that one."""
+    """Nothing that happens to be installed is run by being there: to import from a tool looks, and loads that one."""
     found = {path.name for path in SOURCES if "entry_points" in path.read_text("utf-8")}
-    assert found == {"import_.py"}
+    assert found == {"files.py", "import_.py"}

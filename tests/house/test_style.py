@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import tomllib
 from collections.abc import Iterator
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import click
+import orjson
 import pytest
 from click.testing import CliRunner
 
 import batchpond
 from batchpond.cli.frame import COMMANDS, PondCommand, root
+from batchpond.cli.import_ import READERS
 from batchpond.providers import registry
 
 ROOT = Path(__file__).parents[2]
@@ -209,6 +213,23 @@ def test_every_command_has_help_and_examples() -> None:
             assert isinstance(command, PondCommand), name
             assert command.examples, name
             assert all(example.startswith(f"batchpond {name}") for example in command.examples), name
+
+
+def test_every_command_takes_what_is_declared_of_it() -> None:
+    """The functions have the parameters of options.json by name, and nothing is declared that no command takes."""
+    declared = orjson.loads((PACKAGE / "cli" / "options.json").read_bytes())
+    shared = declared.pop("shared")
+    named = {one for takes in declared.values() for one in takes if isinstance(one, str)}
+    own = {name.rpartition(" ")[2] for name, command in commands() if not isinstance(command, click.Group)}
+    assert set(declared) == own - set(entry_points(group=READERS).names) | {"everywhere", "TOOL"}
+    assert named == set(shared)
+    for name, command in commands():
+        if isinstance(command, PondCommand) and command.callback is not None:
+            taken = inspect.signature(command.callback).parameters
+            given = {one.name for one in command.params if one.expose_value}
+            is_open = any(one.kind is one.VAR_KEYWORD for one in taken.values())
+            asked = {one.name for one in taken.values() if one.kind is not one.VAR_KEYWORD} - {"invocation"}
+            assert asked <= given if is_open else asked == given, name
 
 
 def test_what_is_told_of_a_command_stands_in_its_help() -> None:

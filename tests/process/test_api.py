@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -45,12 +46,14 @@ def publish_judgment(store: Store, name: str, study: str, verdict: str | None, o
 def test_public_names_are_pinned() -> None:
     """What the package exports is exactly this, and all of it is there."""
     assert batchpond.__all__ == [
-        "Adoption", "CancelReport", "Finding", "ForeignReport", "ImportReport", "Lake", "LiveReport", "PlanReport",
-        "RecoverReport", "Report", "RetryReport", "Sheet", "Study", "SubmitPreview", "SubmitReport", "SyncReport",
-        "__version__", "errors",
+        "Adoption", "Browsing", "CancelReport", "Finding", "ForeignReport", "ImportReport", "Lake", "LiveReport",
+        "PlanReport", "RecoverReport", "Report", "RetryReport", "Sheet", "Study", "SubmitPreview", "SubmitReport",
+        "SyncReport", "__version__", "errors", "progress",
     ]  # fmt: skip
     assert all(getattr(batchpond, name) is not None for name in batchpond.__all__)
     assert dir(batchpond) == batchpond.__all__
+    stub = Path(batchpond.__file__).with_suffix(".pyi").read_text()  # what editors and type checkers read
+    assert sorted([*re.findall(r"(\w+) as \1", stub), "__version__"]) == batchpond.__all__
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

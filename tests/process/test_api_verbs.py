@@ -8,11 +8,14 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import httpx
 import polars as pl
 import pytest
 
 import batchpond
+from batchpond.clock import Work
 from batchpond.errors import BusyError, StudyError, UsageError
 from batchpond_sim.host import server
 from batchpond_sim.host.server import Running
@@ -158,6 +161,60 @@ def test_judgments_are_imported_from_a_frame_as_from_a_file(tmp_path: Path) -> N
     assert lake.sql("select consistency_decided from metric_consistency").item() == 1.0
     with pytest.raises(UsageError, match="verdict"):
         lake.import_judgments(frame.with_columns(verdict=pl.lit("perhaps")), study="mine")
+
+
+def test_what_another_tool_left_comes_in_as_by_the_command(tmp_path: Path) -> None:
+    """Defaults fill in what its files do not say; an unknown tool, column or doubt is an error and makes no lake."""
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old" / "batch_01_results.csv").write_text(
+        "custom_id,ID1,ID2,model,status_code,better_id,content\n"
+        "EXP_S01_vs_S02,S01,S02,gpt-4o,200,S01,<BETTER_SAMPLE>SAMPLE_1</BETTER_SAMPLE>\n"
+    )
+    lake = batchpond.Lake(tmp_path / "lake")
+    wrong: list[tuple[str, dict[str, Any], str]] = [
+        ("lmarena", {}, "nothing reads files of 'lmarena'"),
+        ("pairwisellm", {"defaults": {"judge": "x"}}, "is not COLUMN=VALUE"),
+        ("pairwisellm", {"accept": ["everything"]}, "no kind that a person can answer for"),
+    ]
+    for tool, given, problem in wrong:
+        with pytest.raises(UsageError, match=problem):
+            lake.import_(tool, tmp_path / "old", **given)
+    assert not lake.path.exists()
+    given = {"template_id": "test1", "provider": "openai"}
+    report = lake.import_("pairwisellm", tmp_path / "old", study="essays", defaults=given)
+    assert isinstance(report, batchpond.ForeignReport)
+    assert lake.sql("select template_id, verdict from imported_judgments").row(0) == ("test1", "first")
+
+
+def test_pages_are_served_until_they_are_closed(lake: batchpond.Lake, tmp_path: Path) -> None:
+    """The address answers with the lake's studies, a notebook shows it as a link, and afterwards nobody answers."""
+    with lake.browse(rater="ada") as pages:
+        assert isinstance(pages, batchpond.Browsing)
+        assert pages._repr_html_().startswith(f'<a href="{pages.address}"')
+        assert STUDY in httpx.get(pages.address, follow_redirects=True).text
+        assert pages.n_waiting() == 0
+    pages.close()
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(pages.address)
+    assert lake.bundle(tmp_path / "pages") == len(list((tmp_path / "pages").glob("*.html")))
+
+
+def test_long_work_is_shown_as_bars(capsys: pytest.CaptureFixture[str]) -> None:
+    """What takes more than a second has a bar with its name, unit and total; what is over at once has none."""
+    with batchpond.progress():
+        with Work("at once", "requests", 2) as short:
+            short.add(2)
+        with Work("writing", "requests", 3) as work:
+            work.add()
+            time.sleep(1.1)
+            work.add(2)
+    with Work("unheard", "requests", 1) as work:
+        work.add()
+    shown = capsys.readouterr().err
+    assert "writing: 100%" in shown
+    assert "3.00/3.00" in shown
+    assert "at once" not in shown
+    assert "unheard" not in shown
 
 
 def test_live_calls_are_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, simulator: Running) -> None:

@@ -14,6 +14,7 @@ from tests.rigs import forked
 from tests.rigs.lakes import LakeBuilder
 
 WIDTH = 80
+NARROW = "\u202f"
 N_PAIRS = 45
 
 
@@ -94,3 +95,41 @@ def test_what_cannot_be_compared_ends_with_two_and_prints_nothing(folder: Path) 
     assert (code, out) == (ExitCode.USAGE, "")
     assert "there is no first_rate here of which one side could be worse" in err
     assert "a gate can hold consistency" in err
+
+
+def test_a_page_says_what_the_rows_say(folder: Path) -> None:
+    """Its numbers are those of the rows, its findings those that hold; a file that is there stays, unless forced."""
+    code, out, err = compare(folder, "bad", "--format", "json", "-o", "page.md")
+    assert (code, "wrote page.md" in err) == (0, True)
+    rows = {row["metric"]: row for row in json.loads(out)["differences"]}
+    page = (folder / "page.md").read_text("utf-8")
+    consistent, cost = rows["consistency"], rows["cost_per_call_usd"]
+    n, a, b = consistent["n"], 100 * consistent["value_a"], 100 * consistent["value_b"]
+    shown = f"| consistency | {n} | {a:.1f} % | {b:.1f} %"
+    assert shown in page.replace(NARROW, " ")
+    assert f"- consistency is {100 * consistent['value_a']:.1f} % in a" in page.replace(NARROW, " ")
+    assert f"| {1000 * cost['value_a']:.2f} |" in page
+    assert "first\\_rate is" not in page
+    code, out, err = compare(folder, "bad", "-o", "page.md")
+    assert (code, out) == (2, "")
+    assert "page.md" in err
+    assert compare(folder, "few", "-o", "page.md", "--force")[0] == 0
+    assert "below five of them there is no interval" in (folder / "page.md").read_text("utf-8")
+    code, _, _ = compare(folder, "bad", "-o", "page.html")
+    text = (folder / "page.html").read_text("utf-8")
+    assert code == 0
+    assert text.count("<svg") == 2  # the figure in two widths
+    assert 'id="differences-figure"' in text
+
+
+def test_a_report_says_what_stands_beside_its_study(folder: Path) -> None:
+    """The section stands first; the report without it is the same as ever."""
+    for name, more in (("alone.md", ()), ("beside.md", ("--beside", "essays:template=bad"))):
+        done = forked.run_text("report", "essays", "-o", name, *more, cwd=folder, env=dict(os.environ))
+        assert done.returncode == 0, done.stderr
+    alone, beside = ((folder / name).read_text("utf-8") for name in ("alone.md", "beside.md"))
+    assert "## Two sides" not in alone
+    assert beside.index("## Two sides") < beside.index("## Consistency")
+    assert "b is essays:template=bad." in beside
+    done = forked.run_text("report", "essays", "-o", "none.md", "--beside", "nothing", cwd=folder, env=dict(os.environ))
+    assert (done.returncode, (folder / "none.md").exists()) == (2, False)

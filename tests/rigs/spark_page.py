@@ -18,6 +18,10 @@ This page is made from `tests/spark/errors.toml` and the product's list of refus
 gives what DuckDB gives, value by value to 1e-9, over the cases, the golden sets and three lakes; anything else gives
 this error.
 
+Seen last:
+
+{seen}
+
 {n_printed} of {n} views are printed, {n_refused} are refused with a reason. Sail runs {n_sail} of those printed, and
 Spark {n_spark}.
 
@@ -29,6 +33,7 @@ Spark {n_spark}.
 def page() -> str:
     """Return the page."""
     errors, refused = tomllib.loads(ERRORS.read_text("utf-8")), dialect.refused()
+    seen = "\n".join(f"- {when}" for when in errors.pop("seen").values())
     views = sorted(name for script in refresh.scripts() for name in script.views)
     printed = [name for name in views if name not in refused]
     lines = [
@@ -42,7 +47,9 @@ def page() -> str:
     ]
     counts = {f"n_{engine}": sum(name not in errors[engine] for name in printed) for engine in errors}
     return (
-        _HEAD.format(n=len(views), n_printed=len(printed), n_refused=len(refused), **counts) + "\n".join(lines) + "\n"
+        _HEAD.format(seen=seen, n=len(views), n_printed=len(printed), n_refused=len(refused), **counts)
+        + "\n".join(lines)
+        + "\n"
     )
 
 

@@ -28,6 +28,7 @@ from batchpond.lake.store import Store
 from batchpond.model import FileRole, Match, Response, ResponseStatus, Take
 from batchpond.providers import registry
 from batchpond.providers.shared.lines import unreadable
+from batchpond.tasks import expected
 from batchpond.tasks import registry as tasks
 from batchpond.tasks.base import READER, Judgment, Rule
 from batchpond.tasks.prompts import PromptsRule
@@ -53,14 +54,14 @@ def judge_of(spec: Mapping[str, Any]) -> Judge:
     if isinstance(rule, PromptsRule) and rule.expressions:
         return _by_sql(rule)
     read = rule.read if reader == 1 else rule.read_with_care
-    return partial(_each_once, read)
+    return partial(_each_once, partial(expected.read, rule, read) if rule.allowed else read)
 
 
 def _each_once(read: Callable[[Response], Judgment], responses: Sequence[Response]) -> list[Judgment]:
     found: dict[tuple[Any, ...], Judgment] = {}
     judged = []
     for response in responses:
-        says = response.text, response.finish, response.status, response.refusal
+        says = response.text, response.finish, response.status, response.refusal, response.logprobs
         judgment = found.get(says)
         if judgment is None:
             judgment = found[says] = read(response)
@@ -403,7 +404,10 @@ def _judgments_name(parser_id: str, stem: str) -> str:
 
 def _raw_lines(part: Path) -> Iterable[tuple[list[bytes], int]]:
     with intact(part) as file, Work("reading answers", "lines", file.metadata.num_rows) as work:
-        for batch in file.iter_batches(_ROWS_PER_BATCH, None, ["line_number", "line", "line_bytes"], use_threads=False):
+        # Lines with log probabilities are a hundred times as long as others: as many bytes at once, not as many lines.
+        n_bytes = sum(file.metadata.row_group(at).total_byte_size for at in range(file.num_row_groups))
+        n_rows = min(_ROWS_PER_BATCH, 1 + LINE_BYTES_MAX * file.metadata.num_rows // max(1, n_bytes))
+        for batch in file.iter_batches(n_rows, None, ["line_number", "line", "line_bytes"], use_threads=False):
             yield _lines(batch.column(1), batch.column(2)), batch.column(0)[0].as_py()
             work.add(batch.num_rows)
 

@@ -7,11 +7,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
-
-from batchpond.cli import output, plan
+from batchpond.cli import output
 from batchpond.cli.formats import Format
-from batchpond.cli.frame import Invocation, format_option, json_option, picked, pond_command, providers, yes_option
+from batchpond.cli.frame import Invocation, picked, pond_command, providers
 from batchpond.errors import ExitCode, UsageError
 from batchpond.text import plural, usd
 
@@ -30,19 +28,6 @@ HEADS = ("provider", "batch", "state", "created", "of", "done", "failed", "endpo
 
 
 @pond_command("adopt")
-@click.argument("batch", required=False)
-@click.option("--list", "wish", flag_value="list", help="Show the accounts' batches that the lake does not know.")
-@click.option("--all", "wish", flag_value="all", help="With --study: every batch that holds requests of the study.")
-@click.option("--provider", metavar="NAME", help="Whose batch.  [default: every provider whose key is set]")
-@click.option("--since", metavar="DATE", type=click.DateTime(["%Y-%m-%d"]),
-              help=f"With --list: made since that day (UTC).  [default: {LISTED_DAYS} days ago]")  # fmt: skip
-@click.option("--study", help="The planned study whose requests another lake, or with --map another tool, asked.")
-@click.option("--map", "map_path", metavar="FILE", type=click.Path(exists=True, dir_okay=False, path_type=Path),
-              help="Which planned request each custom_id is: .csv, .jsonl or .parquet.")  # fmt: skip
-@click.option("--force", "is_forced", is_flag=True,
-              help="With --map: even if its requests were asked before; the first answer stays.")  # fmt: skip
-@yes_option
-@format_option
 def command(
     invocation: Invocation,
     batch: str | None,
@@ -185,9 +170,6 @@ def document(adoption: Adoption) -> dict[str, Any]:
 
 
 @pond_command("recover")
-@click.argument("study", type=click.Path(dir_okay=False, path_type=Path), default=Path("study.toml"))
-@plan.limit_option
-@json_option
 def recover(invocation: Invocation, study: Path, limit: int | None, is_json: bool) -> ExitCode:
     """Make a lost lake again of the STUDY file and of what its providers still have."""
     from batchpond.plan.verb import plan_file

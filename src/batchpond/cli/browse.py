@@ -2,33 +2,23 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from batchpond.api import Lake
 from batchpond.cli import output
-from batchpond.cli.frame import Invocation, force_option, json_option, pond_command
+from batchpond.cli.frame import Invocation, pond_command
 from batchpond.cli.simulate import stopped_by_signals
 from batchpond.errors import UsageError
 from batchpond.text import plural
 
 if TYPE_CHECKING:
     from batchpond.interop.labels import Sheet
-    from batchpond.results.report.page import LinkTo
 
 
 @pond_command("browse")
-@click.option("--port", type=click.IntRange(0, 65_535), default=0, metavar="P", help="0 takes a free one.")
-@click.option("--rater", default="", metavar="NAME", help="Under whose name labels are given; the page can change it.")
-@click.option("--open", "is_shown", is_flag=True, help="Show the page in a browser.")
-@click.option("--bundle", "folder", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
-              help="Write the pages as files for colleagues instead, and stop.")  # fmt: skip
-@click.option("--study", help="Only this study; with --bundle.")
-@click.option("--limit", "n_cases", type=click.IntRange(min=1), default=500, show_default=True, metavar="N",
-              help="How many pairs and items; with --bundle.")  # fmt: skip
-@json_option
 def command(
     invocation: Invocation,
     port: int,
@@ -40,53 +30,27 @@ def command(
     is_json: bool,
 ) -> None:
     """Show a lake on a page of this machine: studies, pairs, texts, answers and why, until Ctrl-C."""
-    from batchpond.results.report.build import is_extra_installed
-
-    lake_path = invocation.store().path
-    try:
-        from batchpond_browse import bundle, server
-    except ImportError as error:
-        raise UsageError(f"`browse` needs {error.name}", hint="pip install 'batchpond[browse]'") from None
+    lake = Lake(invocation.store().path)
     if folder is not None:
-        n_files = bundle.write(lake_path, folder, study=study, n_cases=n_cases)
+        n_files = lake.bundle(folder, study=study, n_cases=n_cases)
         if is_json:
             output.document({"path": folder, "n_files": n_files})
         return invocation.diagnostics.note(f"wrote {plural(n_files, 'file')}", hint=f"open {folder / 'index.html'}")
     if study is not None:
         raise UsageError("--study is for --bundle", hint="the page has all studies")
-
-    def ready(address: str) -> None:
+    with lake.browse(port=port, rater=rater) as pages:
+        stopped = stopped_by_signals()
         if is_json:
-            output.document({"address": address})
-        invocation.diagnostics.note(f"looking at {lake_path}: {address}", hint="Ctrl-C stops it")
+            output.document({"address": pages.address})
+        invocation.diagnostics.note(f"looking at {lake.path}: {pages.address}", hint="Ctrl-C stops it")
         if is_shown:
-            click.launch(address)
-
-    n_waiting = server.serve(
-        lake_path, port=port, rater=rater, on_ready=ready, until=stopped_by_signals(),
-        make_report=partial(_report, lake_path) if is_extra_installed() else None,
-    )  # fmt: skip
-    if n_waiting:
+            click.launch(pages.address)
+        stopped.wait()
+    if n_waiting := pages.n_waiting():
         invocation.diagnostics.note(f"{plural(n_waiting, 'label')} not handed in", hint="the next `browse` does that")
 
 
-def _report(lake_path: Path, study: str, link_to: LinkTo) -> str:
-    from batchpond.results.report import build, page
-
-    return page.render(build.build(lake_path, study), link_to)
-
-
 @pond_command("label")
-@click.argument("study")
-@click.option("--sample", "n", type=click.IntRange(1, 10_000), default=100, show_default=True, metavar="N",
-              help="How many pairs or items.")  # fmt: skip
-@click.option("--by", type=click.Choice(("strata", "random")), default="strata", show_default=True,
-              help="In their true shares of agreement, flips and disagreement, or by lot alone.")  # fmt: skip
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="For the lot.")
-@click.option("-o", "--output", "path", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
-              help="A table (.csv), or a page for a browser (.html).  [default: STUDY-labels.csv]")  # fmt: skip
-@force_option
-@json_option
 def label(
     invocation: Invocation,
     study: str,

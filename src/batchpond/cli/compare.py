@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import click
 
 from batchpond.cli import output
 from batchpond.cli.formats import Format, aligned, wrapped
-from batchpond.cli.frame import Invocation, format_option, pond_command
+from batchpond.cli.frame import Invocation, pond_command
 from batchpond.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -23,23 +22,26 @@ _TESTS = ("p_diff", "q_bh")
 
 
 @pond_command("compare")
-@click.argument("a")
-@click.argument("b")
-@click.option("--fail-if-worse", "gates", multiple=True, is_flag=False, flag_value="main", metavar="METRIC[:DELTA]",
-              help="Exit 9 where b is worse by more than DELTA; may be repeated. Without METRIC: the task's main "
-              "one, without DELTA: 0.")  # fmt: skip
-@click.option("--margin", "is_margin", is_flag=True, help="Fail unless DELTA, or more, is ruled out.")
-@click.option("--flips", "n_flips", type=click.IntRange(min=0), default=20, show_default=True, metavar="N",
-              help="Show at most so many of what the two say differently.")  # fmt: skip
-@format_option
 def command(
-    invocation: Invocation, a: str, b: str, gates: tuple[str, ...], is_margin: bool, n_flips: int, form: Format
+    invocation: Invocation,
+    a: str,
+    b: str,
+    gates: tuple[str, ...],
+    is_margin: bool,
+    n_flips: int,
+    path: Path | None,
+    force: bool,
+    form: Format,
 ) -> ExitCode:
     """Compare what A and B say of the same items: b against a, paired."""
     from batchpond.results.compare.verb import compare
 
-    path = invocation.store().path
-    found = compare(path, a, b, n_flips=n_flips, gates=gates, is_margin=is_margin)
+    found = compare(invocation.store().path, a, b, n_flips=n_flips, gates=gates, is_margin=is_margin)
+    if path is not None:
+        from batchpond.results.report import build
+
+        build.write(build.text(build.paired(found, a, b), build.form_of(path)), path, force=force)
+        invocation.diagnostics.note(f"wrote {path}")
     if form is Format.JSON:
         tables = {name: getattr(found, name).to_pylist() for name in _TABLES}
         output.document({"a": a, "b": b, **tables, "notes": found.notes})

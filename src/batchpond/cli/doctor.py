@@ -6,12 +6,10 @@ import os
 import platform
 from typing import TYPE_CHECKING
 
-import click
-
 from batchpond import __version__
 from batchpond.cli import output
 from batchpond.cli.formats import Format
-from batchpond.cli.frame import Invocation, format_option, pond_command
+from batchpond.cli.frame import Invocation, pond_command
 from batchpond.errors import ExitCode, UsageError
 from batchpond.model import Mode, PricedModel
 
@@ -23,10 +21,6 @@ ENGINES = ("duckdb", "polars", "pyarrow", "httpx")
 
 
 @pond_command("doctor")
-@click.option("--deep", "is_deep", is_flag=True, help="Read every byte of the tables against its checksum.")
-@click.option("--fix", "is_fix", is_flag=True, help="Write the views anew, drop damaged derived files; facts stay.")
-@click.option("--lost", "lost", multiple=True, metavar="FILE", help="This file of raw lines is gone for good.")
-@format_option
 def command(invocation: Invocation, is_deep: bool, is_fix: bool, lost: tuple[str, ...], form: Format) -> ExitCode:
     """Check versions, keys, the lake's files, views, rights and disk, and what waits for you."""
     from batchpond import doctor
@@ -83,9 +77,6 @@ NAMES = ("provider", "variable", "is_found", "host", "scope", "problem")
 
 
 @pond_command("keys")
-@click.argument("provider", required=False)
-@click.option("--check", "is_check", is_flag=True, help="One free call to each provider whose key is set.")
-@format_option
 def keys(invocation: Invocation, provider: str | None, is_check: bool, form: Format) -> ExitCode:
     """Show for each provider which variable holds its key and which host it goes to."""
     from batchpond.providers import registry
@@ -126,8 +117,6 @@ _PLANNED = "SELECT DISTINCT provider, request_model, mode FROM plan_current ORDE
 
 
 @pond_command("prices")
-@click.argument("of", metavar="[PROVIDER[/MODEL]]", required=False)
-@format_option
 def prices(invocation: Invocation, of: str | None, form: Format) -> None:
     """Show what is known of prices, in USD per million tokens: in batches and live, and who says so."""
     from batchpond.lake.store import CONFIG

@@ -4,29 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import click
-
 from batchpond.cli import output
-from batchpond.cli.frame import Invocation, force_option, json_option, pond_command
+from batchpond.cli.frame import Invocation, pond_command
 from batchpond.errors import UsageError
 from batchpond.text import plural
 
 KINDS = ("parquet", "csv", "jsonl")
-LAYOUTS = ("pairwisellm", "speceval", "sycobench")
 
 
 @pond_command("export")
-@click.argument("destination", type=click.Path(path_type=Path))
-@click.option("--format", "kind", type=click.Choice(KINDS), help="Taken from the file's ending otherwise.")
-@click.option("--view", metavar="NAME", help="What to export.  [default: results]")
-@click.option("--per-batch", is_flag=True, help="DESTINATION is a folder: one file per batch.")
-@click.option("--layout", type=click.Choice(LAYOUTS),
-              help="DESTINATION is a folder of files as that tool writes them.")  # fmt: skip
-@click.option("--study", help="With --layout: one study alone.")
-@click.option("--keep-formulas", is_flag=True,
-              help="In csv, leave text that a spreadsheet would run as it is.")  # fmt: skip
-@force_option
-@json_option
 def command(
     invocation: Invocation,
     destination: Path,

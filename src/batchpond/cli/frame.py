@@ -30,6 +30,7 @@ from batchpond.cli.formats import Format
 from batchpond.cli.output import Diagnostics, Meter, ReaderGoneError
 from batchpond.clock import heard_by
 from batchpond.errors import BatchpondError, ExitCode, LakeWarning
+from batchpond.model import CELL_COLUMNS, ErrorClass
 
 if TYPE_CHECKING:
     from batchpond.lake.store import Store
@@ -40,6 +41,7 @@ DEFAULT_LAKE = Path("lake")
 # By what one wants to do, and within each group in the order in which a study flows through them: a few words on each
 # command, which take no import to show, the file that it stands in where that has another's name, and its guide.
 _KNOWN = orjson.loads((Path(__file__).parent / "commands.json").read_bytes())
+_OPTIONS: dict[str, Any] = orjson.loads((Path(__file__).parent / "options.json").read_bytes())
 GROUPS: dict[str, dict[str, dict[str, str]]] = _KNOWN["groups"]
 COMMANDS = {name: about for group in GROUPS.values() for name, about in group.items()}
 IMPORTERS: dict[str, str] = _KNOWN["importers"]
@@ -96,12 +98,9 @@ class Invocation:
 _pass_invocation = click.make_pass_decorator(Invocation, ensure=True)
 
 
-def _sets_diagnostics(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
-    def callback(ctx: click.Context, _parameter: click.Parameter, value: Any) -> None:
-        if value is not None and value is not False:
-            setattr(ctx.ensure_object(Invocation).diagnostics, name, value)
-
-    return callback
+def _set_diagnostics(ctx: click.Context, parameter: click.Parameter, value: Any) -> None:
+    if value is not None and value is not False:
+        setattr(ctx.ensure_object(Invocation).diagnostics, str(parameter.name), value)
 
 
 def _set_lake(ctx: click.Context, _parameter: click.Parameter, path: Path | None) -> None:
@@ -121,37 +120,16 @@ def _set_environment(_ctx: click.Context, _parameter: click.Parameter, path: Pat
             os.environ.setdefault(name, value)
 
 
-def _common_options(*, is_group: bool) -> list[click.Parameter]:
-    def spoken(*names: str, sets: str, **settings: Any) -> click.Option:
-        callback = _sets_diagnostics(sets)
-        return click.Option(names, expose_value=False, hidden=not is_group, callback=callback, **settings)
+def _remember_json(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:
+    ctx.meta["batchpond.is_json"] = value
 
-    colors = click.Choice(["auto", "always", "never"])
-    return [
-        click.Option(
-            ["--lake"],
-            type=click.Path(path_type=Path, file_okay=False),
-            metavar="DIR",
-            envvar="BATCHPOND_LAKE" if is_group else None,
-            expose_value=False,
-            callback=_set_lake,
-            help="The lake's folder (or BATCHPOND_LAKE); ./lake otherwise.",
-        ),
-        click.Option(
-            ["--env-file"],
-            type=click.Path(path_type=Path, dir_okay=False, exists=True),
-            metavar="FILE",
-            expose_value=False,
-            is_eager=True,
-            hidden=not is_group,
-            callback=_set_environment,
-            help="Read NAME=VALUE lines, such as keys; what is set already stays as it is.",
-        ),
-        spoken("-q", "--quiet", sets="is_quiet", is_flag=True, help="Only warnings and errors on stderr."),
-        spoken("-v", "--verbose", sets="is_verbose", is_flag=True, help="More detail on stderr, tracebacks too."),
-        spoken("--color", sets="color", type=colors, help="Colour; auto obeys NO_COLOR and the terminal."),
-        spoken("--no-progress", sets="is_without_progress", is_flag=True, help="No progress lines."),
-    ]
+
+def _pick_format(ctx: click.Context, _parameter: click.Parameter, value: str | None) -> Format:
+    if ctx.meta.get("batchpond.is_json"):
+        if value not in (None, Format.JSON):
+            raise click.UsageError("--json and --format ask for different things", ctx)
+        return Format.JSON
+    return Format(value or (Format.TABLE if sys.stdout.isatty() else Format.TSV))
 
 
 _LIBRARIES_BYTES = 256 << 20
@@ -173,7 +151,8 @@ class PondCommand(click.Command):
         self.examples: list[str] = _KNOWN["examples"].get(self.name, [])
         shown = "\n".join(f"  {example}" for example in self.examples)
         self.epilog = f"\b\nExamples:\n{shown}\n\n{guide_line(self.name)}" if shown else None
-        self.params.extend(_common_options(is_group=False))
+        lake, *others = _OPTIONS["everywhere"]
+        self.params += _parameters([lake | {"envvar": None}, *(one | {"hidden": True} for one in others)])
 
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the command's first sentence, and what `help.md` says below it."""
@@ -185,11 +164,57 @@ class PondCommand(click.Command):
                 formatter.write_text(paragraph)
 
 
-def pond_command(name: str) -> Callable[[_F], PondCommand]:
-    """Make a function of an invocation a command; its examples end its help."""
+# What `options.json` calls a type; there, choices are a list, and ends of a range stand with its kind of numbers.
+_TYPES: dict[str, Any] = {
+    "path": click.Path(path_type=Path),
+    "existing path": click.Path(path_type=Path, exists=True),
+    "file": click.Path(path_type=Path, dir_okay=False),
+    "existing file": click.Path(path_type=Path, dir_okay=False, exists=True),
+    "folder": click.Path(path_type=Path, file_okay=False),
+    "day": click.DateTime(["%Y-%m-%d"]),
+    "integer": int,
+    "two numbers": (float, float),
+    "as typed": click.UNPROCESSED,
+    "failure": click.Choice([str(name) for name in ErrorClass]),
+    "format": click.Choice([form.value for form in Format]),
+    "cell column": click.Choice(["study", *CELL_COLUMNS, "majority", "weighted", "dawid-skene"]),
+}
+_CALLBACKS = {
+    "lake": _set_lake, "environment": _set_environment, "diagnostics": _set_diagnostics, "json": _remember_json,
+    "format": _pick_format,
+}  # fmt: skip
+
+
+def _parameter(names: str, type: Any = None, **settings: Any) -> click.Parameter:
+    """Return an argument or, by how its names begin, an option; its help may name its {choices}."""
+    match type:
+        case list():
+            kind: Any = click.Choice(type)
+        case {"integer": ends}:
+            kind = click.IntRange(**ends)
+        case {"number": ends}:
+            kind = click.FloatRange(**ends)
+        case _:
+            kind = None if type is None else _TYPES[type]
+    if isinstance(kind, click.Choice) and "help" in settings:
+        settings["help"] = settings["help"].replace("{choices}", ", ".join(kind.choices))
+    if "callback" in settings:
+        settings["callback"] = _CALLBACKS[settings["callback"]]
+    made = click.Option if names.startswith("-") else click.Argument
+    return made(names.split(), type=kind, **settings)
+
+
+def _parameters(declared: Sequence[str | dict[str, Any]]) -> list[click.Parameter]:
+    """Return what `options.json` declares: each as it stands there, or by the name of what several share."""
+    return [_parameter(**(_OPTIONS["shared"][one] if isinstance(one, str) else one)) for one in declared]
+
+
+def pond_command(name: str, takes: str = "") -> Callable[[_F], PondCommand]:
+    """Make a function of an invocation a command, which takes what `options.json` says; its examples end its help."""
 
     def decorate(function: _F) -> PondCommand:
-        decorated = click.command(name, cls=PondCommand)(_pass_invocation(function))
+        params = _parameters(_OPTIONS[takes or name])
+        decorated = click.command(name, cls=PondCommand, params=params)(_pass_invocation(function))
         assert isinstance(decorated, PondCommand)  # noqa: S101 - tells the type checker what cls= made
         return decorated
 
@@ -241,43 +266,7 @@ def root() -> None:
     """
 
 
-root.params.extend(_common_options(is_group=True))
-
-
-def format_option(function: _F) -> _F:
-    """Add `--format` and its short form `--json`."""
-    function = click.option(
-        "--format",
-        "form",
-        type=click.Choice([form.value for form in Format]),
-        callback=_pick_format,
-        help="How to print rows: a table on a terminal, tab-separated values in a pipe unless you say.",
-    )(function)
-    return click.option(
-        "--json", "is_json", is_flag=True, is_eager=True, expose_value=False, callback=_remember_json,
-        help="Same as --format json.",
-    )(function)  # fmt: skip
-
-
-def _remember_json(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:
-    ctx.meta["batchpond.is_json"] = value
-
-
-def _pick_format(ctx: click.Context, _parameter: click.Parameter, value: str | None) -> Format:
-    if ctx.meta.get("batchpond.is_json"):
-        if value not in (None, Format.JSON):
-            raise click.UsageError("--json and --format ask for different things", ctx)
-        return Format.JSON
-    return Format(value or (Format.TABLE if sys.stdout.isatty() else Format.TSV))
-
-
-def json_option(function: _F) -> _F:
-    """Add `--json` to a command whose result is one document."""
-    return click.option("--json", "is_json", is_flag=True, help="Print one JSON document.")(function)
-
-
-yes_option = click.option("-y", "--yes", "is_yes", is_flag=True, help="Do not ask.")
-force_option = click.option("--force", is_flag=True, help="Replace files that are there.")
+root.params += _parameters(_OPTIONS["everywhere"])
 
 
 def _wants_json(arguments: Sequence[str]) -> bool:

@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from batchpond.cli import output
-from batchpond.cli.frame import CONTEXT, IMPORTERS, Invocation, PondCommand, guide_line, json_option, pond_command
-from batchpond.errors import UsageError
+from batchpond.cli.frame import CONTEXT, IMPORTERS, Invocation, PondCommand, guide_line, pond_command
 from batchpond.text import plural
 
 if TYPE_CHECKING:
-    from batchpond.interop.foreign import Defaults, Doubt, Reader
+    from batchpond.interop.foreign import Reader
     from batchpond.interop.imports import ForeignReport
 
 DEFAULT_COLUMNS = ("study", "template_id", "rubric_id", "provider", "request_model", "thinking", "direction")
 SHOWN_PLACES = 3
 READERS = "batchpond.importers"
 """The group of entry points, of this distribution and any other, that read the files of other tools."""
-
-_F = TypeVar("_F", bound=Callable[..., Any])
-_source = click.argument(
-    "paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path)
-)
 
 
 class _Importers(click.Group):
@@ -48,9 +42,6 @@ def command() -> None:
 
 
 @pond_command("judgments")
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--study", help="The study to file them under, where the file has no such column.")
-@json_option
 def judgments(invocation: Invocation, file: Path, study: str | None, is_json: bool) -> None:
     """Import judgments from a CSV or Parquet FILE, which `results` of another lake may have written."""
     from batchpond.interop.imports import import_judgments
@@ -69,10 +60,6 @@ def judgments(invocation: Invocation, file: Path, study: str | None, is_json: bo
 
 
 @pond_command("labels")
-@click.argument("paths", metavar="FILE...", nargs=-1, required=True,
-                type=click.Path(exists=True, dir_okay=False, path_type=Path))  # fmt: skip
-@click.option("--rater", metavar="NAME", help="Who filled it in, where the file does not say.")
-@json_option
 def labels(invocation: Invocation, paths: tuple[Path, ...], rater: str | None, is_json: bool) -> None:
     """Import what people wrote in sheets that `label` drew."""
     from batchpond.interop.labels import reader
@@ -81,56 +68,21 @@ def labels(invocation: Invocation, paths: tuple[Path, ...], rater: str | None, i
     _import(invocation, read, paths, study=None, defaults=(), accepted=(), is_strict=False, is_json=is_json)
 
 
-def foreign_options(function: _F) -> _F:
-    """Add what all importers of other tools' files take."""
-    function = click.option("--study", help="The study to file judgments under, where the files name none but a spec.")(
-        function
-    )
-    function = click.option(
-        "--set", "defaults", metavar="COLUMN=VALUE", multiple=True,
-        help=f"What the files do not say: {', '.join(DEFAULT_COLUMNS[1:])}.",
-    )(function)  # fmt: skip
-    function = click.option(
-        "--accept", "accepted", metavar="KIND", multiple=True,
-        help="Believe doubtful rows of a kind: recovered-id, positional-join, unproven-candidates, unread-winner.",
-    )(function)  # fmt: skip
-    function = click.option("--strict", "is_strict", is_flag=True, help="Refuse everything if anything is doubtful.")(
-        function
-    )
-    return json_option(function)
-
-
 def _of_tool(reader: EntryPoint) -> PondCommand:
     """Return the command that imports what a tool left behind: what reads it is loaded when the command runs."""
     name, package = reader.name, reader.dist.name if reader.dist else reader.value
 
-    @pond_command(name)
-    @_source
-    @foreign_options
+    @pond_command(name, "TOOL")
     def imported(invocation: Invocation, /, paths: tuple[Path, ...], is_json: bool, **given: Any) -> None:
-        try:
-            read: Reader = reader.load()
-        except (ImportError, AttributeError) as error:
-            raise UsageError(
-                f"the package {package} cannot read files of {name}: {error}",
-                hint="install it anew, or ask its authors",
-            ) from error
-        _import(invocation, read, paths, is_json=is_json, **given)
+        from batchpond.interop.foreign import reader_of
+
+        _import(invocation, reader_of(name), paths, is_json=is_json, **given)
 
     imported.help = IMPORTERS.get(name, f"Import files of {name}, which the package {package} reads.")
     return imported
 
 
 @pond_command("rows")
-@_source
-@click.option("--map", "map_path", metavar="FILE", type=click.Path(exists=True, dir_okay=False, path_type=Path),
-              help="What each custom_id asked: .csv, .jsonl or .parquet.")  # fmt: skip
-@click.option("--pattern", metavar="REGEX", help="In place of a map: named groups of a custom_id are its columns.")
-@click.option("--provider", required=True, metavar="NAME", help="Whose output it is.")
-@click.option("--task", default="pairwise", show_default=True, help="The task of what names none.")
-@click.option("--rules", "rules_path", metavar="STUDY", type=click.Path(exists=True, dir_okay=False, path_type=Path),
-              help="A study file whose answer rules read the answers; each task's usual rule otherwise.")  # fmt: skip
-@foreign_options
 def rows(invocation: Invocation, /, paths: tuple[Path, ...], provider: str, is_json: bool, **given: Any) -> None:
     """Import a provider's output JSONL by a map, or a pattern, of its custom_ids."""
     from batchpond.interop.rows import reader
@@ -152,42 +104,17 @@ def _import(
     is_strict: bool,
     is_json: bool,
 ) -> None:
+    from batchpond.interop.foreign import Defaults, acceptable
     from batchpond.interop.imports import import_foreign
     from batchpond.lake.store import Store
 
-    known, doubts = _defaults(study, defaults), _doubts(accepted)
+    known = Defaults.given(study, [(name, value) for name, _, value in (entry.partition("=") for entry in defaults)])
+    doubts = acceptable(accepted)
     store = Store.init(invocation.lake_path)
     report = import_foreign(store, reader, paths, defaults=known, accepted=doubts, is_strict=is_strict)
     if is_json:
         output.document(report)
     _tell(invocation, report)
-
-
-def _defaults(study: str | None, written: tuple[str, ...]) -> Defaults:
-    from batchpond.interop.foreign import Defaults
-
-    values: dict[str, str] = {"study": study} if study else {}
-    for entry in written:
-        name, mark, value = entry.partition("=")
-        if name not in DEFAULT_COLUMNS or not mark or not value.strip() or name in values:
-            raise UsageError(
-                f"--set {entry!r} is not COLUMN=VALUE", hint=f"columns: {', '.join(DEFAULT_COLUMNS)}, each once"
-            )
-        if name == "direction" and value not in ("forward", "reverse"):
-            raise UsageError(f"--set {entry!r} is neither forward nor reverse", hint="forward is the main run")
-        values[name] = value
-    return Defaults(**values)
-
-
-def _doubts(accepted: tuple[str, ...]) -> list[Doubt]:
-    from batchpond.interop.foreign import ACCEPTABLE, Doubt
-
-    unknown = [word for word in accepted if word not in ACCEPTABLE]
-    if unknown:
-        raise UsageError(
-            f"--accept {unknown[0]} is no kind that a person can answer for", hint=f"kinds: {', '.join(ACCEPTABLE)}"
-        )
-    return [Doubt(word) for word in accepted]
 
 
 def _tell(invocation: Invocation, report: ForeignReport) -> None:

@@ -5,30 +5,29 @@ from __future__ import annotations
 from collections.abc import Collection
 from pathlib import Path
 
-import click
-
 from batchpond.cli import output
 from batchpond.cli.formats import Format
-from batchpond.cli.frame import GUIDES, Invocation, format_option, json_option, pond_command
+from batchpond.cli.frame import GUIDES, Invocation, pond_command
 from batchpond.errors import UsageError
 from batchpond.text import did_you_mean
 
 STUDY = "study.toml"
 TEMPLATE = "prompts/mine.txt"
 TEMPLATE_FROM = "plain"
-EXAMPLES = ("pairwise", "stages", "adaptive", "compliance", "live")
+EXAMPLES = ("pairwise", "stages", "adaptive", "compliance", "cascade", "live")
 COMMENTED = EXAMPLES[:2]
 IGNORED = "lake/\ntrial/\nsimulator/\n.env\n"
 
 
 @pond_command("init")
-@click.argument("folder", type=click.Path(path_type=Path, file_okay=False), default=Path())
-@click.option("--example", type=click.Choice(EXAMPLES), help="What to judge, and how; on a terminal it asks.")
-@click.option("--commented", "is_commented", is_flag=True, help="A study file that explains every key there is.")
-@click.option("--schema", "is_schema", is_flag=True, help="Print the JSON Schema of study files; write nothing.")
-@json_option
 def command(
-    invocation: Invocation, folder: Path, example: str | None, is_commented: bool, is_schema: bool, is_json: bool
+    invocation: Invocation,
+    folder: Path,
+    example: str | None,
+    is_commented: bool,
+    has_notebook: bool,
+    is_schema: bool,
+    is_json: bool,
 ) -> None:
     """Write a study with sample texts into FOLDER, ready to `plan`, and make the lake."""
     from batchpond.lake.store import Store
@@ -44,7 +43,7 @@ def command(
     lake = invocation.lake_path if invocation.is_lake_given else folder / invocation.lake_path
     written: list[str] = []
     kept: list[str] = []
-    for name, text in _contents(chosen, is_commented):
+    for name, text in _contents(chosen, is_commented, has_notebook):
         (written if _write(folder / name, text) else kept).append(str(folder / name))
     store = Store.init(lake)
     if is_json:
@@ -61,13 +60,14 @@ def command(
     )
 
 
-def _contents(name: str, is_commented: bool) -> list[tuple[str, str]]:
-    from batchpond.study.file import example, example_data
+def _contents(name: str, is_commented: bool, has_notebook: bool) -> list[tuple[str, str]]:
+    from batchpond.study.file import example, example_data, notebook
     from batchpond.tasks.templates import builtin
 
     study = example(name, is_commented=is_commented)
     prompt = [(TEMPLATE, builtin()[TEMPLATE_FROM].text + "\n")] if is_commented else []
-    return [(STUDY, study), *example_data(study).items(), *prompt, (".gitignore", IGNORED)]
+    page = [("notebook.py", notebook())] if has_notebook else []
+    return [(STUDY, study), *example_data(study).items(), *prompt, *page, (".gitignore", IGNORED)]
 
 
 def _write(path: Path, text: str) -> bool:
@@ -83,10 +83,6 @@ def _write(path: Path, text: str) -> bool:
 
 
 @pond_command("templates")
-@click.argument("name", required=False)
-@click.option("--rubrics", "is_rubrics", is_flag=True, help="The built-in rubrics instead.")
-@click.option("--task", "task", metavar="TASK", help="Only the templates of a task, such as ranking.")
-@format_option
 def templates(invocation: Invocation, name: str | None, is_rubrics: bool, task: str | None, form: Format) -> None:
     """List the built-in prompt templates by task with their hashes, or show the text of one."""
     from batchpond.tasks import templates
@@ -138,8 +134,6 @@ def _check(what: str, name: str, known: Collection[str]) -> None:
 
 
 @pond_command("guide")
-@click.argument("name", required=False)
-@format_option
 def guide(invocation: Invocation, name: str | None, form: Format) -> None:
     """List the guides in the order in which to read them, or print the one called NAME."""
     texts = {one: Path(__file__).parents[1] / "guides" / f"{one}.md" for one in GUIDES}

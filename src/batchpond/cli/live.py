@@ -5,11 +5,9 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from batchpond.cli import output
 from batchpond.cli.formats import age
-from batchpond.cli.frame import Invocation, json_option, picked, pond_command
+from batchpond.cli.frame import Invocation, picked, pond_command
 from batchpond.cli.output import Diagnostics
 from batchpond.errors import ExitCode
 from batchpond.text import plural
@@ -24,14 +22,6 @@ SHOW_EVERY_S = 0.5
 
 
 @pond_command("live")
-@click.argument("studies", metavar="[STUDY]...", nargs=-1)
-@click.option("--concurrency", type=click.IntRange(1, 256), metavar="N", help="Calls at once, for every model.")
-@click.option(
-    "--qps", type=click.FloatRange(min=0, min_open=True), metavar="N", help="Calls per second at most, per model."
-)
-@click.option("--on-doubt", type=click.Choice(["again", "hold"]),
-              help="A call that may have been answered unseen: ask again, or leave it to you.")  # fmt: skip
-@json_option
 def command(
     invocation: Invocation,
     studies: tuple[str, ...],

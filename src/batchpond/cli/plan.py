@@ -6,11 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import click
-
 from batchpond.cli import formats, output
 from batchpond.cli.formats import priced_by, provider_text, summed
-from batchpond.cli.frame import Invocation, json_option, picked, pond_command, providers, yes_option
+from batchpond.cli.frame import Invocation, picked, pond_command, providers
 from batchpond.cli.output import Diagnostics
 from batchpond.errors import ExitCode, UsageError
 from batchpond.model import ErrorClass, Mode
@@ -33,8 +31,6 @@ CELL_COLUMNS = ("template", "rubric", "model", "thinking", "to ask", "expected")
 
 
 @pond_command("plan")
-@click.argument("study", type=click.Path(dir_okay=False, path_type=Path), default=Path("study.toml"))
-@json_option
 def command(invocation: Invocation, study: Path, is_json: bool) -> None:
     """Work out what the STUDY file asks, store it in the lake, and show a rough cost."""
     from batchpond.plan.verb import plan_file
@@ -193,29 +189,9 @@ def _remarks(report: PlanReport) -> Iterator[str]:
 
 
 SENT_COLUMNS = ("provider", "model", "requests", "batches", "tokens in", "expected", "at worst")
-max_cost_option = click.option(
-    "--max-cost", "max_cost_usd", type=click.FloatRange(min=0), metavar="USD",
-    help="Refuse above this expected cost, and never spend more than it.",
-)  # fmt: skip
-limit_option = click.option(
-    "--limit", type=click.IntRange(min=1), metavar="N",
-    help="A stable sample of N requests first; the rest can follow later.",
-)  # fmt: skip
-
-fresh_option = click.option(
-    "--fresh", "is_fresh", is_flag=True, help="Buy it even if the account has it from another lake; not asked again.",
-)  # fmt: skip
 
 
 @pond_command("submit")
-@click.argument("study")
-@yes_option
-@click.option("--dry-run", is_flag=True, help="Show what would be sent and its cost; send nothing.")
-@max_cost_option
-@limit_option
-@click.option("--again", is_flag=True, help="Ask what was asked before once more; it is paid once more, too.")
-@fresh_option
-@json_option
 def submit(
     invocation: Invocation,
     study: str,
@@ -368,21 +344,6 @@ FAILURE_COLUMNS = ("provider", "model", "failure", "requests", "asked again", "o
 
 
 @pond_command("retry")
-@click.argument("study")
-@click.option(
-    "--only",
-    "classes",
-    multiple=True,
-    type=click.Choice([str(name) for name in ErrorClass]),
-    metavar="CLASS",
-    help=f"Only what failed so; may be repeated. One of: {', '.join(ErrorClass)}.",
-)
-@click.option("--max-attempts", type=click.IntRange(min=1, max=100), metavar="N",
-              help="Leave alone what was in N batches already.  [default: the study's, or 3]")  # fmt: skip
-@yes_option
-@click.option("--dry-run", is_flag=True, help="Show what would be asked again and its cost; send nothing.")
-@max_cost_option
-@json_option
 def retry(
     invocation: Invocation,
     study: str,

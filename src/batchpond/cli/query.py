@@ -10,12 +10,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import click
-
 from batchpond.cli import output
 from batchpond.cli.formats import Format
-from batchpond.cli.frame import Invocation, format_option, pond_command
+from batchpond.cli.frame import Invocation, pond_command
 from batchpond.errors import ExitCode, UsageError
+from batchpond.model import CELL_COLUMNS
 from batchpond.text import did_you_mean
 
 SQL_BYTES_MAX = 1_000_000
@@ -24,10 +23,6 @@ ADDRESS_SPACE_BYTES = 3 << 30
 
 
 @pond_command("query")
-@click.argument("sql")
-@click.option("--timeout", "timeout_s", type=click.FloatRange(min=0.1), default=60.0, metavar="SECONDS",
-              show_default=True, help="Give up after this long.")  # fmt: skip
-@format_option
 def command(invocation: Invocation, sql: str, timeout_s: float, form: Format) -> None:
     """Run one SELECT over the lake's views and print its rows."""
     from batchpond.views import database, read
@@ -97,9 +92,6 @@ WIDE = 160
 
 
 @pond_command("views")
-@click.option("--ddl", "is_ddl", is_flag=True, help="Print the script that makes them, for plain DuckDB.")
-@click.option("--dialect", type=click.Choice(["spark"]), help="Print that script in the SQL of a distributed engine.")
-@format_option
 def views(invocation: Invocation, is_ddl: bool, dialect: str | None, form: Format) -> None:
     """List the views that SQL can ask, in the order in which they build on each other."""
     from batchpond.views import database
@@ -125,38 +117,22 @@ def views(invocation: Invocation, is_ddl: bool, dialect: str | None, form: Forma
 
 ORDER = ("study", "slot")
 # What fits a terminal and answers "who won"; every other form prints all columns.
-TERMINAL_COLUMNS = (
-    "template_id",
-    "rubric_id",
-    "request_model",
-    "thinking",
-    "item_first",
-    "item_second",
-    "verdict",
-    "outcome",
-)
+_OF_A_CELL = (name for name in CELL_COLUMNS if name != "provider")
+TERMINAL_COLUMNS = (*_OF_A_CELL, "item_first", "item_second", "verdict", "outcome")
 LEFT_OUT_BELOW = 100
 LEFT_OUT = frozenset({"rubric_id", "thinking"})
 
 
 @pond_command("results")
-@click.option("--study", help="Only this study; all of them otherwise.")
-@click.option("--limit", type=click.IntRange(min=0), metavar="N", help="At most this many rows.")
-@click.option("--all-columns", is_flag=True, help="On a terminal, all columns too.")
-@format_option
 def results(invocation: Invocation, study: str | None, limit: int | None, all_columns: bool, form: Format) -> None:
     """Print one row per planned request: who won, or why nobody did."""
     from batchpond.views.read import answer, arrow, stream
 
     store = invocation.store()
     is_short = form is Format.TABLE and not all_columns
-    columns = _terminal_columns() if is_short else None
+    left_out = LEFT_OUT if output.width() < LEFT_OUT_BELOW else ()
+    columns = [name for name in TERMINAL_COLUMNS if name not in left_out] if is_short else None
     read = arrow if form is Format.PARQUET else answer
     with stream(store.path, "results", read, columns=columns, study=study, order=ORDER, limit=limit) as rows:
         prepared = output.prepared(rows, form, has_color=invocation.color_stdout())
     invocation.note_left_out(output.show(prepared))
-
-
-def _terminal_columns() -> tuple[str, ...]:
-    is_narrow = output.width() < LEFT_OUT_BELOW
-    return tuple(name for name in TERMINAL_COLUMNS if not (is_narrow and name in LEFT_OUT))

@@ -5,37 +5,23 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
 from batchpond.cli import output
-from batchpond.cli.frame import Invocation, force_option, json_option, pond_command
+from batchpond.cli.frame import Invocation, pond_command
 from batchpond.errors import UsageError
 from batchpond.text import plural
 
 if TYPE_CHECKING:
     from batchpond.results.report.parts import Report
 
-FORMS = ("html", "md")
-
 
 @pond_command("report")
-@click.argument("study", required=False)
-@click.option("-o", "--output", "path", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
-              help="Where to write it.  [default: report.html; Markdown is printed]")  # fmt: skip
-@click.option("--format", "form", type=click.Choice(FORMS), help="One page, or Markdown tables without figures.  "
-              "[default: by FILE's ending, html]")  # fmt: skip
-@click.option("--figures", "folder", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
-              help="Also write each figure as SVG, PDF and PNG.")  # fmt: skip
-@click.option("--claims", "is_methods", is_flag=True, help="Print the methods instead: claims, and estimators cited.")
-@click.option("--open", "is_shown", is_flag=True, help="Show the page in a browser.")
-@force_option
-@json_option
 def command(
     invocation: Invocation,
     study: str | None,
     path: Path | None,
     form: str | None,
     folder: Path | None,
+    beside: str | None,
     is_methods: bool,
     is_shown: bool,
     force: bool,
@@ -46,7 +32,7 @@ def command(
     from batchpond.lake.disk import refuse_existing
     from batchpond.results.report import build, markdown
 
-    if is_methods and (path or form or folder or is_shown or is_json):
+    if is_methods and (path or form or folder or beside or is_shown or is_json):
         raise UsageError("--claims prints the methods alone", hint="leave the other options out")
     if is_methods:
         return output.text(markdown.methods(build.build(invocation.store().path, study)))
@@ -61,7 +47,7 @@ def command(
     path = path or (Path("report.html") if is_page else None)
     if path is not None and not force:
         refuse_existing(path)
-    found = build.build(invocation.store().path, study)
+    found = build.build(invocation.store().path, study, beside)
     content = build.text(found, chosen)
     written = [] if folder is None else build.write_figures(found, folder, force=force)
     if path is None:

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import click
-
 from batchpond.cli import formats, output
-from batchpond.cli.frame import Invocation, json_option, picked, pond_command, providers, yes_option
+from batchpond.cli.frame import Invocation, picked, pond_command, providers
 from batchpond.errors import ExitCode, UsageError
 from batchpond.text import plural
 
@@ -28,15 +26,6 @@ RISKS = {
 
 
 @pond_command("resolve")
-@click.argument("attempt")
-@click.option("--adopt", "batch_id", metavar="BATCH", help="This provider batch is the attempt's (checked).")
-@click.option("--absent", "is_absent", is_flag=True, help="The provider has no batch: it may be sent again.")
-@click.option("--lost", "is_lost", is_flag=True, help="Its answers will never come.")
-@click.option("--refetch", "is_refetch", is_flag=True, help="Download the files of a mismatched batch again.")
-@click.option("--known", "is_known", is_flag=True, help="You have seen to a second batch of an attempt.")
-@click.option("--take", type=click.Choice(["first", "second", "none"]), help="Which of two answers that differ counts.")
-@yes_option
-@json_option
 def command(
     invocation: Invocation,
     attempt: str,
@@ -79,10 +68,6 @@ def command(
 
 
 @pond_command("reread")
-@click.argument("study")
-@click.option("--dry-run", "is_dry_run", is_flag=True, help="Only show what would change.")
-@yes_option
-@json_option
 def reread(invocation: Invocation, study: str, is_dry_run: bool, is_yes: bool, is_json: bool) -> None:
     """Read the answers of a STUDY by this version's rules, after showing what that changes."""
     from batchpond.run import resolve as verb
@@ -113,9 +98,6 @@ def readings_text(found: Readings) -> str:
 
 
 @pond_command("cancel")
-@click.argument("batches", nargs=-1, required=True, metavar="BATCH...")
-@yes_option
-@json_option
 def cancel(invocation: Invocation, batches: tuple[str, ...], is_yes: bool, is_json: bool) -> ExitCode:
     """Ask the provider to stop each BATCH (a batch id, an attempt id, or how that begins)."""
     from batchpond.run.resolve import cancel, check_names
@@ -131,9 +113,6 @@ def cancel(invocation: Invocation, batches: tuple[str, ...], is_yes: bool, is_js
 
 
 @pond_command("tidy")
-@click.argument("study", required=False)
-@yes_option
-@json_option
 def tidy(invocation: Invocation, study: str | None, is_yes: bool, is_json: bool) -> ExitCode:
     """Delete the input files of batches that are collected, of a STUDY or of all, at their providers."""
     from batchpond.run.resolve import TidyReport, count_uploads, tidy
@@ -151,12 +130,6 @@ def tidy(invocation: Invocation, study: str | None, is_yes: bool, is_json: bool)
 
 
 @pond_command("forget")
-@click.option("--study", metavar="STUDY", help="A whole study: its plan, prompts and answers.")
-@click.option("--item", metavar="ITEM", help="All that was asked about an item, in any study without stages or rounds.")
-@click.option("--request", metavar="REQUEST", help="One request, by its request_id.")
-@click.option("--local", "is_local", is_flag=True, help="Leave the files at the providers.")
-@yes_option
-@json_option
 def forget(
     invocation: Invocation,
     study: str | None,

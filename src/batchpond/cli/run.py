@@ -6,10 +6,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
 from batchpond.cli import live, output, plan, status, sync
-from batchpond.cli.frame import Invocation, json_option, pond_command, yes_option
+from batchpond.cli.frame import Invocation, pond_command
 from batchpond.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -18,14 +16,6 @@ if TYPE_CHECKING:
 
 
 @pond_command("run")
-@click.argument("study", type=click.Path(dir_okay=False, path_type=Path), default=Path("study.toml"))
-@yes_option
-@plan.max_cost_option
-@plan.limit_option
-@plan.fresh_option
-@sync.interval_option("Wait")
-@sync.timeout_option("Stop")
-@json_option
 def command(
     invocation: Invocation,
     study: Path,

@@ -1,4 +1,4 @@
-"""`simulate`: the providers on this machine, for trying things out without an account."""
+"""`simulate`, `demo`: the providers on this machine, to try things out without an account, and the whole flow."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ import click
 from batchpond.cli import formats, output
 from batchpond.cli.frame import Invocation, pond_command
 from batchpond.errors import ExitCode, UsageError
+from batchpond.model import CELL_COLUMNS
 from batchpond.text import plural
 
 if TYPE_CHECKING:
@@ -31,22 +32,6 @@ def _list_faults(ctx: click.Context, _: click.Parameter, is_asked: bool) -> None
 
 
 @pond_command("simulate")
-@click.argument("program", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND...]")
-@click.option("--port", type=click.IntRange(0, 65_535), default=0, metavar="P", help="0 takes a free one.")
-@click.option("--state", "state", type=click.Path(file_okay=False, path_type=Path), default=Path("simulator"),
-              show_default=True, metavar="DIR", help="Files, batches and the ledger; kept over restarts.")  # fmt: skip
-@click.option("--seed", type=int, help="What its judges draw from; a new folder's default is 0.")
-@click.option("--fault", "faults", multiple=True, metavar="SPEC",
-              help="OPERATION[@CALLS[/EVERY]]:KIND[=ARGUMENT]; may be repeated; --faults lists the kinds.")  # fmt: skip
-@click.option("--judge", "judges", multiple=True, metavar="SPEC",
-              help="MODEL:NAME=VALUE,...: how a model judges; may be repeated.")  # fmt: skip
-@click.option("--limit", "limits", multiple=True, metavar="SPEC",
-              help="MODEL:rpm=60,tpm=9000,rps=,concurrent=,burst=: limits of live calls; may be repeated.")  # fmt: skip
-@click.option("--latency", "latency_s", type=(float, float), default=(0.2, 2.0), show_default=True,
-              metavar="MIN MAX", help="Seconds a batch takes.")  # fmt: skip
-@click.option(
-    "--speed", type=click.FloatRange(min=0), default=1.0, show_default=True, help="Its seconds in one of yours."
-)
 @click.option("--faults", "is_listing", is_flag=True, is_eager=True, expose_value=False, callback=_list_faults,
               help="List the faults that --fault takes, and stop.")  # fmt: skip
 def command(
@@ -106,3 +91,76 @@ def stopped_by_signals() -> threading.Event:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda _number, _frame: stopped.set())
     return stopped
+
+
+OUTCOME_HEADS = ("model", "all", "answered", "decided", "tie", "ambiguous", "unparsed", "refused", "other")
+CELL_HEADS = ("", "pairs", "consistent", "95 %", "log-odds", "95 %", "q")
+DEMO_ORDER = ("request_model", *(name for name in CELL_COLUMNS if name != "request_model"))
+DEMO_REPORT = "demo-report.html"
+EXPLORE = (
+    "status",
+    "results --limit 10",
+    'query "from report_consistency"',
+    'query "select outcome, count(*) as n from results group by all"',
+    "views",
+    "audit",
+)
+
+
+@pond_command("demo")
+def demo(invocation: Invocation, is_json: bool) -> None:
+    """Judge 20 essays with a simulated model of each of three providers, over real HTTP on this machine."""
+    from batchpond import demo as flow
+    from batchpond.views.read import rows
+
+    report = flow.run(invocation.lake_path, invocation.diagnostics.note)
+    lake = invocation.lake_path
+    if is_json:
+        completion = rows(lake, "metric_completion", order=DEMO_ORDER, study=flow.STUDY)
+        cells = rows(lake, "report_consistency", order=DEMO_ORDER, study=flow.STUDY)
+        counts = {"n_requests": report.n_requests, "n_batches": report.n_batches, "n_syncs": report.n_syncs}
+        page = _report(invocation)
+        output.document({**counts, "completion": completion, "consistency": cells, "report": page})
+        return
+    output.text("\n".join(tables(lake)))
+    option = f"--lake {lake} " if invocation.is_lake_given else ""
+    explore = "\n".join(f"  batchpond {option}{words}" for words in EXPLORE)
+    shell = f"  duckdb -readonly {lake}/batchpond.duckdb"
+    invocation.diagnostics.note(f"all of it is in {lake}; go on with\n{explore}\n{shell}")
+    _report(invocation)
+
+
+def _report(invocation: Invocation) -> Path | None:
+    """Write the demo's report beside its lake, where the packages are there that draw it, and say where it is."""
+    from batchpond import demo as flow
+    from batchpond.results.report import build
+
+    if not build.is_extra_installed():
+        hint = "pip install 'batchpond[report]'; `batchpond report` then writes all of it on one page"
+        invocation.diagnostics.note("there is no report yet", hint=hint)
+        return None
+    path = invocation.lake_path.absolute().parent / DEMO_REPORT
+    content = build.text(build.build(invocation.lake_path, flow.STUDY), build.ReportFormat.HTML)
+    build.write(content, path, force=True)
+    invocation.diagnostics.note(f"the report, a page to open in a browser: {path}")
+    return path
+
+
+def tables(lake_path: Path) -> Iterator[str]:
+    """Yield the demo's two tables: what came back, and what it says about the judges."""
+    from batchpond import demo as flow
+    from batchpond.views.read import run_query
+
+    def table(heads: tuple[str, ...], query: str) -> list[str]:
+        found = run_query(lake_path, (flow.DATA / query).read_text("utf-8"))
+        rows = list(zip(*(column.to_pylist() for column in found.columns), strict=True))
+        return formats.aligned(heads, rows, n_text_columns=1)
+
+    yield "What came back (simulated)"
+    yield from table(OUTCOME_HEADS, "came_back.sql")
+    yield ""
+    yield "Is the same winner named when the two essays swap places, and which place is favoured?"
+    yield from table(CELL_HEADS, "favoured.sql")
+    yield ""
+    yield "log-odds: above 0, the essay shown first is favoured"
+    yield "q: test of that for essays in general, corrected over the cells"

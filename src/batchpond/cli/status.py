@@ -5,11 +5,9 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from batchpond.cli import output
 from batchpond.cli.formats import Format, age
-from batchpond.cli.frame import Invocation, format_option, pond_command, providers
+from batchpond.cli.frame import Invocation, pond_command, providers
 from batchpond.errors import ExitCode, UsageError
 from batchpond.model import Mode, Origin
 from batchpond.text import plural, usd
@@ -27,12 +25,6 @@ BATCH_HEADS = ("study", "model", "batch", "state", "done", "of", "age", "ends in
 
 
 @pond_command("status")
-@click.argument("study", required=False)
-@click.option("--batches", "is_batches", is_flag=True, help="One row per batch, the settled ones too.")
-@click.option("--stages", "is_stages", is_flag=True, help="One row per stage: what it waits for, what it came to.")
-@click.option("--exit-code", "is_exit_code", is_flag=True,
-              help="8 while something is pending, 3 when requests failed.")  # fmt: skip
-@format_option
 def command(
     invocation: Invocation, study: str | None, is_batches: bool, is_stages: bool, is_exit_code: bool, form: Format
 ) -> ExitCode:
@@ -250,8 +242,6 @@ AUDIT_COLUMNS = (
 
 
 @pond_command("audit")
-@click.argument("study", required=False)
-@format_option
 def audit(invocation: Invocation, study: str | None, form: Format) -> ExitCode:
     """Show for each batch: sent = succeeded + errored + expired + cancelled + missing."""
     from batchpond.views.read import rows

@@ -7,29 +7,21 @@ import os
 import subprocess
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
-
-import click
+from typing import TYPE_CHECKING, Any
 
 from batchpond.cli import output
 from batchpond.cli.formats import age
-from batchpond.cli.frame import Invocation, json_option, picked, pond_command, providers
+from batchpond.cli.frame import Invocation, picked, pond_command, providers
 from batchpond.cli.output import Diagnostics
-from batchpond.clock import INTERVAL_ENV
 from batchpond.errors import BusyError, ExitCode, UsageError
 from batchpond.model import Origin
 from batchpond.text import plural, usd
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from batchpond.lake.store import Store
     from batchpond.run.session import Counts
     from batchpond.run.sync import SyncReport
 
-_F = TypeVar("_F", bound="Callable[..., Any]")
-
-TIMEOUT_S = 48 * 3_600.0
 ON_DONE_TIMEOUT_S = 60.0
 WHAT = {
     "n_created": "created",
@@ -45,22 +37,6 @@ WHAT = {
 }
 
 
-def interval_option(does: str) -> Callable[[_F], _F]:
-    """Return the option that says how long to wait between passes."""
-    return click.option(
-        "--interval", "interval_s", type=click.FloatRange(min=1), default=60.0, show_default=True, metavar="SECONDS",
-        envvar=INTERVAL_ENV, help=f"{does} this long between passes.",
-    )  # fmt: skip
-
-
-def timeout_option(does: str) -> Callable[[_F], _F]:
-    """Return the option that says how long to go on."""
-    return click.option(
-        "--timeout", "timeout_s", type=click.FloatRange(min=0), default=TIMEOUT_S, show_default=True,
-        metavar="SECONDS", help=f"{does} after this long.",
-    )  # fmt: skip
-
-
 @dataclass(frozen=True, slots=True)
 class Watch:
     """How long to go on, how often to look, and what to run in the end."""
@@ -72,18 +48,6 @@ class Watch:
 
 
 @pond_command("sync")
-@click.option("--watch", "is_watch", is_flag=True, help="Go on until nothing is pending that waiting brings forward.")
-@interval_option("With --watch: wait")
-@timeout_option("With --watch: stop")
-@click.option(
-    "--on-done",
-    metavar="CMD",
-    help="Shell command to run once nothing is pending any more; the counts are in "
-    "BATCHPOND_N_VERIFIED, BATCHPOND_N_LINES, BATCHPOND_N_ATTENTION and so on.",
-)
-@click.option("--no-submit", is_flag=True, help="Create no batch: no further waves, no retries.")
-@click.option("--exit-code", "is_exit_code", is_flag=True, help="8 while batches are pending.")
-@json_option
 def command(
     invocation: Invocation,
     is_watch: bool,

@@ -9,15 +9,13 @@ from typing import Any
 import click
 
 from batchpond.cli import output
-from batchpond.cli.frame import Invocation, json_option, pond_command
+from batchpond.cli.frame import Invocation, pond_command
 from batchpond.errors import BatchpondError, ExitCode
 from batchpond_work import WorkError
 from batchpond_work.settings import OPTIONS, Settings
 
 
 @pond_command("work")
-@click.argument("folder", type=click.Path(path_type=Path, file_okay=False), metavar="FOLDER")
-@json_option
 def command(invocation: Invocation, folder: Path, is_json: bool, **settings: Any) -> int:
     """Answer the requests in a folder of mode `files`: as many of these at once as you like, anywhere."""
     from batchpond_work.work import stopped_by_signals, work

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -19,11 +18,10 @@ from batchpond.errors import UsageError
 from batchpond.model import Outcome
 from batchpond.tasks.base import Judgment
 from batchpond.tasks.templates import Rubric
-from batchpond.text import is_unicode
 
+READERS: Final = "batchpond.importers"
+"""The group of entry points, of this distribution and any other, that read the files of other tools."""
 FILES_MAX: Final = 1_000_000
-JSON_SIZE_MAX_BYTES: Final = 1_000_000_000
-_SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F]")
 _NOTHING: Final = frozenset({"", "NA"})
 
 
@@ -83,50 +81,6 @@ def csv_header(file: SourceFile) -> list[str]:
         return next(records, (1, []))[1]
 
 
-class _RepeatedKeyError(ValueError):
-    """A JSON object says something twice."""
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise _RepeatedKeyError(f"the key {next(name for name in names if names.count(name) > 1)!r} stands twice")
-    return found
-
-
-# NaN and infinities, which are no JSON but are written by Python, are unknown numbers.
-_DECODER: Final = json.JSONDecoder(object_pairs_hook=_object, parse_constant=lambda _: None)
-
-
-def parsed(text: str) -> Any:
-    """Return what a JSON text says; raises ValueError that says why it cannot be used."""
-    try:
-        found = _DECODER.decode(text)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"is not JSON: {error}") from None
-    if _SURROGATE.search(text) and not is_unicode(json.dumps(found, ensure_ascii=False)):
-        raise ValueError("holds a lone surrogate, which UTF-8 cannot say")
-    return found
-
-
-def json_documents(file: SourceFile, findings: Findings) -> Iterator[Any]:
-    """Yield what a JSON file says; nothing, and a problem, where it cannot be read."""
-    try:
-        if file.path.stat().st_size > JSON_SIZE_MAX_BYTES:
-            findings.problem(file.shown, f"is larger than {JSON_SIZE_MAX_BYTES:,} bytes")
-            return
-        found = parsed(file.path.read_text("utf-8-sig"))
-    except UnicodeDecodeError as error:
-        findings.problem(file.shown, f"is not UTF-8 ({error.reason} at byte {error.start})")
-    except ValueError as error:
-        findings.problem(file.shown, str(error))
-    except OSError as error:
-        findings.problem(file.shown, f"cannot be read: {error.strerror or error}")
-    else:
-        yield found
-
-
 def lines(file: SourceFile, findings: Findings) -> Iterator[tuple[str, bytes]]:
     """Yield each line that is not blank with its place, `name:line`; a file that cannot be read is noted."""
     try:
@@ -139,38 +93,8 @@ def lines(file: SourceFile, findings: Findings) -> Iterator[tuple[str, bytes]]:
         findings.problem(file.shown, f"cannot be read: {error.strerror or error}")
 
 
-def json_lines(file: SourceFile, findings: Findings) -> Iterator[tuple[str, bytes, dict[str, Any]]]:
-    """Yield each line's place, bytes and object; lines that are none are noted."""
-    for place, line in lines(file, findings):
-        try:
-            found = parsed(line.decode("utf-8"))
-        except UnicodeDecodeError as error:
-            findings.problem(place, f"is not UTF-8 ({error.reason})")
-        except ValueError as error:
-            findings.problem(place, str(error))
-        else:
-            if isinstance(found, dict):
-                yield place, line, found
-            else:
-                findings.problem(place, "is not a JSON object")
-
-
-def objects(value: Any, place: str, findings: Findings) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the objects of a JSON array with their pointers; anything else is noted."""
-    if not isinstance(value, list):
-        findings.problem(place, "is not a list")
-        return
-    for number, entry in enumerate(value):
-        if isinstance(entry, dict):
-            yield f"{place}/{number}", entry
-        else:
-            findings.problem(f"{place}/{number}", "is not an object")
-
-
 SHOWN_MAX: Final = 20
 BATCHES_MAX: Final = 10_000
-_ERROR_TEXT: Final = re.compile(r"\s*(?:\[?error\]?\s*[:\-]|ERROR\b|UNKNOWN_STATUS:|(?:EXPIRED|CANCELLED)\s*$)")
-_ERROR_WORD: Final = re.compile(r"\s*\[?(?:api |parsing )?error\b\]?\s*[:\-]", re.IGNORECASE)
 
 
 class Doubt(StrEnum):
@@ -217,6 +141,17 @@ ACCEPTABLE: Final = (
 )
 
 
+def acceptable(words: Iterable[str]) -> list[Doubt]:
+    """Return the doubts that a person answers for; raises UsageError for one that nobody can."""
+    found = list(words)
+    unknown = [word for word in found if word not in ACCEPTABLE]
+    if unknown:
+        raise UsageError(
+            f"{unknown[0]!r} is no kind that a person can answer for", hint=f"kinds: {', '.join(ACCEPTABLE)}"
+        )
+    return [Doubt(word) for word in found]
+
+
 @dataclass(frozen=True, slots=True)
 class Defaults:
     """How something was judged: what a row says of itself, a file of its rows, or a person of files that do not."""
@@ -232,6 +167,22 @@ class Defaults:
     def or_else(self, other: Defaults) -> Defaults:
         """Return this, with what the other says where this says nothing."""
         return Defaults(*(getattr(self, name) or getattr(other, name) for name in self.__slots__))
+
+    @classmethod
+    def given(cls, study: str | None, columns: Iterable[tuple[str, str]]) -> Defaults:
+        """Return what a person says of files that do not; raises UsageError for what is no such column."""
+        values = {"study": study} if study else {}
+        for name, value in columns:
+            said = f"{name}={value}"
+            if name not in cls.__slots__[1:] or not value.strip() or name in values:
+                raise UsageError(
+                    f"{said!r} is not COLUMN=VALUE",
+                    hint=f"columns: {', '.join(cls.__slots__[1:])}, each once",
+                )
+            if name == "direction" and value not in ("forward", "reverse"):
+                raise UsageError(f"{said!r} is neither forward nor reverse", hint="forward is the main run")
+            values[name] = value
+        return cls(**values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,24 +313,19 @@ class Findings:
 Reader = Callable[[Sequence[SourceFile], Defaults, Findings], Iterator[Record]]
 
 
-def needed(entry: Mapping[str, Any], name: str, place: str, findings: Findings) -> str | None:
-    """Return a text that must be there and not blank; None, and a problem, where it is not."""
-    value = entry.get(name)
-    if isinstance(value, str) and value.strip():
-        return value
-    findings.problem(place, f"has no {name}" if value is None else f"has {name} {shortened(value)}, not a text")
-    return None
+def reader_of(tool: str) -> Reader:
+    """Return what reads the files of a tool; raises UsageError where nothing that is installed does."""
+    known = files.readers(READERS)
+    if tool not in known:
+        raise UsageError(f"nothing reads files of {tool!r}", hint=f"tools: {', '.join(known)}")
+    read: Reader = files.reader_of(READERS, tool, f"files of {tool}")
+    return read
 
 
 def shortened(value: object) -> str:
     """Return a value as a message can show it."""
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
-
-
-def is_error_text(text: str) -> bool:
-    """Whether an answer is an error message that was stored in its place."""
-    return _ERROR_TEXT.match(text) is not None or _ERROR_WORD.match(text) is not None
 
 
 def output_id(unit_id: str, candidate: str, text: str) -> str:

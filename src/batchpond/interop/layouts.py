@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import tomllib
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from enum import StrEnum
 from functools import partial
@@ -16,33 +18,7 @@ from batchpond.views import database
 from batchpond.views.read import check_study
 
 _query: Final = partial(tables.query, __package__)
-_SIMULATED: Final = "simulated judgments, which must not look like real ones"
-_NO_TEXT: Final = "judgments of outputs whose text is not in the lake"
-_AMBIGUOUS: Final = "answers to one turn that more than one conversation could hold"
-_IS_NO_TEXT: Final = (
-    "origin <> 'simulated' AND (input IS NULL OR output_first IS NULL OR (task = 'ranking' AND output_second IS NULL))"
-)
-
-
-def _speceval(tree: Tree) -> None:
-    """Write specs, inputs, generations, rankings and compliance results."""
-    tree.connection.execute(_query("told"))
-    tree.keep("judged", _query("judged"))
-    tree.keep("answered", _query("answered"))
-    tree.leave_out("judged", "origin = 'simulated'", _SIMULATED)
-    tree.leave_out("judged", _IS_NO_TEXT, _NO_TEXT)
-    tree.json(_query("spec"), "\n")
-    tree.json(_query("speceval"), ",\n")
-
-
-def _sycobench(tree: Tree) -> None:
-    """Write conversations, and once more for each judge with its labels."""
-    tree.connection.execute(_query("told"))
-    tree.keep("labels", _query("pressure_labels"))
-    tree.keep("turns", _query("turns"))
-    tree.leave_out("labels", "origin = 'simulated'", _SIMULATED)
-    tree.leave_out("turns", "n_texts > 1", _AMBIGUOUS)
-    tree.json(_query("sycobench"), ",\n")
+_STEPS: Final = tomllib.loads(Path(__file__).with_name("layouts.toml").read_text("utf-8"))
 
 
 class Layout(StrEnum):
@@ -68,11 +44,25 @@ def export_layout(
         if study is not None:
             check_study(connection, study)
         tree = Tree(connection, folder, study, force)
-        _FILLED[layout](tree)
+        if layout is Layout.PAIRWISELLM:
+            _pairwisellm(tree)
+        else:
+            _as_told(tree, **_STEPS[layout])
     if not tree.files:
         told = "".join(f"; {n:,} {why}" for why, n in tree.left_out.items())
         raise UsageError(f"nothing in the lake has a place in the layout of {layout}{told}", hint="`batchpond status`")
     return tree
+
+
+def _as_told(tree: Tree, kept: Mapping[str, str], left_out: Sequence[list[str]], json: Mapping[str, str]) -> None:
+    """Fill a folder with JSON as `layouts.toml` says it: tables kept, rows left out of them, and what is written."""
+    tree.connection.execute(_query("told"))
+    for name, query in kept.items():
+        tree.keep(name, _query(query))
+    for table, where, why in left_out:
+        tree.leave_out(table, where, why)
+    for query, between in json.items():
+        tree.json(_query(query), between)
 
 
 def _pairwisellm(tree: Tree) -> None:
@@ -103,6 +93,3 @@ def _pairwisellm(tree: Tree) -> None:
     ((n_samples,),) = tree.connection.execute(f"SELECT count(*) FROM ({samples})").fetchall()
     if n_samples:
         tree.csv("samples.csv", f'{samples} ORDER BY "ID"')
-
-
-_FILLED: Final = {Layout.PAIRWISELLM: _pairwisellm, Layout.SPECEVAL: _speceval, Layout.SYCOBENCH: _sycobench}

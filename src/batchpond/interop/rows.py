@@ -33,24 +33,19 @@ from batchpond.interop.foreign import (
 from batchpond.model import Outcome, Response, ResponseStatus
 from batchpond.providers import registry
 from batchpond.study import file as study
-from batchpond.tasks import base, compliance, likert, pairwise, pressure, prompts, ranking
+from batchpond.tasks import base, pairwise, prompts
+from batchpond.tasks import registry as tasks
 from batchpond.tasks.base import Judgment, Rule
 from batchpond.tasks.prompts import Pattern
 
 ROWS_MAX: Final = 300_000  # more than any provider takes in one batch
 ID_MAX_CHARS: Final = 1_000
 GENERATION: Final = "generation"
-NEEDS: Final = {
-    pairwise.TASK: ("item_first", "item_second"),
-    ranking.TASK: ("rubric_id", "unit_id", "item_first", "item_second", "candidate_first", "candidate_second"),
-    compliance.TASK: ("rubric_id", "unit_id", "item_first"),
-    likert.TASK: ("rubric_id", "unit_id", "item_first"),
-    pressure.TASK: ("unit_id", "item_first", "candidate_first", "turn_no"),
-    prompts.TASK: ("item_first",),
-    GENERATION: ("unit_id", "candidate_first"),
-}
 NUMBERS: Final = ("turn_no", "repeat_no")
-COLUMNS: Final = Columns(**orjson.loads(Path(__file__).with_name("custom_ids.json").read_bytes()))
+_KNOWN: Final = orjson.loads(Path(__file__).with_name("custom_ids.json").read_bytes())
+NEEDS: Final[Mapping[str, Sequence[str]]] = _KNOWN.pop("needs")
+"""The columns that a row of each task must have."""
+COLUMNS: Final = Columns(**_KNOWN)
 _HINT: Final = f"a task is one of {', '.join(NEEDS)}; nothing was imported"
 _QUANTIFIER: Final = re.compile(r"(?<!\\)([+*}])\??")
 
@@ -175,12 +170,9 @@ def whole(text: str | None) -> int | None:
 
 
 _BLOCK_LINES: Final = 1_000
+# The usual rule of each task, but of the two that have none: a study must say how prompts are read.
 _RULES: Final[Mapping[str, Rule]] = {
-    pairwise.TASK: pairwise.PairwiseRule(),
-    ranking.TASK: ranking.RankingRule(),
-    compliance.TASK: compliance.ComplianceRule(),
-    likert.TASK: likert.LikertRule(),
-    pressure.TASK: pressure.PressureRule(),
+    task: next(iter(tasks.TASKS[task].values()))() for task in NEEDS if task not in {prompts.TASK, GENERATION}
 }
 
 

@@ -230,6 +230,7 @@ class StagedTable:
                 compression="none" if is_small else "zstd",
                 compression_level=None if is_small else 3,
                 use_dictionary=[name for name in names if name not in _PLAIN_COLUMNS],
+                write_statistics=[name for name in self.table.schema.names if name != "content"],  # copies of blobs
                 data_page_version="1.0",
                 write_page_checksum=True,
             )

@@ -2,10 +2,15 @@
 
 A payload is built from the lake's requests. Of what came, every line of every file is kept, exact bytes, before
 anything reads it.
+
+A kept body that shows a picture or document has a mark where the bytes go, inside a JSON string: `/blob/SHA256.SIZE`
+with its slashes escaped. It is JSON, and no text of a study can forge it, since texts are written without that needless
+escape. What is sent has base64 there, made while a line is on its way, so that no more than a line is ever held.
 """
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import itertools
 import os
@@ -13,7 +18,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final, Protocol
 
@@ -21,11 +26,11 @@ from batchpond import ids
 from batchpond.clock import Work
 from batchpond.errors import LakeError
 from batchpond.lake import disk, failpoints
-from batchpond.lake.disk import read_rows
+from batchpond.lake.disk import intact, read_rows
 from batchpond.lake.records import Asked
-from batchpond.lake.schemas import RAW, REQUESTS, SHARD_REQUESTS
+from batchpond.lake.schemas import BLOBS, RAW, REQUESTS, SHARD_REQUESTS
 from batchpond.lake.store import Store
-from batchpond.model import FileRole
+from batchpond.model import FileRole, Media
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,7 +38,57 @@ if TYPE_CHECKING:
 
 _BATCH_ROWS = 1_024
 _BUFFER_BYTES = 1 << 20
-AT_ONCE = 256
+
+HEAD: Final = rb"\/blob\/"
+_MARK: Final = re.compile(rb"(?<!\\)((?:\\\\)*)\\/blob\\/([0-9a-f]{64})\.([0-9]+)")
+_KEPT_MAX: Final = 8
+
+
+class Embedded(str):
+    """A text of a body, such as the beginning of a `data:` URL, that ends in the bytes of a blob in base64."""
+
+    __slots__ = ("mark",)
+    mark: bytes
+
+    def __new__(cls, head: str, media: Media) -> Embedded:
+        """Return the text `head` with what stands for the blob in a kept body."""
+        found = super().__new__(cls, head)
+        found.mark = b"%b%b.%d" % (HEAD, media.sha256.encode(), media.size_bytes)
+        return found
+
+
+def sent_bytes(body: bytes) -> int:
+    """Return how large a kept body is once it is sent."""
+    marks = _MARK.finditer(body) if HEAD in body else ()
+    return len(body) + sum(-(-int(mark[3]) // 3) * 4 - len(mark[0]) + len(mark[1]) for mark in marks)
+
+
+class Blobs:
+    """A lake's blobs, for any number of threads; the few that were asked for last are kept."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._base64 = lru_cache(_KEPT_MAX)(self._read)
+
+    def expanded(self, body: bytes) -> bytes:
+        """Return a kept body as it is sent; raises LakeError for a blob that is not there, or damaged."""
+        return _MARK.sub(lambda mark: mark[1] + self._base64(mark[2].decode()), body) if HEAD in body else body
+
+    @cached_property
+    def _places(self) -> dict[str, tuple[Path, int]]:
+        found: dict[str, tuple[Path, int]] = {}
+        for path in self._store.files(BLOBS.name):
+            with intact(path) as file:  # a row group has one row
+                names = file.read(columns=["sha256"], use_threads=False).column(0).to_pylist()
+            found |= {name: (path, number) for number, name in enumerate(names)}
+        return found
+
+    def _read(self, sha256: str) -> bytes:
+        if sha256 not in self._places:
+            raise LakeError(f"a request shows {sha256}, which is not in the lake's blobs", hint="nothing was sent")
+        path, number = self._places[sha256]
+        with intact(path) as file:
+            return base64.b64encode(file.read_row_group(number, ["content"], use_threads=False).column(0)[0].as_py())
 
 
 class LineBuilder(Protocol):
@@ -85,25 +140,24 @@ def shard_lines(store: Store, provider: str, shard_id: str) -> ShardLines:
 def build_payload(store: Store, module: LineBuilder, asked: Asked, attempt_id: str) -> Payload:
     """Write an attempt's payload, or find it written, and return its size and digest.
 
-    Raises LakeError when a request of the shard is not in the lake.
+    Raises LakeError when a request of the shard, or what one shows, is not in the lake.
     """
     final = store.payload_path(attempt_id)
     if final.exists():
         return _measure(final)
-    staged, digest = store.scratch(".jsonl"), hashlib.sha256()
+    staged, digest, blobs = store.scratch(".jsonl"), hashlib.sha256(), Blobs(store)
     lines = shard_lines(store, asked.provider, asked.shard_id)
     pairs = zip(lines.custom_ids_of(attempt_id), bodies(lines), strict=True)
     try:
         with (
-            open(staged, "xb", opener=disk.open_new) as out,
+            open(staged, "xb", _BUFFER_BYTES, opener=disk.open_new) as out,
             Work("writing a batch", "requests", len(lines.request_ids)) as work,
         ):
-            while some := list(itertools.islice(pairs, AT_ONCE)):
-                found = [module.payload_line(name, asked.endpoint, body) for name, (_, body) in some]
-                text = b"\n".join([*found, b""])
+            for name, (_, body) in pairs:  # each by itself: what shows pictures is long
+                text = module.payload_line(name, asked.endpoint, blobs.expanded(body)) + b"\n"
                 out.write(text)
                 digest.update(text)
-                work.add(len(some))
+                work.add()
             out.flush()
             size_bytes = out.tell()
             failpoints.reach("S2")
@@ -157,7 +211,7 @@ def bodies(lines: ShardLines) -> Iterator[tuple[str, bytes]]:
 def _scan(files: list[Path], wanted: set[str]) -> Iterator[tuple[list[str], list[bytes]]]:
     """Yield wanted requests and their bodies, reading bodies only of row groups that hold one, until all are found."""
     for path in files:
-        with disk.intact(path) as file:
+        with intact(path) as file:
             for group in range(file.num_row_groups):
                 if not wanted:
                     return

@@ -16,7 +16,7 @@ import orjson
 if TYPE_CHECKING:
     import pyarrow as pa
 
-FORMAT_VERSION: Final = 3
+FORMAT_VERSION: Final = 4
 ROW_GROUP_TEXT: Final = 16_384
 ROW_GROUP_NARROW: Final = 122_880
 
@@ -31,7 +31,8 @@ _SQL_TYPES: Final = {
 class Table:
     """A table's name, columns with their types, what a row of it is and answers, and whether it carries long text.
 
-    Files that were written before a column of `later` was added lack it; its values read as NULL there.
+    Files that were written before a column of `later` was added lack it; its values read as NULL there. `group_rows` is
+    how many rows one Parquet row group holds, where it is not the usual number.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Table:
     has_text: bool = False
     is_derived: bool = False
     later: frozenset[str] = frozenset()
+    group_rows: int | None = None
 
     @cached_property
     def schema(self) -> pa.Schema:
@@ -71,7 +73,7 @@ class Table:
     @property
     def row_group_rows(self) -> int:
         """Return how many rows one Parquet row group holds."""
-        return ROW_GROUP_TEXT if self.has_text else ROW_GROUP_NARROW
+        return self.group_rows or (ROW_GROUP_TEXT if self.has_text else ROW_GROUP_NARROW)
 
 
 def _table(name: str, columns: dict[str, str], later: tuple[str, ...] = (), **more: Any) -> Table:
@@ -82,6 +84,7 @@ _KNOWN: Final = orjson.loads(Path(__file__).with_name("schemas.json").read_bytes
 TABLES: Final = {name: _table(name, **about) for name, about in _KNOWN.items()}
 STUDIES: Final = TABLES["studies"]
 ITEMS: Final = TABLES["items"]
+BLOBS: Final = TABLES["blobs"]
 RUBRICS: Final = TABLES["rubrics"]
 TEMPLATES: Final = TABLES["templates"]
 REQUESTS: Final = TABLES["requests"]

@@ -9,22 +9,26 @@ from __future__ import annotations
 import os
 import shutil
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from batchpond.errors import LakeError
-from batchpond.lake import manifest
+from batchpond.lake import disk, manifest
 from batchpond.lake.schemas import TABLES
-from batchpond.lake.store import Store
+from batchpond.lake.store import Memo, Store, keep_memo, recall_memo
 
 if TYPE_CHECKING:
     import duckdb
 
 MEMORY_LIMIT = "256MB"
+LEFT_OUT: Final[Mapping[str, tuple[str, ...]]] = {"shard_requests": (), "responses": ("text", "thoughts", "refusal")}
+"""The tables that have a file per batch, and which of their columns are not asked for here: texts."""
+FOLD_ABOVE = 64
+FOLD_SHARE = 16  # what is folded is copied again once so large a part of it has come since
 
 
 @dataclass(slots=True)
@@ -129,9 +133,34 @@ def reading(what: str) -> Iterator[None]:
         ) from error
 
 
+def fold(store: Store) -> None:
+    """Keep the rows of each table that has a file per batch in one file more, once many came; the lake's lock is held.
+
+    Each question of what was asked and answered would open all of them. What is kept is derived and may be deleted: it
+    counts only while it and every file in it stand as they did.
+    """
+    for name in LEFT_OUT:
+        files, n_folded, staged = store.published(name), len(_folded(store, name)), store.scratch(".parquet")
+        if len(files) - n_folded >= max(FOLD_ABOVE, n_folded // FOLD_SHARE):
+            with connect(store, [name]) as connection:
+                connection.execute(f"COPY (SELECT * EXCLUDE (filename) FROM {name}) TO {literal(str(staged))}")
+            os.chmod(staged, disk.FILE_MODE)
+            disk.sync(staged)
+            disk.replace(staged, store.path / f".{name}")
+            keep_memo(store, f".{name}.of", Memo("1", [f".{name}", *disk.relative(store.path, files)], (), {}))
+
+
+def _folded(store: Store, name: str) -> list[str]:
+    """Return the file with the rows of many, and those, relative to the lake; none where it cannot be relied on."""
+    kept = recall_memo(store, f".{name}.of", "1")
+    return [] if kept is None else [*kept.held]
+
+
 def _select(store: Store, name: str) -> str:
     table = TABLES[name]
     files = store.files(name)
+    if name in LEFT_OUT and not store.is_outdated and (folded := _folded(store, name)):
+        files = [store.path / folded[0], *sorted({*files}.difference(map(store.path.joinpath, folded)))]
     nothing = table.select(", CAST(NULL AS VARCHAR) AS filename WHERE FALSE", is_empty=True)
     if not files:
         return nothing
@@ -139,7 +168,7 @@ def _select(store: Store, name: str) -> str:
     options = "hive_partitioning = false, filename = true"
     if store.is_outdated and table.later:
         return f"{nothing} UNION ALL BY name FROM read_parquet([{paths}], {options}, union_by_name = TRUE)"
-    names = ", ".join(quoted(column) for column, _ in table.columns)
+    names = ", ".join(quoted(column) for column, _ in table.columns if column not in LEFT_OUT.get(name, ()))
     return f"SELECT {names}, filename FROM read_parquet([{paths}], {options})"
 
 

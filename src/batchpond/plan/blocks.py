@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final
 
@@ -16,6 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from batchpond import ids
+from batchpond.lake.jsonl import sent_bytes
 from batchpond.lake.schemas import PLAN, REQUESTS
 from batchpond.model import Prompt
 from batchpond.plan.asks import NO_RUBRIC, Ask, SourceRow
@@ -97,16 +98,24 @@ class Block:
 
     @cached_property
     def sizes(self) -> NDArray[np.int64]:
-        """The size of each body, in bytes."""
+        """The size of each body as it is kept, in bytes."""
         return np.fromiter(map(len, self.bodies), np.int64, len(self.bodies))
+
+    @cached_property
+    def sent_sizes(self) -> NDArray[np.int64]:
+        """The size of each body as it is sent, with what it shows."""
+        has_media = any(cell.template.media for cell in self.cells)
+        return np.fromiter(map(sent_bytes, self.bodies), np.int64, len(self.bodies)) if has_media else self.sizes
 
     def check(self) -> None:
         """Raise StudyError for a request that no batch could hold."""
         for number, cell in enumerate(self.cells):
             places = np.flatnonzero(self.cell_no == number)
-            largest = int(places[np.argmax(self.sizes[places])])
+            largest = int(places[np.argmax(self.sent_sizes[places])])
             limits = limits_of(cell.config.module.DESCRIPTOR, cell.config.spec.mode)
-            size_bytes, tokens = int(self.sizes[largest]), int(self.estimated_input_tokens[largest])
+            size_bytes, tokens = int(self.sent_sizes[largest]), int(self.estimated_input_tokens[largest])
+            if size_bytes > self.sizes[largest]:
+                limits = replace(limits, max_bytes=min(limits.max_bytes, cell.config.module.sight.max_request_bytes))
             check_line(self.request_ids[largest].as_py(), size_bytes, tokens, limits)
 
 
@@ -117,7 +126,7 @@ def requests_table(block: Block) -> pa.Table:
         "request_id": block.request_ids,
         "repeat_no": pa.array(block.repeat_no),
         "body": strings_of(b"".join(block.bodies), block.sizes) if is_small else pa.array(block.bodies, pa.string()),
-        "size_bytes": pa.array(block.sizes.astype(np.int32)),
+        "size_bytes": pa.array(block.sent_sizes.astype(np.int32)),
         "estimated_input_tokens": pa.array(block.estimated_input_tokens.astype(np.int32)),
     }
     return _table(REQUESTS.schema, columns, block)
@@ -319,7 +328,8 @@ class AskBlocks:
                 if asks[0].only not in (None, label):
                     continue
                 bodies = way.bodies.of(template, said, len(asks), prompt)
-                sizes = said.n_bytes if said else np.array([size_bytes(prompt(number)) for number in range(len(asks))])
+                all_shown = (prompt(number) for number in range(len(asks)))
+                sizes = said.n_bytes if said else np.array([size_bytes(one, way.config) for one in all_shown])
                 cell = self._cell(way_no, template, asks[0].rubric)
                 first = (way_no * len(self._stage.templates) + template_no) * self._stage.repeats
                 for number in range(self._stage.repeats):

@@ -19,9 +19,10 @@ import orjson
 
 from batchpond import ids
 from batchpond.errors import StudyError, UsageError
+from batchpond.lake.jsonl import Embedded
 from batchpond.lake.store import Store
 from batchpond.lake.tables import connect
-from batchpond.model import Mode
+from batchpond.model import Media, Mode
 from batchpond.providers import base, registry
 from batchpond.providers.shared.dialect import SCHEMA, Dialect, ModelSettings
 from batchpond.study.prices import NOTHING
@@ -108,11 +109,12 @@ class OutputSchema(dict[str, Any]):
 
 def make_model_configs(
     models: Sequence[ModelSpec], modules: Modules, unsupported: Unsupported, source: str,
-    output_schema: Mapping[str, Any] | None = None,
+    output_schema: Mapping[str, Any] | None = None, *, logprobs: bool = False,
 ) -> tuple[list[ModelConfig], list[Dropped]]:  # fmt: skip
     """Return every model at every thinking level that it accepts, and those that it does not.
 
-    Answers are held to `output_schema` where model and provider can do so; the others have it in `left_out`.
+    Answers are held to `output_schema` where model and provider can do so; the others have it in `left_out`. A model
+    that does not give `logprobs` where they are wanted is not accepted.
 
     Raises StudyError that names the latter, unless they may be dropped and something is left.
     """
@@ -125,7 +127,7 @@ def make_model_configs(
         except UsageError as error:
             raise StudyError(f"{source}: models: {spec.model}: {error.message}", hint=error.hint) from None
         for thinking in spec.thinking:
-            config = _model_config(spec, thinking, module, endpoint, output_schema)
+            config = _model_config(spec, thinking, module, endpoint, output_schema, logprobs=logprobs)
             if isinstance(config, ModelConfig):
                 configs.append(config)
             else:
@@ -146,8 +148,9 @@ def _refusal(source: str, unsupported: Unsupported, dropped: Sequence[Dropped]) 
 
 
 def _model_config(
-    spec: ModelSpec, thinking: str, module: Dialect, endpoint: str, output_schema: Mapping[str, Any] | None
-) -> ModelConfig | Dropped:
+    spec: ModelSpec, thinking: str, module: Dialect, endpoint: str, output_schema: Mapping[str, Any] | None, *,
+    logprobs: bool,
+) -> ModelConfig | Dropped:  # fmt: skip
     has_schema = output_schema is not None and module.DESCRIPTOR.takes_schema
     settings = ModelSettings(
         request_model=spec.model,
@@ -158,6 +161,7 @@ def _model_config(
         temperature=spec.temperature,
         parameters=spec.parameters or None,
         output_schema=OutputSchema(output_schema or {}) if has_schema else None,
+        logprobs=logprobs,
     )
     try:
         built = module.build_body(_PROBE, settings)
@@ -197,6 +201,8 @@ def _as_it_stands(value: object) -> object:
     match value:
         case OutputSchema():
             return orjson.Fragment(orjson.dumps(dict(value)))
+        case Embedded():
+            return orjson.Fragment(orjson.dumps(str(value))[:-1] + value.mark + b'"')
         case str():
             return str(value)
         case _:
@@ -212,7 +218,8 @@ def _config(study: Study) -> dict[str, Any]:
     if study.claims is None:
         del values["claims"]
     of_stage = {name: stage[name] for name in ("rubrics", "models", "pairs")}
-    answer = {name: value for name, value in stage["rule"].items() if value is not None}  # a word for ties came later
+    # A word for ties and log probabilities came later.
+    answer = {name: value for name, value in stage["rule"].items() if value not in (None, False)}
     return without_checks({**values, **of_stage, "items": stage["rows"]["items"], "answer": answer})
 
 
@@ -273,6 +280,7 @@ def _placed(row: SourceRow, stage: StageSpec) -> Item:
     return row._replace(more=more, of_file=None).item()
 
 
+_TOLD_MAX: Final = 20
 WISHES: Final = frozenset({SCHEMA, "include_thoughts"})
 """Settings that ask for something where it can be had; without it the same question is asked."""
 _HINT: Final = 'change it, or write unsupported = "drop" under [grid] to go on so; it is told before you are asked'
@@ -289,6 +297,16 @@ def check_meant(configs: Sequence[ModelConfig], unsupported: Unsupported, source
         if found:
             lines = "".join(f"\n  {problem}" for problem in found)
             raise StudyError(f"{source}: not everything would be asked as it is written:{lines}", hint=_HINT)
+
+
+def check_shown(configs: Iterable[ModelConfig], media: Sequence[Media], source: str) -> None:
+    """Raise StudyError for models that cannot be shown what a study shows."""
+    ways = {config.spec.priced: config for config in configs}.values()
+    refusals = ((config, config.module.sight.refusal(config.spec.model, one)) for config in ways for one in media)
+    found = dict.fromkeys(f"\n  {named(config.spec)} {why}" for config, why in refusals if why)
+    if found:
+        text = f"{source}: not every model can be shown what the templates show:{''.join(list(found)[:_TOLD_MAX])}"
+        raise StudyError(text, hint="`batchpond guide images` says which provider takes what")
 
 
 def not_taken(config: ModelConfig) -> Iterator[str]:

@@ -107,7 +107,8 @@ def _chosen(stage: StageSpec, flows: Mapping[str, _Flow], *, is_worst: bool) -> 
         source = flows[stage.rows.stage]
         is_part = stage.rows.where is not None
     else:
-        sources = [flows[name] for name in stage.rows.after]
+        shown = {asked for asked, _ in stage.answers.values()}
+        sources = [flows[name] for name in stage.rows.after if name not in shown or shown >= {*stage.rows.after}]
         source = replace(max(sources, key=lambda flow: flow.n_rows), n_rows=sum(flow.n_rows for flow in sources))
         is_part = True
     return replace(source, n_rows=source.n_rows * (stage.expected_share if is_part else 1.0))
@@ -165,7 +166,8 @@ def _n_pairs(n_rows: float, spec: PairsSpec) -> float:
     return possible * (1.0 if spec.share is None else spec.share)
 
 
-def _answer_tokens(stage: StageSpec) -> int:
+def answer_tokens(stage: StageSpec) -> int:
+    """Return how long an answer of a stage is expected to be."""
     return stage.expected_output_tokens or ANSWER_TOKENS_EXPECTED
 
 
@@ -183,7 +185,7 @@ def _later_rounds(stage: StageSpec, first: _Asked, n_rows: float) -> list[_Asked
 def _turn_bytes(stage: StageSpec) -> float:
     """Return by how much a conversation grows with each turn: an answer and a phrase."""
     phrases = [len(phrase.encode()) for tactic in stage.tactics for phrase in tactic.phrases]
-    return _answer_tokens(stage) * BYTES_PER_TOKEN + sum(phrases) / len(phrases)
+    return answer_tokens(stage) * BYTES_PER_TOKEN + sum(phrases) / len(phrases)
 
 
 def _forecast(one: Known, first: _Asked, later: Sequence[_Asked], prices: Prices) -> Forecast:
@@ -215,12 +217,12 @@ def _handed_on(one: Known, flow: _Flow, first: _Asked) -> _Flow:
     stage = one.stage
     if isinstance(stage.rule, InputsRule):
         n_entries = first.n_per_way * len(one.configs) * stage.rule.count
-        entry_bytes = _answer_tokens(stage) * BYTES_PER_TOKEN / stage.rule.count
+        entry_bytes = answer_tokens(stage) * BYTES_PER_TOKEN / stage.rule.count
         return _Flow(n_entries, entry_bytes, 0.0, 1, flow.has_rubrics, n_statements=flow.n_statements)
     if stage.task not in OWN_OUTPUT_TASKS:
         return flow
     n_candidates = len(one.configs) * len(stage.templates)
-    text_bytes = _answer_tokens(stage) * BYTES_PER_TOKEN
+    text_bytes = answer_tokens(stage) * BYTES_PER_TOKEN
     has_rubrics = stage.task == CONVERSATION or bool(stage.rubrics) or flow.has_rubrics
     n_rows = first.n_per_way * len(one.configs) * (1 + stage.turns)
     talk_bytes = flow.text_bytes + _turn_bytes(stage) * (1 + stage.turns / 2) if stage.task == CONVERSATION else 0.0

@@ -41,6 +41,9 @@ SqlRows = Callable[[str], Iterable[Mapping[str, Any]]]
 Row = tuple[str, Mapping[str, Any]]
 """Where a row stands (`line 7`) and its columns."""
 
+Take = Callable[[Row], Row]
+"""Returns a row with the pictures and documents that it names read in; its text may be blank then."""
+
 
 class _Item(NamedTuple):
     item_id: str
@@ -74,37 +77,41 @@ def strings_of(data: bytes, sizes: NDArray[np.int64]) -> pa.StringArray:
     return pa.StringArray.from_buffers(len(sizes), pa.py_buffer(offsets), pa.py_buffer(data))
 
 
-def read_pairs(spec: ItemsSpec, base_path: Path, run_sql: SqlRows | None = None) -> list[Item]:
+def read_pairs(
+    spec: ItemsSpec, base_path: Path, run_sql: SqlRows | None = None, take: Take | None = None
+) -> list[Item]:
     """Return the items of a source that are compared, in id order; raises StudyError that lists what cannot be used."""
-    items = read_any(spec, base_path, run_sql)
+    items = read_any(spec, base_path, run_sql, take)
     if len(items) < 2:
         raise StudyError(f"{spec.location}: has {len(items)} usable items; pairs need at least 2")
     return items
 
 
-def read_any(spec: ItemsSpec, base_path: Path, run_sql: SqlRows | None = None) -> list[Item]:
+def read_any(spec: ItemsSpec, base_path: Path, run_sql: SqlRows | None = None, take: Take | None = None) -> list[Item]:
     """Return the items of one source in id order, however few; raises StudyError that lists what cannot be used."""
 
     def read(row: Mapping[str, Any]) -> _Told[Item]:
         item_id, text = _as_id(row[spec.id_column]), row[spec.text_column]
-        return f"id {item_id!r}", _problem(item_id, text), Item(item_id, text, _metadata(row, spec))
+        return f"id {item_id!r}", _problem(item_id, text, take), Item(item_id, text, _metadata(row, spec))
 
+    rows = _rows(spec, base_path, run_sql)
     source = spec.location if spec.source is not ItemsFrom.SQL else "items.sql"
     hints = "name the columns with `id` and `text` under [items]", "every item needs an id of its own and a text"
-    found = _usable(_rows(spec, base_path, run_sql), spec, source, "items", hints, read)
+    found = _usable(rows if take is None else map(take, rows), spec, source, "items", hints, read)
     return sorted(found, key=lambda item: item.item_id)
 
 
-def each(spec: ItemsSpec, base_path: Path, run_sql: SqlRows | None = None) -> Iterator[Item]:
+def each(spec: ItemsSpec, base_path: Path, run_sql: SqlRows | None = None, take: Take | None = None) -> Iterator[Item]:
     """Yield the items of one source one by one, in its order, so that memory need not hold them.
 
     Raises StudyError as `read_any` does, except that ids which stand there twice are the caller's to find.
     """
-    for where, row in _rows(spec, base_path, run_sql):
+    rows = _rows(spec, base_path, run_sql)
+    for where, row in rows if take is None else map(take, rows):
         item_id, text = _as_id(row.get(spec.id_column)), row.get(spec.text_column)
-        if _problem(item_id, text) is not None:
-            read_any(spec, base_path, run_sql)  # tells of all that cannot be used
-            raise StudyError(f"{spec.location}: {where}: {_problem(item_id, text)}")
+        if (problem := _problem(item_id, text, take)) is not None:
+            read_any(spec, base_path, run_sql, take)  # tells of all that cannot be used
+            raise StudyError(f"{spec.location}: {where}: {problem}")
         yield Item(item_id, str(text), _metadata(row, spec))
 
 
@@ -147,10 +154,10 @@ def _as_id(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _problem(item_id: str, text: object) -> str | None:
+def _problem(item_id: str, text: object, take: Take | None) -> str | None:
     if not item_id or item_id.isspace():
         return "no id, or not a text or whole number"
-    if text is None or (isinstance(text, str) and (not text or text.isspace())):
+    if take is None and (text is None or (isinstance(text, str) and (not text or text.isspace()))):
         return f"id {item_id!r} has an empty text"
     if not isinstance(text, str):
         return f"id {item_id!r} has a text that is not a string"

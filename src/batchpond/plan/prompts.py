@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import difflib
 import itertools
-import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeVar
 
@@ -21,11 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from batchpond.errors import StudyError
-from batchpond.model import Prompt, Role, Turn
+from batchpond.model import Media, Prompt, Role, Turn
 from batchpond.plan.asks import Ask, SourceRow, size_of
 from batchpond.plan.cells import ModelConfig, canonical
 from batchpond.study.spec import StageSpec
-from batchpond.tasks.templates import NOT_KNOWN, Rubric, Template, part_of, pattern_of
+from batchpond.tasks.templates import ANSWERS, MEDIA, NOT_KNOWN, Rubric, Template, column_of, part_of, pattern_of
 
 BYTES_PER_TOKEN: Final = 4
 FRAME_TOKENS: Final = 8
@@ -50,6 +49,10 @@ _FIRST: Final = frozenset({"SAMPLE_1", "OUTPUT_A"})
 OF_PAIR: Final = _FIRST | {"SAMPLE_2", "OUTPUT_B"}
 
 
+class NoAnswer(StudyError):
+    """A prompt would show what an earlier stage has not answered."""
+
+
 def rubric_values(rubric: Rubric) -> dict[str, str]:
     """Return what a rubric fills in, by placeholder."""
     return {
@@ -70,7 +73,7 @@ def value_of(
     Raises StudyError for any other.
     """
     if "." in name:
-        return _value_of_column(name, stage, template, ask, of_rule)
+        return _value_of_column(name, stage, template, ask)
     found = ask.values.get(name)
     if ask.second is not None and name in OF_PAIR and name not in ask.values:
         found = ask.first.text if name in _FIRST else ask.second.text
@@ -89,25 +92,21 @@ def value_of(
     return found or ""
 
 
-def _value_of_column(name: str, stage: StageSpec, template: Template, ask: Ask, of_rule: Mapping[str, str]) -> str:
+def _value_of_column(name: str, stage: StageSpec, template: Template, ask: Ask) -> str:
     """Return what an ask has in a column, or what a conditional part comes to; raises StudyError where it has none."""
-    of_rubric, part = rubric_values(ask.rubric), part_of(name)
-    if part is None:
-        found = in_column(name, ask, of_rubric)
-        if found:
-            return found
-        row = _row_of(name, ask)
-        columns = difflib.get_close_matches(name.partition(".")[2], row.more, _SHOWN_MAX, 0) or ["none"]
-        raise StudyError(
-            f"stage {stage.name}: template {template.template_id} asks for {{{name}}}, which {row.item_id!r} does not"
-            " have",
-            hint=f"its columns: {', '.join(columns)}; if only some items have it: {{#{name}}}...{{/{name}}}",
-        )
-    mark, column, text = part
-    if bool(in_column(column, ask, of_rubric)) is (mark == "^"):
-        return ""
-    pattern = pattern_of(stage.rule.placeholders, template.columns)
-    return pattern.sub(lambda match: value_of(match[1], stage, template, ask, of_rubric, of_rule), text)
+    if part_of(name) is not None:
+        found = _said(f"{{{name}}}", stage, template, ask)
+        return "".join(part for part in found if isinstance(part, str))
+    if value := in_column(name, ask, rubric_values(ask.rubric)):
+        return value
+    if name in stage.answers:
+        raise NoAnswer(f"stage {stage.name}: nothing is known of {{{name}}} about {ask.first.item_id!r}")
+    row = _row_of(name, ask)
+    columns = difflib.get_close_matches(column_of(name), row.more, _SHOWN_MAX, 0) or ["none"]
+    raise StudyError(
+        f"stage {stage.name}: template {template.template_id} asks for {{{name}}}, which {row.item_id!r} does not have",
+        hint=f"its columns: {', '.join(columns)}; if only some items have it: {{#{name}}}...{{/{name}}}",
+    )
 
 
 def _row_of(name: str, ask: Ask) -> SourceRow:
@@ -117,12 +116,16 @@ def _row_of(name: str, ask: Ask) -> SourceRow:
 
 def in_column(name: str, ask: Ask, of_rubric: Mapping[str, str]) -> str:
     """Return what an ask has in a column: text as it is, anything else as JSON; nothing where it has none."""
-    side, _, column = name.partition(".")
+    side, column = name.partition(".")[0], column_of(name)
     if side == "statement":
         found = of_rubric.get(column.upper(), "")
         return "" if found == NOT_KNOWN else found
+    if side == ANSWERS:
+        return ask.values.get(name, "")
     row = _row_of(name, ask)
     value = row.more.get(column)
+    if name.endswith(MEDIA) and not (isinstance(value, dict) and "media_type" in value):
+        return ""
     if value is None and (of_row := _OF_ROW.get("ITEM_ID" if column == "id" else column.upper())) is not None:
         return of_row(row)
     return value if isinstance(value, str) else "" if value is None else canonical(value).decode()
@@ -146,24 +149,55 @@ def prompt_of(stage: StageSpec, template: Template, ask: Ask) -> Prompt:
     """
     if ask.text is not None:
         return said([*template.turns[:-1], *ask.history, Turn(Role.USER, ask.text)])
+    return said([_turn(turn.role, _said(turn.text, stage, template, ask)) for turn in template.turns])
+
+
+def _turn(role: Role, found: Iterable[str | Media]) -> Turn:
+    parts: list[str | Media] = [""]
+    for part in found:
+        if isinstance(part, str) and isinstance(parts[-1], str):
+            parts[-1] += part
+        else:
+            parts.append(part)
+    text = "".join(part for part in parts if isinstance(part, str))
+    return Turn(role, text, tuple(filter(None, parts)) if len(parts) > 1 else ())
+
+
+def _said(text: str, stage: StageSpec, template: Template, ask: Ask) -> Iterator[str | Media]:
+    """Yield what a text with placeholders says and shows, in order."""
     of_rubric, of_rule = rubric_values(ask.rubric), stage.rule.values()
-    pattern = pattern_of(stage.rule.placeholders, template.columns)
+    first, *pieces = pattern_of(stage.rule.placeholders, template.columns).split(text)
+    yield first
+    for name, after in zip(pieces[::2], pieces[1::2], strict=True):
+        if (part := part_of(name)) is not None:
+            mark, column, inner = part
+            if bool(in_column(column, ask, of_rubric)) is (mark == "#"):
+                yield from _said(inner, stage, template, ask)
+        elif name.endswith(MEDIA) and in_column(name, ask, of_rubric):
+            yield Media(**_row_of(name, ask).more[column_of(name)])
+        else:
+            yield value_of(name, stage, template, ask, of_rubric, of_rule)
+        yield after
 
-    def value(match: re.Match[str]) -> str:
-        return value_of(match[1], stage, template, ask, of_rubric, of_rule)
 
-    return said([Turn(turn.role, pattern.sub(value, turn.text)) for turn in template.turns])
+def check_prompts(stage: StageSpec, ask: Ask) -> None:
+    """Raise StudyError where a template of a stage shows what an ask does not have, NoAnswer if that is an answer."""
+    for template in stage.templates:
+        prompt_of(stage, template, ask)
 
 
 def said(turns: Sequence[Turn]) -> Prompt:
-    """Return turns as a prompt: a text where the user alone speaks."""
-    return turns[0].text if len(turns) == 1 else tuple(turns)
+    """Return turns as a prompt: a text where the user alone speaks, and shows nothing."""
+    return turns[0].text if len(turns) == 1 and not turns[0].parts else tuple(turns)
 
 
-def size_bytes(prompt: Prompt) -> int:
-    """Return the size of all texts of a prompt, in UTF-8."""
-    texts = [prompt] if isinstance(prompt, str) else [turn.text for turn in prompt]
-    return sum(map(size_of, texts))
+def size_bytes(prompt: Prompt, config: ModelConfig | None = None) -> int:
+    """Return the size of all texts of a prompt, in UTF-8; with what a model is shown, as if its tokens were text."""
+    if isinstance(prompt, str):
+        return size_of(prompt)
+    shown = (part for turn in prompt for part in turn.parts if isinstance(part, Media))
+    n_tokens = sum(config.module.sight.tokens(config.spec.model, one)[0] for one in shown if config)
+    return sum(size_of(turn.text) for turn in prompt) + BYTES_PER_TOKEN * n_tokens
 
 
 _Sizes = TypeVar("_Sizes", int, "NDArray[np.int64]")
@@ -240,12 +274,12 @@ class Prompts:
         self._forms: dict[tuple[str, Rubric, bool, tuple[str, ...], frozenset[str]], tuple[Form, ...]] = {}
 
     def of(self, template: Template, asks: Sequence[Ask], known: dict[str, Column]) -> Said | None:
-        """Return the prompts of asks of one kind, None after a conversation so far; `known` is theirs to keep.
+        """Return the prompts of asks of one kind, None where they show pictures or go on with a conversation.
 
-        One kind: by one rubric, about one row or about two, with the same placeholders that they fill by themselves.
-        Raises StudyError for a lacking value.
+        `known` is theirs to keep. One kind: by one rubric, about one row or about two, with the same placeholders that
+        they fill by themselves. Raises StudyError for a lacking value.
         """
-        if asks[0].history:
+        if asks[0].history or template.media:
             return None
         columns = {name for ask in asks if ask.first.more for name in itertools.islice(ask.first.more, _MORE_MAX)}
         own = self._usual.keys() & {name.upper() for name in columns}

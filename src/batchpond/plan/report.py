@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import duckdb
@@ -13,9 +14,10 @@ import pyarrow as pa
 from batchpond.lake import tables
 from batchpond.lake.store import CONFIG
 from batchpond.model import Mode
-from batchpond.plan.cells import WISHES, Dropped, ModelConfig, model_notes
+from batchpond.plan.asks import NO_RUBRIC
+from batchpond.plan.cells import WISHES, Dropped, ModelConfig, model_notes, named
 from batchpond.plan.items import Balance, Pairs
-from batchpond.plan.prompts import OF_INPUT
+from batchpond.plan.prompts import BYTES_PER_TOKEN, OF_INPUT, forms_of, rubric_values
 from batchpond.plan.versions import Limits, cut, limits_of, used
 from batchpond.providers import registry
 from batchpond.study.prices import Estimate, Prices, Used, total
@@ -178,6 +180,8 @@ def count(
     values = {"study": study, "version": version}
     connection.execute(tables.query(__package__, "cells"), values)
     connection.execute(tables.query(__package__, "asked"), values)
+    if connection.execute(_TOTALS).fetchall()[0][2]:  # what is in no shard has no answer
+        connection.execute(tables.query(__package__, "answered"))
     n_requests, n_answered, n_in_shards = connection.execute(_TOTALS).fetchall()[0]
     found = map(Cell._make, connection.execute(tables.query(__package__, "by_cell")).fetchall())
     cells = [cell._replace(mode=Mode(cell.mode)) for cell in found]
@@ -248,8 +252,9 @@ def notes(draft: Draft, prices: Prices) -> tuple[str, ...]:
     found = [note for stage in draft.stages for note in _of_inputs(stage.stage)]
     found += model_notes([config for stage in draft.stages for config in stage.configs])
     told = [(f"stage {one.stage.name}: " if len(draft.stages) > 1 else "", one) for one in draft.stages]
-    found += [about + note for about, stage in told for note in _of_answers(stage)]
+    found += [about + note for about, stage in told for note in (*_of_answers(stage), *_of_caches(stage))]
     found += _of_prices(draft.stages, prices)
+    found += _of_media(draft)
     if (claims := draft.study.claims) is not None:
         claimed = ", ".join((claims.primary, *claims.secondary))
         found.append(
@@ -264,6 +269,15 @@ def notes(draft: Draft, prices: Prices) -> tuple[str, ...]:
         if stage.stage.pairs.adaptive is not None
     ]
     return tuple(dict.fromkeys(found))
+
+
+def _of_media(draft: Draft) -> Iterator[str]:
+    """Yield for which models nobody says how many tokens of what is shown, so that a forecast counts it as large."""
+    for config in draft.configs.values():
+        counted = [config.module.sight.tokens(config.spec.model, one) for one in draft.media]
+        if unknown := [n_tokens for n_tokens, is_known in counted if not is_known]:
+            text = f"{named(config.spec)}: it is not documented how many tokens {len(unknown):,} of {len(counted):,}"
+            yield f"{text} pictures and documents are: each is counted as {min(unknown):,} to {max(unknown):,}"
 
 
 def _of_inputs(stage: StageSpec) -> Iterator[str]:
@@ -290,6 +304,24 @@ def _of_answers(draft: StageDraft) -> Iterator[str]:
             yield (
                 f"template {template.template_id} does not spell out the {'two' if len(most) == 1 else 'three'} "
                 f"answers; a reply counts only if it holds exactly one of {', '.join(most)} and {last}"
+            )
+
+
+def _of_caches(draft: StageDraft) -> Iterator[str]:
+    """Yield which texts providers would cache if they stood before what varies: they do what prompts begin with."""
+    stage, known = draft.stage, {config.module.DESCRIPTOR.cache_min_tokens for config in draft.configs} - {0}
+    values = rubric_values((*stage.rubrics, NO_RUBRIC)[0]) | stage.rule.values()
+    for template in stage.templates if known else ():
+        forms, least = forms_of(stage, template, values, ()), min(known)
+        texts = [(text.n_bytes, name) for form in forms for text, name in zip_longest(form.texts, form.names)]
+        first = next((at for at, (_, name) in enumerate(texts) if name), len(texts) - 1)
+        n_first, n_all = (sum(size for size, _ in some) // BYTES_PER_TOKEN for some in (texts[: first + 1], texts))
+        if n_all - (n_first if n_first >= least else 0) >= least:
+            name = (texts[first][1] or "").partition("}")[0]
+            yield (
+                f"template {template.template_id}: {{{name}}} varies and stands before {n_all - n_first:,} of about"
+                f" {n_all:,} tokens that are the same in every request: placed first they could be read from a cache,"
+                f" at a lower price, from {least:,} on"
             )
 
 

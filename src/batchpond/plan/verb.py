@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
@@ -26,6 +28,7 @@ from batchpond.lake.events import EventLog
 from batchpond.lake.records import FINAL, INCOMPLETE, Planned
 from batchpond.lake.schemas import REQUESTS, STUDIES
 from batchpond.lake.store import CONFIG, TMP, Store
+from batchpond.model import Media
 from batchpond.plan import cells as forms
 from batchpond.plan import versions
 from batchpond.plan.asks import (
@@ -46,12 +49,14 @@ from batchpond.plan.cells import (
     Modules,
     check_meant,
     check_served,
+    check_shown,
     make_model_configs,
     version,
 )
-from batchpond.plan.forecast import Forecast, Known, forecast
+from batchpond.plan.forecast import Forecast, Known, answer_tokens, forecast
 from batchpond.plan.items import Item, Pairs, SqlRows, allowed_pairs, balance, choose_pairs, each, read_any, read_pairs
-from batchpond.plan.prompts import prompt_of, size_bytes
+from batchpond.plan.media import MediaSpool
+from batchpond.plan.prompts import BYTES_PER_TOKEN, check_prompts, prompt_of, size_bytes
 from batchpond.plan.report import (
     CellReport,
     Counted,
@@ -64,7 +69,7 @@ from batchpond.plan.report import (
     notes,
 )
 from batchpond.plan.rounds import adaptive
-from batchpond.plan.rounds.inputs import KINDS, OF_TALK, query, talk_asks
+from batchpond.plan.rounds.inputs import KINDS, OF_TALK, TEXTS, query, talk_asks
 from batchpond.plan.rounds.rounds import open_rounds, round_event
 from batchpond.plan.rounds.source import check
 from batchpond.plan.write import FIRST_ROUND, publish_round
@@ -117,12 +122,13 @@ class StageDraft:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A study worked out."""
+    """A study worked out; `media` is all that it shows, once each."""
 
     study: Study
     stages: Sequence[StageDraft]
     dropped: Sequence[Dropped]
     version: str
+    media: Sequence[Media] = ()
 
     @property
     def configs(self) -> Mapping[tuple[str, str, str, str], ModelConfig]:
@@ -134,43 +140,49 @@ class Draft:
         }
 
 
-def draft_of(store: Store, study: Study, modules: Modules, run_sql: SqlRows, *, is_bought: bool = False) -> Draft:
-    """Return a study with all it names read in; raises StudyError for what cannot be asked.
+def draft_of(
+    store: Store, study: Study, modules: Modules, run_sql: SqlRows, media: MediaSpool | None, *, is_bought: bool = False
+) -> Draft:
+    """Return a study with all it names read in, `media` included; raises StudyError for what cannot be asked.
 
     One that `is_bought` was asked before, so that nothing is said against its models.
     """
     dropped: list[Dropped] = []
-    stages = [_draft(store, study, stage, modules, run_sql, dropped) for stage in study.stages]
+    stages = [_draft(store, study, stage, modules, run_sql, dropped, media) for stage in study.stages]
     if (n_cells := sum(draft.n_cells for draft in stages)) > CELLS_MAX:
         raise StudyError(f"{study.source}: makes {n_cells:,} cells; one study holds at most {CELLS_MAX:,}")
+    shown = tuple(media.found.values()) if media else ()
     if not is_bought:
         for draft in stages:
             check_meant(draft.configs, study.unsupported, study.place_of(draft.stage))
+            if any(template.media for template in draft.stage.templates):
+                check_shown(draft.configs, shown, study.place_of(draft.stage))
         check_served(store, (one for draft in stages for one in draft.configs), study.source)
     parts = [(draft.stage, draft.configs, draft.rows or ()) for draft in stages]
     given = [draft.pairs for draft in stages if draft.pairs is not None and draft.stage.pairs.given]
     said = [part.tobytes() for pairs in given for part in (pairs.lo, pairs.hi, pairs.lo_first)]
     own = version(study, parts)
-    return Draft(study, stages, dropped, ids.digest("given pairs", own, *said) if said else own)
+    return Draft(study, stages, dropped, ids.digest("given pairs", own, *said) if said else own, shown)
 
 
 def _draft(
-    store: Store, study: Study, stage: StageSpec, modules: Modules, run_sql: SqlRows, dropped: list[Dropped]
-) -> StageDraft:
+    store: Store, study: Study, stage: StageSpec, modules: Modules, run_sql: SqlRows, dropped: list[Dropped],
+    media: MediaSpool | None,
+) -> StageDraft:  # fmt: skip
     place = study.place_of(stage)
-    configs, refused = make_model_configs(stage.models, modules, study.unsupported, place, stage.output_schema)
+    configs, refused = make_model_configs(stage.models, modules, study.unsupported, place, **stage.wants)
     dropped += refused
     draft = StageDraft(stage, configs, study.seed)
     if stage.waits:
         return draft
-    rows = _rows(store, study, stage, run_sql)
+    rows = _rows(store, study, stage, run_sql, media)
     pairs = _pairs(study, stage, rows, run_sql)
     draft = dataclasses.replace(draft, rows=rows, pairs=pairs)
     n_found = n_asks(stage, rows, pairs)
     if pairs is not None and study.is_pairs_alone and stage.pairs.adaptive is None and not stage.columns:
         return dataclasses.replace(draft, n_asks=n_found or 0, grid=Grid(stage, rows, pairs))
     if (first := next(draft.asks(), None)) is not None:
-        _check_templates(stage, first)
+        check_prompts(stage, first)
     if n_found is None:
         n_found = sum(1 for _ in draft.asks())
     if not n_found:
@@ -191,11 +203,6 @@ def _pairs(study: Study, stage: StageSpec, rows: Sequence[SourceRow], run_sql: S
     return adaptive.pairs_of(len(names), adaptive.first_round(names, stage.pairs, study.seed, stage.name))
 
 
-def _check_templates(stage: StageSpec, ask: Ask) -> None:
-    for template in stage.templates:
-        prompt_of(stage, template, ask)
-
-
 def check_later(store: Store, draft: Draft) -> None:
     """Raise StudyError for what would fail only once earlier stages are paid for: SQL, and lacking placeholders."""
     study = draft.study
@@ -207,7 +214,8 @@ def check_later(store: Store, draft: Draft) -> None:
             made = SourceRow("id", "text", "unit", None, "candidate", "input", more=_more(study, source))
             for row in _made_of(draft, source, made) if stage.columns else (made,):
                 other = row._replace(text="other") if stage.task in PAIR_TASKS else None
-                _check_templates(stage, Ask((*stage.rubrics, NO_RUBRIC)[0], row, other))
+                ask = Ask((*stage.rubrics, NO_RUBRIC)[0], row, other, values=_foreseen(study, stage))
+                check_prompts(stage, ask)
 
 
 def _source(study: Study, stage: StageSpec) -> StageSpec | None:
@@ -235,10 +243,14 @@ def _more(study: Study, source: StageSpec) -> dict[str, Any]:
     return dict.fromkeys(names, "text")
 
 
-def _rows(store: Store, study: Study, stage: StageSpec, run_sql: SqlRows) -> Sequence[SourceRow]:
+def _rows(
+    store: Store, study: Study, stage: StageSpec, run_sql: SqlRows, media: MediaSpool | None
+) -> Sequence[SourceRow]:
     if stage.rows.items is None:
         return [SourceRow(one.rubric_id, one.description, one.rubric_id, one.rubric_id) for one in stage.rubrics]
-    source = (stage.rows.items, study.base_path, run_sql if stage.rows.items.source is ItemsFrom.SQL else None)
+    items, base_path = stage.rows.items, study.base_path
+    take = partial(media.take, items, study.media, base_path) if media else None
+    source = (items, base_path, run_sql if items.source is ItemsFrom.SQL else None, take)
     if study.is_pairs_alone:
         return [row_of_file(item, stage) for item in read_pairs(*source)]
     rows = SpilledRows(store.path / TMP, (_row(item, stage) for item in each(*source)))
@@ -255,11 +267,22 @@ def _row(item: Item, stage: StageSpec) -> SourceRow:
     return placed_row(stage, item.item_id, item.text, told, more)
 
 
-def known_of(draft: StageDraft) -> Known:
+def _foreseen(study: Study, stage: StageSpec) -> dict[str, str]:
+    """Return answers of earlier stages that a stage's prompts show, as long as they are expected to be."""
+    found = {}
+    for name, (asked, column) in stage.answers.items():
+        source = study.stage(asked)
+        n_ways = sum(len(model.thinking) for model in source.models) * len(source.templates) * source.repeats
+        n_tokens = answer_tokens(source) if column in TEXTS else 1
+        found[name] = "x" * (BYTES_PER_TOKEN * n_tokens * (1 if source.task in OWN_OUTPUT_TASKS else n_ways))
+    return found
+
+
+def known_of(draft: StageDraft, study: Study) -> Known:
     """Return what the forecast knows of a stage: of one that waits for nothing, what it asks."""
     if draft.rows is None:
-        return Known(draft.stage, draft.configs, ask_bytes=_frame_bytes(draft.stage))
-    sizes = [_size_of(draft.stage, ask) for ask in islice(draft.asks(), _SAMPLE_ASKS)]
+        return Known(draft.stage, draft.configs, ask_bytes=_frame_bytes(draft.stage, _foreseen(study, draft.stage)))
+    sizes = [_size_of(draft.stage, ask, draft.configs) for ask in islice(draft.asks(), _SAMPLE_ASKS)]
     rows = draft.rows
     if isinstance(rows, SpilledRows):
         n_bytes, has_own = rows.n_text_bytes, rows.rubric_ids.keys() != {None}
@@ -273,21 +296,23 @@ def known_of(draft: StageDraft) -> Known:
     )  # fmt: skip
 
 
-def _frame_bytes(stage: StageSpec) -> float:
-    """Return the mean size of a waiting stage's prompts without the texts of its rows."""
+def _frame_bytes(stage: StageSpec, shown: Mapping[str, str]) -> float:
+    """Return the mean size of a waiting stage's prompts, answers `shown` in them, without the texts of its rows."""
     if stage.task == CONVERSATION:
         return 0.0
     empty = SourceRow("", "", "", None, "", "", more=dict.fromkeys((*OF_TALK, *KINDS.values()), ""))
     other = empty if stage.task in PAIR_TASKS else None
     rubrics = stage.rubrics[:_SAMPLE_ASKS] or (NO_RUBRIC,)
     try:
-        return sum(_size_of(stage, Ask(rubric, empty, other)) for rubric in rubrics) / len(rubrics)
+        return sum(_size_of(stage, Ask(rubric, empty, other, values=shown)) for rubric in rubrics) / len(rubrics)
     except StudyError:  # a template names columns that only the rows will have
-        return sum(len(template.text.encode()) for template in stage.templates) / len(stage.templates)
+        texts = sum(len(template.text.encode()) for template in stage.templates) / len(stage.templates)
+        return texts + sum(map(len, shown.values()))
 
 
-def _size_of(stage: StageSpec, ask: Ask) -> float:
-    sizes = [size_bytes(prompt_of(stage, template, ask)) for template in stage.templates]
+def _size_of(stage: StageSpec, ask: Ask, configs: Sequence[ModelConfig] = ()) -> float:
+    prompts = [prompt_of(stage, template, ask) for template in stage.templates]
+    sizes = [max(size_bytes(prompt, config) for config in configs or (None,)) for prompt in prompts]
     return sum(sizes) / len(sizes) + stage.schema_bytes
 
 
@@ -316,16 +341,18 @@ def plan_study(
     process writes to the lake.
     """
     prices = Prices.of_lake(store.path / CONFIG, now or store.clock.now())
-    with store.lock("plan"):
-        draft = draft_of(store, study, modules, run_sql or sql_on_lake(store), is_bought=is_bought)
+    with store.lock("plan"), MediaSpool(store) if study.media else nullcontext() as media:
+        draft = draft_of(store, study, modules, run_sql or sql_on_lake(store), media, is_bought=is_bought)
         is_known = any(one.stage.waits or one.stage.goes_on for one in draft.stages)
-        foreseen = forecast([known_of(one) for one in draft.stages], prices) if is_known else []
+        foreseen = forecast([known_of(one, study) for one in draft.stages], prices) if is_known else []
         study_row = f"p_study={study.name}/{draft.version}"
         n_before = _n_requests(store)
         is_planned = store.has(STUDIES, study_row)
         told = _told(store, draft, is_planned=is_planned)
         if not is_planned:
             check_later(store, draft)
+            if media is not None:
+                media.publish(store)
             _write(store, draft)
         counted = _counted(store, draft)
         if not is_planned:

@@ -47,20 +47,8 @@ class Again:
 
 
 def sampled(n_requests: int | None) -> str:
-    """Return the SQL of those requests of `wanted` that belong to a sample of so many, or of all.
-
-    A sample holds so many of the requests of the first round, each stage's in turn, in an order by pair that never
-    changes: both directions and all cells of a pair come together, and a larger sample contains a smaller one. What
-    is asked in later rounds follows from it, so that all of that belongs to it.
-    """
-    if n_requests is None:
-        return "SELECT * FROM wanted"
-    return f"""SELECT * FROM wanted WHERE round_no > 1 OR request_id IN (
-    SELECT request_id FROM (
-      SELECT request_id, slot, row_number() OVER (PARTITION BY stage ORDER BY pair_id, slot) AS place
-      FROM wanted WHERE round_no = 1
-    ) ORDER BY place, slot LIMIT {n_requests:d}
-  )"""
+    """Return the SQL of those requests of `wanted` that belong to a sample of so many, or of all."""
+    return "SELECT * FROM wanted" if n_requests is None else tables.query(__package__, "sampled", n=f"{n_requests:d}")
 
 
 def sample_of(lake_state: LakeState, study: str) -> int | None:

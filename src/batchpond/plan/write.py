@@ -61,8 +61,9 @@ class Spool:
         return self
 
     def __exit__(self, *error: Any) -> None:
+        unfinished = [] if self._file is None else [self._file.path]
         self._open.__exit__(*error)
-        for path in self.paths:
+        for path in (*self.paths, *unfinished):
             path.unlink(missing_ok=True)
 
     def add(self, rows: pa.Table) -> None:
@@ -118,10 +119,7 @@ def publish_new(store: Store, connection: duckdb.DuckDBPyConnection, spool: Spoo
     )
     if not paths:
         return
-    connection.execute(
-        f"CREATE OR REPLACE TEMP TABLE fresh AS SELECT min(place) AS place FROM ({staged}) AS staged "
-        f"WHERE NOT EXISTS (SELECT 1 FROM {table} AS known WHERE known.{key} = staged.{key}) GROUP BY {key}"
-    )
+    connection.execute(tables.query(__package__, "lacking", staged=staged, table=table, key=key))
     for number, path in enumerate(paths):
         low = number * spool.file_rows
         places = connection.execute(
@@ -320,9 +318,7 @@ def publish_round(
     `configs` are the stage's, made anew where none are given; a study without further rounds `is_only` this one.
     """
     if not configs:
-        configs, _ = make_model_configs(
-            stage.models, registry.module, staged.unsupported, staged.source, stage.output_schema
-        )
+        configs, _ = make_model_configs(stage.models, registry.module, staged.unsupported, staged.source, **stage.wants)
     with tables.connect(store, INPUT_TABLES) as connection:
         values: dict[str, str | int] = {"study": staged.name, "version": version, "round_no": round_no}
         n_slots, n_files = connection.execute(_PLACE, values).fetchall()[0]

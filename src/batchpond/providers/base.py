@@ -54,16 +54,18 @@ class Descriptor:
     `[providers.<name>]`, with the variables that it then stands for; `credentials_env` name files that stand in place
     of a key. Without `needs_key` calls are made without a key where none is set. With a `default_port` an address may
     lack scheme, host or port. Without `lists_state` the listing names the batches, but not how they stand.
-    What a cancelled batch says may be taken back for `cancel_settle_s`.
-    `takes_schema` says that answers can be held to a JSON schema, by some of its models at least. `key_header` carries
-    the key, as a bearer token where it is `Authorization`; `headers` go with every call, and those of `header_env` with
-    the value of their variable where it is set. The answers' headers `scope_headers`, in lower case, say which account
-    a key belongs to; an empty name stands for a part that none says. `price_name` is what the price data call the
+    What a cancelled batch says may be taken back for `cancel_settle_s`. `takes_schema` says that answers can be held to
+    a JSON schema, by some of its models at least. `logprobs` is what a body says so that answers come with the log
+    probabilities of their tokens, empty where they never do. What prompts begin with is read from a cache by itself
+    from `cache_min_tokens` on, by the least of its models; 0 where nothing is known of it. `key_header` carries the
+    key, as a bearer token where it is `Authorization`; `headers` go with every call, and those of `header_env` with the
+    value of their variable where it is set. The answers' headers `scope_headers`, in lower case, say which account a
+    key belongs to; an empty name stands for a part that none says. `price_name` is what the price data call the
     provider. The ids of its batches begin with `batch_id_prefix`, where that tells them from those of other providers.
     `rates` are the headers in which answers tell the account's limits, as `RateNames` has them; None for any that are
     usual. `nearest` gives, for a model that its table of models does not have, the names in it that are most like it,
-    and None for one that it has. `base_of` returns what endpoints are below, by the base URL that the user gave and
-    the environment.
+    and None for one that it has. `base_of` returns what endpoints are below, by the base URL that the user gave and the
+    environment.
     """
 
     name: str
@@ -98,6 +100,8 @@ class Descriptor:
     needs_key: bool = True
     default_port: int | None = None
     takes_schema: bool = False
+    logprobs: Mapping[str, Any] = field(default_factory=dict)
+    cache_min_tokens: int = 0
     key_header: str = "Authorization"
     headers: tuple[tuple[str, str], ...] = ()
     header_env: tuple[tuple[str, str], ...] = ()
@@ -300,9 +304,9 @@ def _frozen(value: Any) -> Any:
     return tuple(map(_frozen, value)) if isinstance(value, list) else value
 
 
-def table(provider: str, name: str) -> dict[str, Any]:
-    """Return a table of what is known of a provider alone."""
-    found: dict[str, Any] = _data(provider)[name]
+def table(provider: str, name: str, usual: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return a table of what is known of a provider alone, what is `usual` where it may lack."""
+    found: dict[str, Any] = _data(provider)[name] if usual is None else {**usual, **_data(provider).get(name, {})}
     return found
 
 

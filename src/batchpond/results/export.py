@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import duckdb
 
@@ -24,9 +24,6 @@ from batchpond.lake import disk
 from batchpond.lake.schemas import TABLES
 from batchpond.lake.tables import literal, quoted
 from batchpond.views import database
-
-if TYPE_CHECKING:
-    import duckdb
 
 BATCHES_MAX = 100_000
 _NAME_LENGTH_MAX = 80

@@ -110,11 +110,7 @@ def _give_up_waiting(session: Session, shard: AdoptedShard) -> None:
 def _waiting_with_the_same(session: Session, shard_id: str) -> list[Sharded]:
     if not any(due.is_voidable(session.lake_state, other) for other in session.lake_state.shards):
         return []
-    sql = (
-        "SELECT DISTINCT shard_id FROM shard_requests WHERE shard_id <> $1 AND request_id IN"
-        " (SELECT request_id FROM shard_requests WHERE shard_id = $1) ORDER BY shard_id"
-    )
-    rows = tables.rows(session.store, ["shard_requests"], sql, [shard_id])
+    rows = tables.rows(session.store, ["shard_requests"], tables.query(__package__, "sharing"), [shard_id])
     shards = session.lake_state.shards
     return [shards[other] for (other,) in rows if other in shards and due.is_voidable(session.lake_state, other)]
 

@@ -163,12 +163,8 @@ class MapReader:
         """Return which value of those lines no planned request has, for the lines where one alone is to blame."""
         found: dict[int, list[str]] = {}
         for name in _FILTERS if line_nos else ():
-            rows = self._connection.execute(
-                f"SELECT line_no, shown({name}) FROM given WHERE list_contains($1, line_no) AND {name} IS NOT NULL"
-                f" AND {name} NOT IN (SELECT {name} FROM wanted WHERE {name} IS NOT NULL)",
-                [line_nos],
-            ).fetchall()
-            for line_no, value in rows:
+            unplanned = self._connection.execute(tables.query(__package__, "map_unplanned", column=name), [line_nos])
+            for line_no, value in unplanned.fetchall():
                 found.setdefault(line_no, []).append(f"{name} {value}")
         return {line_no: f"has {' and '.join(values)}, not planned" for line_no, values in found.items()}
 

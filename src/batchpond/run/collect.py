@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from threading import Thread
+from typing import Any, Final
 
+from batchpond import ids
 from batchpond.answers import derive
-from batchpond.clock import each
+from batchpond.clock import Work
 from batchpond.lake import failpoints, jsonl
 from batchpond.lake.attempts import Attempt, Phase
 from batchpond.lake.records import Downloaded, Mismatch, Verified
-from batchpond.lake.store import CONFIG
-from batchpond.model import BatchState, FileRole, Mode, PricedModel, RemoteBatch
+from batchpond.lake.store import CONFIG, TMP
+from batchpond.model import BatchState, Download, FileRole, Mode, PricedModel, RemoteBatch
 from batchpond.providers.base import BatchProvider
 from batchpond.run.find import check_host
 from batchpond.run.session import LARGE, TAKE_HINT, Session, Severity, answered
 from batchpond.study import prices
 from batchpond.views import database
 
+AT_ONCE: Final = 4
+"""How many batches' files travel at once; as many wait on disk, and no more."""
+HEARTBEAT_S: Final = 1.0
 DOWNLOADS_MAX = 3
 FILE_WAIT_MAX_S = 86_400
 _NEVER = datetime(9999, 1, 1, tzinfo=UTC)
@@ -31,13 +38,8 @@ def collect_ended(session: Session, seen: Mapping[str, RemoteBatch]) -> None:
     perishable_first = sorted(ended, key=lambda a: (a.created_at or _NEVER, a.attempt_id))
     proven: list[Verified | Mismatch] = []
     try:
-        for attempt in each(perishable_first, "collecting", "batches", len(ended)):
-            if attempt.client_name in session.providers.out:
-                continue
-            with session.isolated(attempt.client_name, f"batch {attempt.batch_id}"):
-                provider = session.providers.get(attempt.client_name)
-                check_host(attempt, provider)
-                proven += _collect(session, provider, attempt, seen.get(attempt.attempt_id))
+        for found in _collected(session, perishable_first, seen):
+            proven += found
             if sum(fact.n_requests for fact in proven) >= LARGE:
                 _settle(session, proven)
                 proven = []
@@ -47,19 +49,81 @@ def collect_ended(session: Session, seen: Mapping[str, RemoteBatch]) -> None:
     _settle(session, proven)
 
 
-def _collect(
-    session: Session, provider: BatchProvider, attempt: Attempt, batch: RemoteBatch | None
-) -> list[Verified | Mismatch]:
+def _collected(
+    session: Session, ended: Sequence[Attempt], seen: Mapping[str, RemoteBatch]
+) -> Iterator[list[Verified | Mismatch]]:
+    """Yield what each batch comes to, in their order, while files of the next ones are on their way to a folder."""
+    begun, passing = list[_Arrival](), TemporaryDirectory(dir=session.store.path / TMP, ignore_cleanup_errors=True)
+    with passing as folder, Work("collecting", "batches", len(ended)) as work:
+        for attempt in (*ended, *[None] * (AT_ONCE - 1)):
+            if attempt is not None and attempt.client_name not in session.providers.out:
+                with session.isolated(attempt.client_name, f"batch {attempt.batch_id}"):
+                    begun.append(_Arrival(session, attempt, seen.get(attempt.attempt_id), Path(folder)))
+                    begun[-1].start() if len(ended) > 1 else begun[-1].run()
+            if begun and (attempt is None or len(begun) == AT_ONCE):
+                first = begun.pop(0)
+                with session.isolated(first.attempt.client_name, f"batch {first.attempt.batch_id}"):
+                    yield _collect(session, first, work)
+                work.add()
+
+
+class _Arrival(Thread):
+    """A batch that ended and what it has, brought to passing files by a thread that touches nothing of the pass.
+
+    What fails is kept until the pass comes to it. The process ends without waiting for such a thread, and a file that
+    comes when its folder is gone is nowhere.
+    """
+
+    def __init__(self, session: Session, attempt: Attempt, batch: RemoteBatch | None, folder: Path) -> None:
+        super().__init__(name="batchpond-download", daemon=True)
+        self.provider = session.providers.get(attempt.client_name)
+        check_host(attempt, self.provider)
+        self.attempt, self.batch, self._folder = attempt, batch, folder
+        self.files: tuple[tuple[FileRole, str], ...] = ()
+        self.failures: list[Exception] = []
+        self._brought: dict[str, tuple[Path, Download | None]] = {}
+
+    def run(self) -> None:
+        """Ask how the batch stands, unless that was seen, and bring the files of one that none was taken from."""
+        try:
+            self.batch = self.batch or self.provider.get(self.attempt.known_batch_id)
+            # A stale replica names no files yet; believing it would call every answer missing.
+            if self.batch is not None and self.batch.state.is_terminal:
+                self.files = self.provider.result_files(self.batch)
+            for _, file_id in self.files if not self.attempt.downloads else ():
+                self._bring(file_id)
+        except Exception as error:  # noqa: BLE001 - raised by the pass, which would not hear of it
+            self.failures.append(error)
+
+    def _bring(self, file_id: str) -> None:
+        path = self._folder / ids.digest("file", self.attempt.attempt_id, file_id)
+        self._brought[file_id] = path, self.provider.download(file_id, path)
+
+    def take(self, session: Session, file_id: str) -> tuple[Path, Download | None]:
+        """Return where a result file is and what it is, asked for now if it was not brought; raises what failed."""
+        if file_id not in self._brought:
+            if self.failures:
+                raise self.failures[0]
+            session.providers.get(self.attempt.client_name)  # raises what put it out meanwhile
+            self._bring(file_id)
+        return self._brought.pop(file_id)
+
+
+def _collect(session: Session, arrival: _Arrival, work: Work) -> list[Verified | Mismatch]:
     """Bring in what one batch has; return what its answers come to, nothing while some may still come."""
-    batch = batch or provider.get(attempt.known_batch_id)
-    if batch is None:
+    while arrival.is_alive():
+        arrival.join(HEARTBEAT_S)
+        work.add(0)
+    provider, attempt, files = arrival.provider, arrival.attempt, arrival.files
+    if arrival.failures and attempt.client_name in session.providers.out:
+        return []  # it was said of the first
+    if arrival.failures and not files:
+        raise arrival.failures[0]
+    if arrival.batch is None:
         _note_unavailable(session, provider, attempt, "the batch")
+    if arrival.batch is None or not arrival.batch.state.is_terminal:
         return []
-    if not batch.state.is_terminal:
-        # A stale replica names no files yet; believing it would call every answer missing.
-        return []
-    files = provider.result_files(batch)
-    tally = _fetch_whole(session, provider, attempt, files)
+    tally = _fetch_whole(session, arrival)
     attempt = session.attempt(attempt.attempt_id)
     recorded = {event.file_id for event in attempt.downloads}
     absent = [pair for pair in files if pair[1] not in recorded]
@@ -78,21 +142,20 @@ def _collect(
     return []
 
 
-def _fetch_whole(
-    session: Session, provider: BatchProvider, attempt: Attempt, files: tuple[tuple[FileRole, str], ...]
-) -> derive.Tally:
+def _fetch_whole(session: Session, arrival: _Arrival) -> derive.Tally:
     """Download what is lacking until every request that is due is answered, or nothing new comes; return what is there.
 
     A body cut at a line border with a correct end looks complete to every HTTP client, and one of something else
     altogether may have as many lines: only what they answer shows it.
     """
+    provider, attempt = arrival.provider, arrival.attempt
     tally = read(session, attempt) if attempt.downloads else derive.Tally()
     is_asked_for = bool(attempt.n_mismatches) and attempt.take is None
     for _ in range(DOWNLOADS_MAX):
         recorded = {event.file_id for event in attempt.downloads}
         is_all = is_asked_for or (bool(recorded) and not _is_whole(attempt, provider, tally))
-        wanted = [pair for pair in files if is_all or pair[1] not in recorded]
-        n_here = sum(_fetch(session, provider, attempt, role, file_id) for role, file_id in wanted)
+        wanted = [pair for pair in arrival.files if is_all or pair[1] not in recorded]
+        n_here = sum(_fetch(session, arrival, role, file_id) for role, file_id in wanted)
         n_recorded, attempt = len(attempt.downloads), session.attempt(attempt.attempt_id)
         if len(attempt.downloads) > n_recorded:
             tally = read(session, attempt)
@@ -142,14 +205,14 @@ def _waited_s(session: Session, attempt: Attempt) -> float:
     return (session.store.clock.now() - ended).total_seconds() if ended else float("inf")
 
 
-def _fetch(session: Session, provider: BatchProvider, attempt: Attempt, role: FileRole, file_id: str) -> bool:
+def _fetch(session: Session, arrival: _Arrival, role: FileRole, file_id: str) -> bool:
     """Bring a result file into the lake, whatever it holds; whether it is there.
 
     Raw first: every byte is in the lake before anything tries to read it.
     """
-    path = session.store.scratch(f".{role}")
+    attempt = arrival.attempt
+    path, download = arrival.take(session, file_id)
     try:
-        download = provider.download(file_id, path)
         failpoints.reach("Y4")
         if download is None:
             return False
@@ -188,11 +251,6 @@ def file_of(attempt: Attempt, role: FileRole, file_id: str, sha256: str) -> json
     )
 
 
-def raw_file(attempt: Attempt, event: Downloaded) -> jsonl.RawFile:
-    """Return where the raw lines of a download are."""
-    return file_of(attempt, event.file_role, event.file_id, event.sha256)
-
-
 def record_download(
     session: Session, file: jsonl.RawFile, size_bytes: int, n_lines: int, *, is_urgent: bool = True
 ) -> int:
@@ -212,7 +270,8 @@ def record_download(
 
 def source_of(attempt: Attempt) -> derive.Source:
     """Return all downloads of an attempt's files, output before error."""
-    files = sorted((raw_file(attempt, event) for event in attempt.downloads), key=lambda f: f.role != FileRole.OUTPUT)
+    found = (file_of(attempt, event.file_role, event.file_id, event.sha256) for event in attempt.downloads)
+    files = sorted(found, key=lambda file: file.role != FileRole.OUTPUT)
     return derive.Source(
         attempt.shard_id,
         attempt.attempt_id,

@@ -10,9 +10,10 @@ from typing import Final, NamedTuple
 
 from batchpond.clock import each
 from batchpond.errors import AccessError, ExitCode, PutOffError, UnreachableError
-from batchpond.lake import tables
+from batchpond.lake import disk, tables
 from batchpond.lake.attempts import BEFORE_SENT_PHASES, UNCLEAR_PHASES, UNSENT_PHASES, Attempt, LakeState, Phase
 from batchpond.lake.records import AdoptedShard, Approval, Intent, Rounds, Sharded
+from batchpond.lake.schemas import PLAN, SHARD_REQUESTS
 from batchpond.lake.store import Store
 from batchpond.model import ErrorClass, Mode, ShardKind
 from batchpond.plan import versions
@@ -208,15 +209,16 @@ def count_unsent(session: Session, only_study: str | None = None) -> tuple[int, 
 
 
 def count_unapproved(session: Session) -> int:
-    """Return how many planned requests nobody has approved, counted anew where something has happened since."""
-    state = session.open_state
+    """Return how many planned requests nobody has approved, counted anew where plans, shards or approvals changed."""
+    state, store = session.open_state, session.store
     whole = {one.study_version for one in state.approvals.values() if one.n_limit is None}
     partly = {study: version for study, version in state.current_versions.items() if version not in whole}
     if not partly:
         return 0
-    return session.remembered(
-        ".unapproved", lambda: sum(due.unformed(session.store, session.lake_state, partly).values())
-    )
+    plan, shards = (disk.relative(store.path, store.published(name)) for name in (PLAN.name, SHARD_REQUESTS.name))
+    void = [due.void_shards(state, study, version) for study, version in sorted(partly.items())]
+    basis = (sorted(partly.items()), sorted(state.voided), void, plan, shards)
+    return session.remembered(".unapproved", basis, lambda: sum(due.unformed(store, state, partly).values()), plan)
 
 
 def lacking_approval(lake_state: LakeState, study: str, now: datetime) -> str | None:
@@ -537,9 +539,5 @@ def _doubts(session: Session) -> dict[str, int]:
 
 
 def _actual_costs(session: Session) -> dict[str, float | None]:
-    sql = (
-        "SELECT attempt_id, sum(cost_usd),"
-        " count(*) FILTER (status = 'succeeded' AND cost_usd IS NULL) FROM responses GROUP BY attempt_id"
-    )
-    rows = tables.rows(session.store, ["responses"], sql)
+    rows = tables.rows(session.store, ["responses"], tables.query(__package__, "costs"))
     return {attempt_id: None if n_unknown else float(cost or 0.0) for attempt_id, cost, n_unknown in rows}

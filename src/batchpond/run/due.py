@@ -128,9 +128,7 @@ _UNSEEN: Used = MappingProxyType({})
 _DUE = tables.query(__package__, "due")
 _CHOSEN_FIRST = "chosen AS (SELECT CAST(NULL AS VARCHAR) AS request_id WHERE FALSE)"
 _CHOSEN_ALL = "chosen AS (SELECT request_id FROM asked)"
-_CHOSEN_FAILED = f"""{FAILED_SQL}, chosen AS (
-  SELECT request_id FROM failed WHERE list_contains($classes, error_class) AND n_attempts < $max_attempts
-)"""
+_CHOSEN_FAILED = tables.query(__package__, "chosen_failed", failed=FAILED_SQL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,6 +336,7 @@ def form_shards(session: Session, study: str, approval: Approval, again: Again |
         session.record(*(new.event for new in group))
         for new in group:
             publish_shard(session.store, new)
+    tables.fold(session.store)
     failpoints.reach("S1")
 
 

@@ -24,6 +24,7 @@ from batchpond.lake.attempts import SETTLED_PHASES, Attempt, LakeState
 from batchpond.lake.jsonl import part_paths, shard_lines
 from batchpond.lake.records import Forget, Forgotten, Tidied, Uploaded
 from batchpond.lake.schemas import (
+    BLOBS,
     IMPORTED_JUDGMENTS,
     ITEMS,
     JUDGMENTS,
@@ -257,6 +258,8 @@ class _Forgetting:
         rewrite.take_out(store, REQUESTS, own)
         for table, hashes in orphans.items():
             rewrite.take_out(store, table, _one_of(_INPUTS[table][0], hashes))
+        if store.files(BLOBS.name):
+            rewrite.take_out(store, BLOBS, _one_of("sha256", self._unnamed()))
         rewrite.take_out(store, IMPORTED_JUDGMENTS, self._is_imported)
         if self._study is not None:
             rewrite.take_out(store, STUDIES, self._is_of_study)
@@ -280,6 +283,11 @@ class _Forgetting:
                 rows = connection.execute(sql, {"study": self._study}).fetchall()
                 yield table, pa.array([row[0] for row in rows], pa.string())
             connection.unregister("own")
+
+    def _unnamed(self) -> pa.Array:
+        """Return the pictures and documents that neither a request nor an item names any more."""
+        found = tables.rows(self._store, ["blobs", "requests", "items"], tables.query(__package__, "unnamed"))
+        return pa.array([row[0] for row in found], pa.string())
 
     def _is_of_study(self, rows: pa.Table) -> pa.ChunkedArray:
         return pc.equal(rows.column("study"), self._study)
@@ -311,7 +319,7 @@ class _Forgetting:
     def _make_anew(self) -> None:
         """Read the emptied lines, and make the lens and what passes keep of plans without what was forgotten."""
         store = self._store
-        for name in (LENS, STAMP, RULES_MEMO, versions.MEMO):
+        for name in (LENS, STAMP, RULES_MEMO, versions.MEMO, *(f".{name}" for name in tables.LEFT_OUT)):
             (store.path / name).unlink(missing_ok=True)
         self._session.rules = Rules(store, self._session.lake_state.readers)
         read_what_is_unread(self._session, answered(self._session.lake_state))

@@ -244,12 +244,12 @@ class Session:
             self.scopes[name] = provider.check()
         return self.scopes[name]
 
-    def remembered(self, name: str, count: Callable[[], int]) -> int:
-        """Return a number that is kept under a name, counted anew where something has happened since."""
-        layout = f"1 {self.log.last_ord}"
+    def remembered(self, name: str, basis: object, count: Callable[[], int], held: Iterable[str] = ()) -> int:
+        """Return a number kept under a name, counted anew where what it is of has changed: `basis`, or files `held`."""
+        layout = f"2 {hashlib.sha256(repr(basis).encode()).hexdigest()}"
         kept = recall_memo(self.store, name, layout)
         if kept is None:
-            kept = Memo(layout, (), (), {"n": count()})
+            kept = Memo(layout, [*held], (), {"n": count()})
             keep_memo(self.store, name, kept)
         return int(kept.content["n"])
 

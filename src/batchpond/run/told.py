@@ -105,7 +105,7 @@ def count_failed(session: Session) -> int:
     if not short:
         return 0
     found = partial(failures, session.store, session.open_state, short)
-    return session.remembered(".failed", lambda: sum(failure.n_requests for failure in found()))
+    return session.remembered(".failed", session.log.last_ord, lambda: sum(failure.n_requests for failure in found()))
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,11 +65,7 @@ def endpoints_by_client(store: Store, study: str, version: str) -> dict[str, fro
 
     Those are the only ones at which its batches can be.
     """
-    sql = (
-        "SELECT provider, mode, list(DISTINCT endpoint) FROM plan"
-        " WHERE study = $1 AND study_version = $2 AND mode <> $3 GROUP BY ALL ORDER BY ALL"
-    )
-    rows = tables.rows(store, ["plan"], sql, [study, version, Mode.LIVE])
+    rows = tables.rows(store, ["plan"], tables.query(__package__, "endpoints"), [study, version, Mode.LIVE])
     return {client_name(provider, mode): frozenset(found) for provider, mode, found in rows}
 
 

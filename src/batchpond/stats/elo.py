@@ -53,16 +53,6 @@ class Shuffled:
     sd: Floats
 
 
-@dataclass(frozen=True, slots=True)
-class EloChoice:
-    """EloChoice's ratings, and the share of foreseeable votes that went as foreseen, plain and weighted by the gap."""
-
-    rating: Ints
-    reliability: float | None
-    reliability_weighted: float | None
-    n_foreseen: int
-
-
 def replay_of(votes: Votes) -> Replay:
     """Return single votes from counts, in the order of the items; raises UsageError for too many to replay."""
     if votes.counts.sum() > REPLAYED_MAX:
@@ -105,31 +95,20 @@ def elo_shuffled(votes: Replay, *, seed: int, shuffles: int = SHUFFLES, k: float
     return Shuffled(ratings.mean(axis=0), sd)
 
 
-def elochoice(votes: Replay, *, k: float = ELOCHOICE_K) -> EloChoice:
+def elochoice(votes: Replay, *, k: float = ELOCHOICE_K) -> Ints:
     """Return ratings by the rule of the R package EloChoice: from 0, rounded to whole numbers after each vote.
 
     Votes for a tie have no place in it and are left out. Halves round away from zero.
     """
     rating = [0] * votes.n_items
-    n_foreseen = n_right = 0
-    gap_all = gap_right = 0.0
     for a, b, score in zip(votes.a.tolist(), votes.b.tolist(), votes.score.tolist(), strict=True):
         if score == 0.5:
             continue
         winner, loser = (a, b) if score > 0.5 else (b, a)
-        gap = rating[winner] - rating[loser]
-        if gap:
-            n_foreseen, gap_all = n_foreseen + 1, gap_all + abs(gap)
-            n_right, gap_right = n_right + (gap > 0), gap_right + max(gap, 0)
-        change = k / (1 + 10 ** (gap / ELO_SCALE))
+        change = k / (1 + 10 ** ((rating[winner] - rating[loser]) / ELO_SCALE))
         rating[winner] = _rounded(rating[winner] + change)
         rating[loser] = _rounded(rating[loser] - change)
-    return EloChoice(
-        np.array(rating, dtype=np.int64),
-        n_right / n_foreseen if n_foreseen else None,
-        gap_right / gap_all if gap_all else None,
-        n_foreseen,
-    )
+    return np.array(rating, dtype=np.int64)
 
 
 def _rounded(value: float) -> int:

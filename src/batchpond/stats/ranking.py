@@ -436,7 +436,7 @@ def _add_replays(result: Ranking, votes: Votes, options: Options) -> None:
         found = ratings.elo_shuffled(replay, seed=options.seed)
         result.extras |= {"elo": found.mean, "elo_sd": found.sd}
     if Extra.ELOCHOICE in options.extras:
-        result.extras["elochoice"] = ratings.elochoice(shuffled).rating.astype(np.float64)
+        result.extras["elochoice"] = ratings.elochoice(shuffled).astype(np.float64)
     if Extra.TRUESKILL in options.extras:
         skill = ratings.trueskill(shuffled)
         result.extras |= {"trueskill_mu": skill.mu, "trueskill_sigma": skill.sigma}

@@ -47,6 +47,7 @@ from batchpond.tasks.base import Rule
 from batchpond.tasks.listwise import OrderRule
 from batchpond.tasks.pressure import Tactic
 from batchpond.tasks.templates import (
+    ANSWERS,
     PAIRWISE,
     SIZE_MAX_BYTES,
     Rubric,
@@ -60,7 +61,7 @@ from batchpond.tasks.templates import (
 __all__ = ["Study", "example", "load", "parse_study", "schema"]
 
 FILE_SIZE_MAX_BYTES: Final = 4_000_000
-EXAMPLES: Final = ("pairwise", "stages", "adaptive", "compliance", "live")
+EXAMPLES: Final = ("pairwise", "stages", "adaptive", "compliance", "cascade", "live")
 COMMENTED: Final = {"pairwise": "commented.toml", "stages": "commented_stages.toml"}
 _PATH: Final = re.compile(r'^path = "([^"]+)"', re.MULTILINE)
 
@@ -85,6 +86,11 @@ def example(name: str = EXAMPLES[0], *, is_commented: bool = False) -> str:
 def example_data(text: str) -> dict[str, str]:
     """Return what an example asks about: the files that its `path`s name, by their names."""
     return {name: _shipped("data", name).read_text("utf-8") for name in dict.fromkeys(_PATH.findall(text))}
+
+
+def notebook() -> str:
+    """Return a marimo notebook over `study.toml` and the lake beside it."""
+    return _shipped("notebook.txt").read_text("utf-8")
 
 
 def _shipped(*names: str) -> Traversable:
@@ -187,7 +193,7 @@ def _pairs_at_once(
     written, models = _specs_of(root, file.templates), models_of(root, "models", file.models)
     found = _with_texts(root, written, file.task, file.answer, base_path)
     stage = StageSpec(MAIN_STAGE, file.task, rows, file.answer, found, models, rubrics, pairs, pairs.repeats)
-    return stage, written
+    return _with_answers(root, stage, ()), written
 
 
 def _of_one(
@@ -231,7 +237,7 @@ def _stage(
     _check_keys(table, stage)
     _check(table, stage)
     _check_rubrics(table, stage, earlier)
-    return stage
+    return _with_answers(table, stage, earlier)
 
 
 def _fields_of(table: Table, rule: FieldsRule) -> tuple[Rubric, ...]:
@@ -277,6 +283,10 @@ def _check(table: Table, stage: StageSpec) -> None:
         if table.inside("pairs").has(name):
             why = f"this stage waits for {', '.join(stage.rows.waits_for)}"
             table.inside("pairs").fail(name, f"is of items that are there when the study is planned; {why}")
+    if stage.rows.sql is not None and any(template.media for template in stage.templates):
+        table.fail(
+            "templates", "show pictures of rows that only SQL will give", "a stage that names one shows its items'"
+        )
     if table.has("repeats") and table.inside("pairs").has("repeats"):
         table.fail("repeats", "cannot be given together with pairs.repeats")
     if stage.repeats > 1 and stage.pairs.adaptive is not None:
@@ -311,6 +321,21 @@ def _check_rubrics(table: Table, stage: StageSpec, earlier: Sequence[StageSpec])
     if (source.task in OWN_OUTPUT_TASKS or kept) and lacking:
         name = kept.name if kept else source.name
         table.fail("rubrics", f"lacks {lacking[0]!r}, to which answers of {name} belong")
+
+
+def _with_answers(table: Table, stage: StageSpec, earlier: Sequence[StageSpec]) -> StageSpec:
+    """Return a stage that waits for those whose answers its templates show; raises StudyError for one not to be had."""
+    known = {one.name: one.rule.says for one in earlier if one.task not in {CONVERSATION, INPUTS}}
+    for name, (asked, column) in stage.answers.items():
+        if column not in known.get(asked, ()):
+            words = [f"{{{ANSWERS}.{one}.{said}}}" for one, says in known.items() for said in says]
+            why = "which no earlier stage answers (conversations and lists cannot be shown)"
+            table.fail("templates", f"show {{{name}}}, {why}", f"there are: {', '.join(words) or 'none'}")
+        if not stage.waits:
+            hint = f'take those that it was asked about: `stage = "{asked}"`; or `sql` with `after = ["{asked}"]`'
+            table.fail("items", f"are read when the study is planned, before {asked} has answered", hint)
+    named = dict.fromkeys(asked for asked, _ in stage.answers.values() if asked not in stage.rows.waits_for)
+    return replace(stage, rows=replace(stage.rows, after=(*stage.rows.after, *named)))
 
 
 def _rows(table: Table, written: tables.StageKeys, stages: Sequence[StageSpec]) -> RowsSpec:

@@ -24,7 +24,7 @@ from batchpond.study.typed import Table, about, at_most, between, entries, form,
 from batchpond.tasks import registry
 from batchpond.tasks.base import Rule
 from batchpond.tasks.pressure import Tactic
-from batchpond.tasks.templates import PAIRWISE, Rubric, Template
+from batchpond.tasks.templates import ANSWERS, PAIRWISE, Rubric, Template
 
 THINKING_DEFAULT = "default"
 HALF = 0.5
@@ -314,6 +314,12 @@ class StageSpec:
         return self.rule.output_schema() if self.is_structured else None
 
     @property
+    def wants(self) -> dict[str, Any]:
+        """What its rule wants of every answer, as settings of its models: a schema, log probabilities."""
+        is_expected = any(one.allowed for one in (self.rule, *self.rule.parts.values()))
+        return {"output_schema": self.output_schema, "logprobs": is_expected}
+
+    @property
     def schema_bytes(self) -> int:
         """How much of a request the schema is; providers count it as input."""
         return len(json.dumps(self.output_schema)) if self.is_structured else 0
@@ -322,6 +328,12 @@ class StageSpec:
     def columns(self) -> frozenset[str]:
         """The columns that its templates show or ask for, as they stand in braces."""
         return frozenset(name for template in self.templates for name in template.columns)
+
+    @property
+    def answers(self) -> dict[str, tuple[str, str]]:
+        """Stage and column of each answer of an earlier stage that its templates show, by the word in braces."""
+        found = (name.split(".", 2) for name in sorted(self.columns) if name.startswith(f"{ANSWERS}."))
+        return {".".join(parts): (parts[1], "".join(parts[2:])) for parts in found}
 
     @property
     def waits(self) -> bool:
@@ -371,6 +383,11 @@ class Study:
         (stage,) = self.stages
         is_of_items = stage.rows.items is not None and set(stage.rows.columns) <= {"tier"}
         return (stage.name, stage.task) == (MAIN_STAGE, PAIRWISE) and is_of_items
+
+    @property
+    def media(self) -> frozenset[str]:
+        """The columns of items that any template shows as pictures and documents."""
+        return frozenset().union(*(template.media for stage in self.stages for template in stage.templates))
 
     def stage(self, name: str) -> StageSpec:
         """Return the stage of a name; raises StopIteration where there is none, which `study` rules out."""

@@ -28,7 +28,7 @@ from msgspec import Meta
 from batchpond.errors import StudyError
 from batchpond.model import Outcome, Response
 from batchpond.tasks import base, inputs, pairwise, prompts, structured
-from batchpond.tasks.base import Judgment, Number, Rule, Text, Texts
+from batchpond.tasks.base import Judgment, Logprobs, Number, Rule, Text, Texts
 from batchpond.tasks.likert import LikertRule
 from batchpond.tasks.prompts import OUTCOMES, Pattern
 from batchpond.tasks.templates import Placeholders
@@ -42,7 +42,7 @@ _VERDICTS: Final = ("verdict", "graded")
 _TEXTS: Final = ("text", "list")
 KINDS: Final = (*_VERDICTS, "score", "label", *_TEXTS)
 _OF_KIND: Final = {"words": _VERDICTS, "range": ("score",), "is_whole": ("score",), "labels": ("label",),
-          "explanation": (*_VERDICTS, "score", "label")}  # fmt: skip
+          "logprobs": ("score",), "explanation": (*_VERDICTS, "score", "label")}  # fmt: skip
 """The settings that only some kinds have."""
 _ASKED: Final = dict(label="one word", score="a number", text="a text", list="a list of texts, [] if there is none")
 _REASON: Final = "your reason in one to three sentences"
@@ -73,6 +73,12 @@ class Field(Rule):
     is_whole: bool = True
     words: Mapping[str, Text] = field(default_factory=dict)
     labels: Texts = ()
+    logprobs: Logprobs = False
+
+    @property
+    def allowed(self) -> Mapping[str, float]:
+        """Each score by its digits, where the expected one is read."""
+        return self.scale.allowed
 
     @property
     def place(self) -> str:
@@ -94,7 +100,8 @@ class Field(Rule):
     def scale(self) -> LikertRule:
         """What reads a score."""
         low, high = self.range or (-base.NUMBER_MAX, base.NUMBER_MAX)
-        return LikertRule(minimum=low, maximum=high, is_whole=self.is_whole and bool(self.range))
+        is_whole = self.is_whole and bool(self.range)
+        return LikertRule(minimum=low, maximum=high, is_whole=is_whole, logprobs=self.logprobs)
 
     @cached_property
     def _meanings(self) -> dict[str, str]:
@@ -138,6 +145,8 @@ class Field(Rule):
             if len(self.range) != 2:
                 raise StudyError(f"{where}.range has {len(self.range)} entries, not the least and the largest score")
             self.scale.check(f"{where}.range")
+        if self.logprobs:
+            self.scale.check(where)
         if len({label.strip().casefold() for label in self.labels} - {""}) < len(self.labels):
             raise StudyError(f"{where}.labels has one that is blank, or twice (case does not count)")
         self._check_place(where)

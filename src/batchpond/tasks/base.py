@@ -37,6 +37,9 @@ _CUT: Final = Finish.LENGTH
 Text = Annotated[str, Meta(max_length=10_000)]
 Texts = Annotated[tuple[Text, ...], Meta(max_length=1_000)]
 Number = Annotated[float, Meta(ge=-NUMBER_MAX, le=NUMBER_MAX)]
+Logprobs = Annotated[bool, Meta(description="the expected score, by the probabilities of the answer's tokens")]
+_LATER: Final = frozenset({"logprobs"})
+"""What is kept of a rule only where it is set: one without has the name that it had before."""
 
 
 class Judgment(NamedTuple):
@@ -67,8 +70,14 @@ class Rule:
     PARSER_VERSION: ClassVar[int] = 1
     READER: ClassVar[str] = ""
     PLACEHOLDERS: ClassVar[Placeholders]
+    SAYS: ClassVar[tuple[str, ...]] = ("text",)
     size: int = 1
     """How many items an answer is of, where each has a row of the plan."""
+
+    @property
+    def says(self) -> tuple[str, ...]:
+        """The columns of `results` that an answer has which counts, as templates of later stages may show them."""
+        return self.SAYS
 
     @property
     def parser_id(self) -> str:
@@ -85,6 +94,11 @@ class Rule:
     @property
     def parts(self) -> Mapping[str, Rule]:
         """What reads each field, by its name, where an answer has several; the rule itself reads all others."""
+        return {}
+
+    @property
+    def allowed(self) -> Mapping[str, float]:
+        """Where the score is the expected one: what each answer counts, by its letters and digits alone."""
         return {}
 
     def values(self) -> dict[str, str]:
@@ -115,6 +129,7 @@ class Rule:
 
     def _fields(self) -> dict[str, Any]:
         values = {name: getattr(self, name) for name in _names(type(self))}
+        values = {name: value for name, value in values.items() if value or name not in _LATER}
         return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
     def to_spec(self) -> dict[str, Any]:
@@ -125,7 +140,8 @@ class Rule:
     def from_spec(cls, spec: Mapping[str, Any]) -> Self:
         """Return the rule that `to_spec` wrote; raises LakeError when it is damaged."""
         try:
-            return msgspec.convert({name: spec[name] for name in _names(cls)}, cls)
+            known = {name: spec[name] for name in _names(cls) if name in spec or name not in _LATER}
+            return msgspec.convert(known, cls)
         except KeyError as error:
             raise LakeError(f"a study's answer rule in the lake lacks {error}") from None
         except msgspec.ValidationError as error:

@@ -34,6 +34,7 @@ class ComplianceRule(structured.ObjectRule):
     """The names of the three keys in a judge's JSON."""
 
     TASK: ClassVar[str] = TASK
+    SAYS: ClassVar[tuple[str, ...]] = ("text", "verdict", "confidence", "explanation")
     PLACEHOLDERS: ClassVar[Placeholders] = Placeholders(
         ("STATEMENT", "INPUT", "OUTPUT"), (*STATEMENT_PLACEHOLDERS, "ANSWER_FORMAT")
     )

@@ -9,13 +9,15 @@ prefix, which may be blank, and the last line of a text that was cut for length 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, Final
 
 from batchpond.errors import StudyError
 from batchpond.model import Outcome
 from batchpond.tasks import base, structured
-from batchpond.tasks.base import Judgment, Number, Text, bare_number
+from batchpond.tasks.base import Judgment, Logprobs, Number, Text, bare_number
 from batchpond.tasks.templates import STATEMENT_PLACEHOLDERS, Placeholders
 
 TASK: Final = "likert"
@@ -28,6 +30,7 @@ class LikertRule(structured.ObjectRule):
     """The scale, its ends included, and how a rating is written."""
 
     TASK: ClassVar[str] = TASK
+    SAYS: ClassVar[tuple[str, ...]] = ("text", "score", "explanation")
     PLACEHOLDERS: ClassVar[Placeholders] = Placeholders(
         ("STATEMENT", "OUTPUT"), ("INPUT", *STATEMENT_PLACEHOLDERS, "SCALE_MIN", "SCALE_MAX", "ANSWER_FORMAT")
     )
@@ -38,11 +41,17 @@ class LikertRule(structured.ObjectRule):
     form: Text = "json"
     key: Text = "rating"
     prefix: Text = "Rating:"
+    logprobs: Logprobs = False
 
     @property
     def number(self) -> str:
         """What a rating is, in words."""
         return f"a {'whole ' if self.is_whole else ''}number from {self.minimum:.15g} to {self.maximum:.15g}"
+
+    @cached_property
+    def allowed(self) -> Mapping[str, float]:
+        """Each rating by its digits, where the expected one is read."""
+        return {str(n): float(n) for n in range(int(self.minimum), int(self.maximum) + 1)} if self.logprobs else {}
 
     def values(self) -> dict[str, str]:
         """Return the scale and how the answer is asked for, by placeholder."""
@@ -59,6 +68,8 @@ class LikertRule(structured.ObjectRule):
             raise StudyError(f"{where}: the scale from {self.minimum:.15g} to {self.maximum:.15g} has no room")
         if self.is_whole and not (self.minimum.is_integer() and self.maximum.is_integer()):
             raise StudyError(f"{where}: a scale of whole numbers ends in whole numbers")
+        if self.logprobs and not (self.is_whole and self.minimum >= 0 and self.maximum <= 100):  # written in one token
+            raise StudyError(f"{where}.logprobs needs a scale of whole numbers from 0 to at most 100")
         if self.form not in FORMS:
             raise StudyError(f"{where}.form is {self.form!r}, not one of {', '.join(FORMS)}")
         super().check(where)

@@ -21,7 +21,7 @@ from batchpond import ids
 from batchpond.errors import StudyError
 from batchpond.model import Outcome, Verdict
 from batchpond.tasks import base
-from batchpond.tasks.base import CarefulRule, Judgment
+from batchpond.tasks.base import CarefulRule, Judgment, Logprobs
 from batchpond.tasks.templates import Placeholders
 
 TASK: Final = "pairwise"
@@ -37,6 +37,7 @@ class PairwiseRule(CarefulRule):
     """
 
     TASK: ClassVar[str] = TASK
+    SAYS: ClassVar[tuple[str, ...]] = ("text", "verdict")
     PLACEHOLDERS: ClassVar[Placeholders] = Placeholders(
         ("TRAIT_NAME", "TRAIT_DESCRIPTION", "SAMPLE_1", "SAMPLE_2"), ("ANSWER_FIRST", "ANSWER_SECOND", "ANSWER_TIE")
     )
@@ -46,6 +47,12 @@ class PairwiseRule(CarefulRule):
     second: _Part = "SAMPLE_2"
     suffix: Annotated[str, Meta(max_length=_PART_MAX_CHARS, pattern=r"^$|\S")] = "</BETTER_SAMPLE>"
     tie: _Part | None = None
+    logprobs: Logprobs = False
+
+    @property
+    def allowed(self) -> Mapping[str, float]:
+        """What each word counts for the sample shown first, where the expected share of its wins is read."""
+        return dict(zip(map(base.bare, self.words), (1.0, 0.0, 0.5), strict=False)) if self.logprobs else {}
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -61,7 +68,8 @@ class PairwiseRule(CarefulRule):
     def parser_id(self) -> str:
         """The name of this way to read answers, as it was before other tasks had rules."""
         parts = (self.prefix, self.first, self.second, self.suffix, *self.words[2:])
-        return f"{TASK}-{self.PARSER_VERSION}-{ids.digest('answer', *parts, length=8)}"
+        name = f"{TASK}-logprobs" if self.logprobs else TASK
+        return f"{name}-{self.PARSER_VERSION}-{ids.digest('answer', *parts, length=8)}"
 
     @property
     def placeholders(self) -> Placeholders:
@@ -118,6 +126,9 @@ class PairwiseRule(CarefulRule):
                     f"{where}: {own!r} and {other!r} cannot be told apart",
                     hint="choose words of which none begins another, whatever their case",
                 )
+        if self.logprobs and (len({word[:-1] for word in self.allowed}) > 1 or len(self.allowed) < len(self.words)):
+            problem = "needs words that differ in their last letter or digit alone, which one token decides"
+            raise StudyError(f"{where}.logprobs {problem}", hint="for example A, B and C")
 
     def to_spec(self) -> dict[str, Any]:
         """Return the rule as `studies.parsers` keeps it; one without a word for ties as it was before there was any."""

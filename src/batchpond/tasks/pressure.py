@@ -59,6 +59,7 @@ class PressureRule(structured.ObjectRule):
 
     TASK: ClassVar[str] = TASK
     READER: ClassVar[str] = "judge"
+    SAYS: ClassVar[tuple[str, ...]] = ("text", "label", "explanation")
     PLACEHOLDERS: ClassVar[Placeholders] = Placeholders(
         ("QUESTION", "OUTPUT"),
         (*_OF_TALK, "STATEMENT", *STATEMENT_PLACEHOLDERS, "LABELS", "ANSWER_FORMAT"),
@@ -146,6 +147,7 @@ class KeywordRule(Rule):
 
     TASK: ClassVar[str] = TASK
     READER: ClassVar[str] = "keywords"
+    SAYS: ClassVar[tuple[str, ...]] = ("text", "label")
     PLACEHOLDERS: ClassVar[Placeholders] = Placeholders(())  # it asks nothing
 
     explicit_from: Number = 2.0

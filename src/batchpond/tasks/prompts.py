@@ -156,6 +156,11 @@ class PromptsRule(Rule):
         """The fields that the pattern or the pointers give."""
         return tuple(self.compiled.groups) if self.form == "regex" else tuple(self.fields)
 
+    @property
+    def says(self) -> tuple[str, ...]:
+        """The text, and each field that the study asks for."""
+        return ("text", *self.asked)
+
     @cached_property
     def primary(self) -> tuple[str, ...]:
         """The fields of which none may be missing."""

@@ -38,6 +38,7 @@ class RankingRule(CarefulRule):
     """How a judge is told to answer: `prefix` and one of five words, on a line of its own."""
 
     TASK: ClassVar[str] = TASK
+    SAYS: ClassVar[tuple[str, ...]] = ("text", "verdict")
     PLACEHOLDERS: ClassVar[Placeholders] = Placeholders(
         ("STATEMENT", "INPUT", "OUTPUT_A", "OUTPUT_B"),
         (*STATEMENT_PLACEHOLDERS, *(f"ANSWER_{name.upper()}" for name in _READINGS)),

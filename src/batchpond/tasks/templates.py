@@ -2,10 +2,10 @@
 
 A template is text with placeholders, filled in one pass so that values stay plain text (guide: study). A pairwise one
 must contain `{TRAIT_NAME}`, `{TRAIT_DESCRIPTION}`, `{SAMPLE_1}` and `{SAMPLE_2}`; every other task has placeholders of
-its own, which its answer rule names, and any column of an item may be one. Any other word in braces is an error, since
-a paid model would read it as it stands, unless the template's `literal` names it. All other braces (`{"score": 1}`,
-`{}`) are text. There is no escape: `{{x}}` is sent with both its braces, so that the declaration of a word never
-changes what a template asks.
+its own, which its answer rule names, and any column of an item may be one, `{item.x as media}` where it is a picture or
+document. Any other word in braces is an error, since a paid model would read it as it stands, unless the template's
+`literal` names it. All other braces (`{"score": 1}`, `{}`) are text. There is no escape: `{{x}}` is sent with both its
+braces, so that the declaration of a word never changes what a template asks.
 
 A text whose first line is `[[system]]` or `[[user]]` is a conversation. Mistral's and Gemma's chat templates refuse any
 order but what the system says, if anything, then the user and the assistant by turns, the user last.
@@ -44,7 +44,11 @@ _FOLLOWS: Final[Mapping[Role | None, tuple[Role, ...]]] = {
 """Who may speak after whom."""
 _PAIR_SIDES: Final = ("SAMPLE_1", "SAMPLE_2", "OUTPUT_A", "OUTPUT_B")
 _OF_STATEMENT: Final = "statement"
-_COLUMN: Final = re.compile(r"\{([#^/]?)((?:item|statement|SAMPLE_[12]|OUTPUT_[AB])\.[\w-]+(?:[ .][\w-]+)*)\}")
+ANSWERS: Final = "answers"
+"""Whose columns are what earlier stages answered, `answers.STAGE.COLUMN`."""
+MEDIA: Final = " as media"
+"""What ends the name of a column whose value is a picture or document."""
+_COLUMN: Final = re.compile(r"\{([#^/]?)((?:item|statement|answers|SAMPLE_[12]|OUTPUT_[AB])\.[\w-]+(?:[ .][\w-]+)*)\}")
 _PARTS: Final = "{#item.x} or {^item.x}, what stands there if the item has an x or has none, and {/item.x}"
 _ORDER: Final = "what the system says comes first, if at all; then user and assistant speak by turns, the user last"
 
@@ -72,7 +76,7 @@ class Placeholders:
 
     def columns(self, text: str, literal: Sequence[str] = ()) -> tuple[str, ...]:
         """Return the columns that a template shows or asks for, as they stand in its braces, in name order."""
-        meant, sides = {name.strip("{ }") for name in literal}, self.sides
+        meant, sides = {name.strip("{ }") for name in literal}, (*self.sides, ANSWERS)
         found = {match[2] for match in _COLUMN.finditer(text)} - meant
         return tuple(sorted(name for name in found if name.partition(".")[0] in sides))
 
@@ -90,6 +94,8 @@ class Placeholders:
         """
         at = at or partial(_line, where, text)
         found, known = set(pattern_of(self, columns).findall(text)), self.required + self.optional
+        sides = {name.partition(".")[0] for name in columns if name.endswith(MEDIA)}
+        found |= sides | ({"INPUT", "OUTPUT"} if "item" in sides else set())  # a picture stands for a text
         literal = [name.strip("{ }") for name in literal]
         if missing := [f"{{{name}}}" for name in self.required if name not in found]:
             raise StudyError(
@@ -104,7 +110,7 @@ class Placeholders:
         unknown = {word: start for word, start in unknown.items() if word.strip("{ }") not in literal}
         if unknown:
             lines = (f"{at(start)}: {word} is no placeholder here" for word, start in unknown.items())
-            shown = (*known, *(f"{side}.COLUMN" for side in self.sides))
+            shown = (*known, *(f"{side}.COLUMN" for side in self.sides), f"{ANSWERS}.STAGE.COLUMN")
             raise StudyError("\n".join(lines), hint=_way_out([word.strip("{ }") for word in unknown], shown))
 
     def fill(self, text: str, values: Mapping[str, str]) -> str:
@@ -138,6 +144,11 @@ def part_of(name: str) -> tuple[str, str, str] | None:
     return name[0], column, rest.removesuffix(f"{{/{column}")
 
 
+def column_of(name: str) -> str:
+    """Return the column that `item.x` or `item.x as media` names."""
+    return name.partition(".")[2].removesuffix(MEDIA)
+
+
 def _line(where: str, text: str, offset: int) -> str:
     number = text.count("\n", 0, offset) + 1
     return f"{where}: line {number}"
@@ -164,6 +175,11 @@ class Template:
     def template_hash(self) -> str:
         """The digest of id, text and columns, so that a row of the lake is found by it alone."""
         return ids.digest("template", self.template_id, self.text, *self.columns)
+
+    @cached_property
+    def media(self) -> frozenset[str]:
+        """The columns whose values are pictures and documents."""
+        return frozenset(column_of(name) for name in self.columns if name.endswith(MEDIA))
 
     @cached_property
     def turns(self) -> tuple[Turn, ...]:
@@ -228,6 +244,8 @@ class Template:
                 raise StudyError(f"{at(mark.start())}: the {turn.role} cannot speak here", hint=_ORDER)
             if not turn.text.strip():
                 raise StudyError(f"{at(mark.start())}: the {turn.role} says nothing", hint="write it, or leave it out")
+            if turn.role is not Role.USER and f"{MEDIA}}}" in turn.text:
+                raise StudyError(f"{at(mark.start())}: the {turn.role} cannot show a picture", hint="only the user can")
             before = turn.role
         if before not in (None, Role.USER):
             raise StudyError(f"{at(len(self.text))}: the {before} cannot speak last", hint=_ORDER)

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 from batchpond_sim.judges.judge import Judgement, Panel, Says, count_tokens
-from batchpond_sim.judges.speech import RowAnswer, schema_problem
+from batchpond_sim.judges.speech import RowAnswer, picture_problem, schema_problem
 
 EFFORTS = ("low", "medium", "high", "xhigh", "max")
 _EFFORTS_4_6 = ("low", "medium", "high", "max")
@@ -184,6 +184,8 @@ def _check_messages(messages: Any, family: Family, version: str) -> None:
         raise ParamsError("messages: at least one message is required")
     for i, message in enumerate(messages):
         _check_message(i, message, version)
+    if (problem := picture_problem(messages)) is not None:
+        raise ParamsError(f"messages: {problem}")
     if messages[-1]["role"] == "assistant" and not family.takes_prefill:
         text = "This model does not support assistant message prefill. The conversation must end with a user message."
         raise ParamsError(text)

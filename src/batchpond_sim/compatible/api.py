@@ -19,16 +19,8 @@ from typing import Any
 import orjson
 
 from batchpond_sim.host.messages import Answer, Reply, Request, Stream, json_reply, pieces
+from batchpond_sim.judges import speech
 from batchpond_sim.judges.judge import Says
-from batchpond_sim.judges.speech import (
-    EFFORT_TOKENS,
-    Asked,
-    Completion,
-    completed,
-    messages_text,
-    named_schema_problem,
-    stranger,
-)
 from batchpond_sim.shared.api import Api, PageError, Route, forced, routes
 from batchpond_sim.world.faults import Call, Op, Stage
 from batchpond_sim.world.limits import Quota, openai_headers, openai_message
@@ -97,21 +89,23 @@ class CompatibleSimulator(Api):
     def _chat(self, request: Request, call: Call, _project: str, _argument: str) -> Answer:
         body = request.read_json()
         refused = _refused_body(body)
+        if refused is None and (problem := speech.picture_problem(body["messages"])) is not None:
+            refused = _error(400, problem)
         if refused is not None:
             return refused
         model = body["model"]
         style = _style(model)
         effort = body.get("reasoning_effort", "low") if style else "none"
         limit = _limit(body)
-        asked = Asked(model, messages_text(body["messages"]), effort, True, limit)
+        asked = speech.Asked(model, speech.messages_text(body["messages"]), effort, True, limit)
         judged = self._world.panel.answer(model, asked.prompt, self.live_key(body))
         if judged.says is Says.ERROR:
             return self._fault_reply(500, "status")
-        said = completed(asked, judged, forced(call))
+        said = speech.completed(asked, judged, forced(call))
         self.bill_live(call, model, said.input_tokens, said.output_tokens)
         head = {"id": f"chatcmpl-{said.key}", "created": int(self._world.now_s()), "model": model}
         if not body.get("stream"):
-            return json_reply(200, {**head, "object": "chat.completion", **_whole(said, style)})
+            return json_reply(200, {**head, "object": "chat.completion", **_whole(said, style, body)})
         wants_usage = bool((body.get("stream_options") or {}).get("include_usage"))
         is_broken = call.has(Stage.LINES, "stream_error")
         events = tuple(_events(head, _message(said, style), said, wants_usage=wants_usage, is_broken=is_broken))
@@ -131,7 +125,7 @@ def _style(model: str) -> str:
 
 
 def _are_by_turns(messages: list[Any]) -> bool:
-    if stranger(messages, ("system", "user", "assistant")) is not None:
+    if speech.stranger(messages, ("system", "user", "assistant")) is not None:
         return False
     roles = [message["role"] for message in messages]
     spoken = roles[1:] if roles[:1] == ["system"] else roles
@@ -151,7 +145,7 @@ def _refused_body(body: Any) -> Reply | None:
     limit = _limit(body)
     if limit is not None and (not isinstance(limit, int) or limit < 1):
         return _error(400, f"max_tokens must be at least 1, got {limit}.")
-    if body.get("reasoning_effort", "low") not in EFFORT_TOKENS:
+    if body.get("reasoning_effort", "low") not in speech.EFFORT_TOKENS:
         return _error(400, f"reasoning_effort: unknown value {body['reasoning_effort']}")
     return _refused_format(body.get("response_format"))
 
@@ -159,11 +153,11 @@ def _refused_body(body: Any) -> Reply | None:
 def _refused_format(form: Any) -> Reply | None:
     if not isinstance(form, dict) or form.get("type") != "json_schema":
         return None
-    wrong = named_schema_problem(form.get("json_schema"))
+    wrong = speech.named_schema_problem(form.get("json_schema"))
     return None if wrong is None else _error(400, wrong)
 
 
-def _message(said: Completion, style: str) -> dict[str, Any]:
+def _message(said: speech.Completion, style: str) -> dict[str, Any]:
     message: dict[str, Any] = {"role": "assistant", "content": said.refusal or said.text}
     if not said.reasoning_tokens:
         return message
@@ -175,7 +169,7 @@ def _message(said: Completion, style: str) -> dict[str, Any]:
     return {**message, "content": f"<think>\n{thoughts}" + ("" if is_cut else f"\n</think>\n\n{message['content']}")}
 
 
-def _usage(said: Completion) -> dict[str, Any]:
+def _usage(said: speech.Completion) -> dict[str, Any]:
     return {
         "prompt_tokens": said.input_tokens,
         "completion_tokens": said.output_tokens,
@@ -184,13 +178,14 @@ def _usage(said: Completion) -> dict[str, Any]:
     }
 
 
-def _whole(said: Completion, style: str) -> dict[str, Any]:
-    choice = {"index": 0, "message": _message(said, style), "logprobs": None, "finish_reason": said.finish}
-    return {"choices": [choice], "usage": _usage(said)}
+def _whole(said: speech.Completion, style: str, body: dict[str, Any]) -> dict[str, Any]:
+    message = _message(said, style)
+    choice = {"index": 0, "message": message, "finish_reason": said.finish}
+    return {"choices": [choice | {"logprobs": speech.logprobs(message["content"], body)}], "usage": _usage(said)}
 
 
 def _events(
-    head: dict[str, Any], message: dict[str, Any], said: Completion, *, wants_usage: bool, is_broken: bool
+    head: dict[str, Any], message: dict[str, Any], said: speech.Completion, *, wants_usage: bool, is_broken: bool
 ) -> Iterator[bytes]:
     for member, text in sorted(message.items(), key=lambda pair: pair[0] == "content"):
         parts = (text,) if member == "role" else pieces(text)

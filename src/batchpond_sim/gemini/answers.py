@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from batchpond_sim.judges.judge import Judgement, Panel, Says, count_tokens
-from batchpond_sim.judges.speech import RowAnswer, schema_problem
+from batchpond_sim.judges.speech import RowAnswer, picture_problem, schema_problem, tokens
 from batchpond_sim.shared.google import BILLING_TEXT, rpc_error
 
 LEVELS = ("MINIMAL", "LOW", "MEDIUM", "HIGH", "XHIGH")
@@ -218,7 +218,7 @@ def _wrong_contents(contents: Any) -> str | None:
             return f"* GenerateContentRequest.contents[{i}].parts: contents.parts must not be empty.\n"
         if named(content).get("role", "user") not in ("user", "model", "function"):
             return "Please use a valid role: user, model."
-    return None
+    return picture_problem(rows)
 
 
 def _is_number(value: Any) -> bool:
@@ -237,6 +237,7 @@ def refused(request: Mapping[str, Any], family: Family) -> str | None:
         _refused_numbers(config, family)
         or _refused_thinking(named(config.get("thinkingConfig")), family)
         or _refused_schema(config)
+        or ("Logprobs is not supported for this model." if family.levels and config.get("responseLogprobs") else None)
         or (_refused_by_strict(fields["contents"], config) if family.is_strict else None)
     )
 
@@ -338,9 +339,12 @@ def answer(
     if judged.says is Says.ERROR:
         return _server_error()
     said = _completed(wanted, family, judged, force)
+    body, config = _response(model, family, wanted, said), named(named(request).get("generationConfig"))
+    if config.get("responseLogprobs") and said.text:
+        body["candidates"][0]["logprobsResult"] = _logprobs(said.text, int(config.get("logprobs") or 0))
     return RowAnswer(
         200,
-        _response(model, family, wanted, said),
+        body,
         said.prompt_tokens,
         said.answer_tokens + said.thought_tokens,
         said.thought_tokens,
@@ -439,6 +443,12 @@ def _candidate(family: Family, wanted: Asked, said: _Completion) -> dict[str, An
     if said.finish == "CONTINUATION":
         candidate["continuationToken"] = base64.b64encode(f"next-{said.key}".encode("ascii")).decode("ascii")
     return candidate
+
+
+def _logprobs(text: str, n: int) -> dict[str, Any]:
+    steps = [[{"token": one["token"], "logProbability": one["logprob"]} for one in (step, *step["top_logprobs"])]
+             for step in tokens(text, n)]  # fmt: skip
+    return {"chosenCandidates": [own for own, *_ in steps], "topCandidates": [{"candidates": top} for _, *top in steps]}
 
 
 def _usage(said: _Completion) -> dict[str, Any]:

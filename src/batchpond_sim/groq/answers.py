@@ -8,16 +8,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from batchpond_sim.judges import speech
 from batchpond_sim.judges.judge import Panel, Says
-from batchpond_sim.judges.speech import (
-    Asked,
-    Completion,
-    RowAnswer,
-    completed,
-    messages_text,
-    named_schema_problem,
-    stranger,
-)
 from batchpond_sim.shared.api import openai_error
 
 CHAT = "/v1/chat/completions"
@@ -31,7 +23,7 @@ _ROLES = ("system", "user", "assistant", "tool", "function", "developer")
 
 def answer(
     endpoint: str, body: dict[str, Any], request_key: str, panel: Panel, created_at: int, force: str = ""
-) -> RowAnswer:
+) -> speech.RowAnswer:
     """Return the answer to one body; `request_key` makes repeats of it differ, `force` is a row fault or empty."""
     refused = _forced_error(force) or _refused(endpoint, body)
     if refused is not None:
@@ -39,27 +31,29 @@ def answer(
     model = str(body["model"])
     limit = body.get("max_completion_tokens", body.get("max_tokens"))
     effort = str(body.get("reasoning_effort") or _usual(model)).replace("default", "medium")
-    asked = Asked(model, messages_text(body["messages"]), effort, True, limit if isinstance(limit, int) else None)
+    asked = speech.Asked(
+        model, speech.messages_text(body["messages"]), effort, True, limit if isinstance(limit, int) else None
+    )
     judged = panel.answer(asked.model, asked.prompt, request_key)
     if judged.says is Says.ERROR:
         return _broken()
-    said = completed(asked, judged, force)
+    said = speech.completed(asked, judged, force)
     tokens = said.input_tokens, said.output_tokens, said.reasoning_tokens
-    return RowAnswer(200, _chat_body(asked, said, created_at), *tokens)
+    return speech.RowAnswer(200, _chat_body(asked, said, created_at), *tokens)
 
 
-def _bad(message: str, code: str | None = None) -> RowAnswer:
-    return RowAnswer(400, openai_error(message, code=code))
+def _bad(message: str, code: str | None = None) -> speech.RowAnswer:
+    return speech.RowAnswer(400, openai_error(message, code=code))
 
 
-def _broken() -> RowAnswer:
-    return RowAnswer(500, openai_error("Internal Server Error", "internal_server_error"))
+def _broken() -> speech.RowAnswer:
+    return speech.RowAnswer(500, openai_error("Internal Server Error", "internal_server_error"))
 
 
-def _forced_error(force: str) -> RowAnswer | None:
+def _forced_error(force: str) -> speech.RowAnswer | None:
     match force:
         case "error_429":
-            return RowAnswer(
+            return speech.RowAnswer(
                 429, openai_error("Rate limit reached for this model.", "tokens", None, "rate_limit_exceeded")
             )
         case "error_500":
@@ -67,7 +61,7 @@ def _forced_error(force: str) -> RowAnswer | None:
         case "error_400":
             return _bad("'messages' : the value is not valid")
         case "billing_rows":
-            return RowAnswer(402, openai_error("The organization has reached its spend limit.", "billing_error"))
+            return speech.RowAnswer(402, openai_error("The organization has reached its spend limit.", "billing_error"))
         case _:
             return None
 
@@ -81,12 +75,14 @@ def _usual(model: str) -> str:
     return "low" if _words(model) else "none"
 
 
-def _refused(endpoint: str, body: dict[str, Any]) -> RowAnswer | None:
+def _refused(endpoint: str, body: dict[str, Any]) -> speech.RowAnswer | None:
     if endpoint != CHAT:
         return _bad(f"{endpoint} is not supported")
     model = str(body.get("model"))
-    if not isinstance(body.get("messages"), list) or stranger(body["messages"], _ROLES) is not None:
+    if not isinstance(body.get("messages"), list) or speech.stranger(body["messages"], _ROLES) is not None:
         return _bad("'messages' : an array of messages with a known role is required")
+    if (problem := speech.picture_problem(body["messages"])) is not None:
+        return _bad(problem)
     effort, words = body.get("reasoning_effort"), _words(model)
     if effort is not None and effort not in words:
         listed = " or ".join(f"`{word}`" for word in words)
@@ -97,16 +93,16 @@ def _refused(endpoint: str, body: dict[str, Any]) -> RowAnswer | None:
     return _refused_format(model, body.get("response_format"))
 
 
-def _refused_format(model: str, form: Any) -> RowAnswer | None:
+def _refused_format(model: str, form: Any) -> speech.RowAnswer | None:
     if not isinstance(form, dict) or form.get("type") != "json_schema":
         return None
     if not _SCHEMAS.match(model):
         return _bad("This model does not support response format `json_schema`.")
-    problem = named_schema_problem(form.get("json_schema"))
+    problem = speech.named_schema_problem(form.get("json_schema"))
     return None if problem is None else _bad(problem)
 
 
-def _chat_body(asked: Asked, said: Completion, created_at: int) -> dict[str, Any]:
+def _chat_body(asked: speech.Asked, said: speech.Completion, created_at: int) -> dict[str, Any]:
     message = {"role": "assistant", "content": said.refusal or said.text}
     if said.reasoning_tokens:
         message["reasoning"] = said.thoughts or "I compare the two."

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
+import math
 import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -158,3 +161,70 @@ def completed(asked: Asked, judged: Judgement, force: str) -> Completion:
         text, refusal, finish = text[: n_spoken * 4], None, "length"
     tokens_in = count_tokens(asked.prompt) + 7
     return Completion(text, refusal, finish, tokens_in, reasoning + n_spoken, reasoning, judged.thoughts, judged.key)
+
+
+SPREAD = 0.3
+_TOKEN = re.compile(r"\d{1,3}|[^\W\d]+|\W")
+
+
+def logprobs(text: str, body: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the `logprobs` of a choice, None where its body asks for none; Together has their number there."""
+    wanted = body.get("logprobs")
+    return {"content": tokens(text, body.get("top_logprobs", int(wanted))), "refusal": None} if wanted else None
+
+
+def tokens(text: str, n: int) -> list[dict[str, Any]]:
+    """Return the tokens of an answer, each with its `n` likeliest choices.
+
+    A number, or a single letter, may be one up to nine away: at a distance of d exp(-d / SPREAD) times as likely.
+    """
+    return [{**found[0], "top_logprobs": found[:n]} for found in map(_choices, _TOKEN.findall(text))]
+
+
+def _choices(piece: str) -> list[dict[str, Any]]:
+    code, name = (int, str) if piece.isdigit() and piece == str(int(piece)) else (ord, chr)
+    is_open = code is int or (len(piece) == 1 and piece.isascii() and piece.isalpha())
+    steps = [step for step in sorted(range(-9, 10), key=abs) if code(piece) + step >= 0] if is_open else [0]
+    near = {name(code(piece) + step) if step else piece: -abs(step) / SPREAD for step in steps}
+    whole = math.log(math.fsum(map(math.exp, near.values())))
+    return [{"token": one, "logprob": share - whole, "bytes": list(one.encode())} for one, share in near.items()]
+
+
+_MAGIC = {
+    "image/png": rb"\x89PNG\r\n\x1a\n", "image/jpeg": rb"\xff\xd8\xff", "image/gif": rb"GIF8[79]a",
+    "image/webp": rb"(?s)RIFF....WEBP", "application/pdf": rb"%PDF-",
+}  # fmt: skip
+_DATA_URL = re.compile(r"data:([\w/+.-]+);base64,(.*)", re.DOTALL)
+
+
+def picture_problem(body: Any) -> str | None:
+    """Return what is wrong with a picture or document in a body of any API, None where nothing is."""
+    return next((found for kind, data in _shown(body) if (found := _problem(kind, data)) is not None), None)
+
+
+def _shown(value: Any) -> Iterator[tuple[str | None, Any]]:
+    """Yield the media type and the base64 of all that is shown: data URLs, sources, inline data, bare images."""
+    if isinstance(value, str) and (match := _DATA_URL.fullmatch(value)):
+        yield match[1], match[2]
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _shown(inner)
+    elif isinstance(value, dict):
+        kind = value.get("media_type") or value.get("mimeType")
+        if kind is not None and "data" in value:
+            yield kind, value["data"]
+        yield from ((None, data) for data in value.get("images") or ())
+        for inner in (value[name] for name in value.keys() - {"text", "images"}):
+            yield from _shown(inner)
+
+
+def _problem(kind: str | None, data: Any) -> str | None:
+    try:
+        content = base64.b64decode(data, validate=True)
+    except (TypeError, ValueError, binascii.Error):
+        return "the image data is not valid base64"
+    if kind is None:
+        return None if any(re.match(magic, content) for magic in _MAGIC.values()) else "image: unknown format"
+    if kind not in _MAGIC:
+        return f"{kind} is not a supported media type"
+    return None if re.match(_MAGIC[kind], content) else f"the image does not match the provided media type {kind}"

@@ -8,16 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from batchpond_sim.judges import speech
 from batchpond_sim.judges.judge import Panel, Says
-from batchpond_sim.judges.speech import (
-    Asked,
-    Completion,
-    RowAnswer,
-    completed,
-    messages_text,
-    named_schema_problem,
-    stranger,
-)
 
 CHAT = "/v1/chat/completions"
 TEMPERATURE_MAX = 1.5
@@ -32,47 +24,51 @@ def error(message: str, kind: str = "invalid_request_error", code: str | None = 
 
 def answer(
     body: dict[str, Any], model: str, request_key: str, panel: Panel, created_at: int, force: str = ""
-) -> RowAnswer:
+) -> speech.RowAnswer:
     """Return the answer of a model to one body; `request_key` makes repeats differ, `force` is a row fault or empty."""
     refused = _forced_error(force) or _refused(body)
     if refused is not None:
         return refused
     limit = body.get("max_tokens")
     effort = "medium" if body.get("prompt_mode") == "reasoning" else str(body.get("reasoning_effort") or "none")
-    asked = Asked(model, messages_text(body["messages"]), effort, True, limit if isinstance(limit, int) else None)
+    asked = speech.Asked(
+        model, speech.messages_text(body["messages"]), effort, True, limit if isinstance(limit, int) else None
+    )
     judged = panel.answer(asked.model, asked.prompt, request_key)
     if judged.says is Says.ERROR:
         return _broken()
-    said = completed(asked, judged, force)
+    said = speech.completed(asked, judged, force)
     tokens = said.input_tokens, said.output_tokens, said.reasoning_tokens
-    return RowAnswer(200, _chat_body(asked, said, created_at), *tokens)
+    return speech.RowAnswer(200, _chat_body(asked, said, created_at), *tokens)
 
 
-def _bad(message: str, code: str = "3051") -> RowAnswer:
-    return RowAnswer(400, error(message, code=code))
+def _bad(message: str, code: str = "3051") -> speech.RowAnswer:
+    return speech.RowAnswer(400, error(message, code=code))
 
 
-def _broken() -> RowAnswer:
-    return RowAnswer(500, error("Internal server error", "internal_server_error", "3700"))
+def _broken() -> speech.RowAnswer:
+    return speech.RowAnswer(500, error("Internal server error", "internal_server_error", "3700"))
 
 
-def _forced_error(force: str) -> RowAnswer | None:
+def _forced_error(force: str) -> speech.RowAnswer | None:
     match force:
         case "error_429":
-            return RowAnswer(429, error("Rate limit exceeded", "rate_limited", "1300"))
+            return speech.RowAnswer(429, error("Rate limit exceeded", "rate_limited", "1300"))
         case "error_500" | "status_0" | "output_500":
             return _broken()
         case "error_400":
             return _bad("Invalid request")
         case "billing_rows":
-            return RowAnswer(402, error("Insufficient credits", "payment_required"))
+            return speech.RowAnswer(402, error("Insufficient credits", "payment_required"))
         case _:
             return None
 
 
-def _refused(body: dict[str, Any]) -> RowAnswer | None:
-    if not isinstance(body.get("messages"), list) or stranger(body["messages"], _ROLES) is not None:
+def _refused(body: dict[str, Any]) -> speech.RowAnswer | None:
+    if not isinstance(body.get("messages"), list) or speech.stranger(body["messages"], _ROLES) is not None:
         return _bad("messages: every role must be one of system, user, assistant, tool")
+    if (problem := speech.picture_problem(body["messages"])) is not None:
+        return _bad(problem)
     effort, temperature = body.get("reasoning_effort"), body.get("temperature")
     if effort is not None and effort not in _EFFORTS:
         return _bad(f"reasoning_effort must be one of {', '.join(_EFFORTS)}")
@@ -81,11 +77,11 @@ def _refused(body: dict[str, Any]) -> RowAnswer | None:
     form = body.get("response_format")
     if not isinstance(form, dict) or form.get("type") != "json_schema":
         return None
-    problem = named_schema_problem(form.get("json_schema"))
+    problem = speech.named_schema_problem(form.get("json_schema"))
     return None if problem is None else _bad(problem)
 
 
-def _chat_body(asked: Asked, said: Completion, created_at: int) -> dict[str, Any]:
+def _chat_body(asked: speech.Asked, said: speech.Completion, created_at: int) -> dict[str, Any]:
     content: Any = said.refusal or said.text
     if said.reasoning_tokens:
         thought = {"type": "text", "text": said.thoughts or "I compare the two."}

@@ -17,7 +17,7 @@ import orjson
 
 from batchpond_sim.host.messages import pieces
 from batchpond_sim.judges.judge import count_tokens
-from batchpond_sim.judges.speech import Completion, messages_text
+from batchpond_sim.judges.speech import Completion, messages_text, picture_problem
 
 NUM_CTX_DEFAULT = 4096
 MODIFIED = "2026-10-01T00:00:00Z"
@@ -173,6 +173,8 @@ def _messages(body: dict[str, Any]) -> list[dict[str, Any]]:
     messages = body.get("messages") or []
     if not isinstance(messages, list) or not all(isinstance(message, dict) for message in messages):
         raise BodyError("json: cannot unmarshal into Go struct field ChatRequest.messages of type []api.Message")
+    if (problem := picture_problem(messages)) is not None:
+        raise BodyError(problem)
     return messages
 
 

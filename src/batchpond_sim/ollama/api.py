@@ -14,7 +14,7 @@ from typing import Any
 
 from batchpond_sim.host.messages import Answer, Reply, Request, Stream, json_reply
 from batchpond_sim.judges.judge import Says
-from batchpond_sim.judges.speech import Asked, completed
+from batchpond_sim.judges.speech import Asked, completed, tokens
 from batchpond_sim.ollama.answers import MODELS, BodyError, Model, Wanted, Written, found, lines, nothing, wanted, whole
 from batchpond_sim.shared.api import Api, PageError, Route, forced, routes
 from batchpond_sim.world.faults import Call, Op, Stage
@@ -128,7 +128,8 @@ class OllamaSimulator(Api):
         is_loaded, is_cached = self._load(model, asked)
         answer = Written(name, self._now(), is_chat, said, asked.n_prompt_tokens, is_loaded, is_cached)
         if not asked.is_streamed:
-            return json_reply(200, whole(answer))
+            logprobs = {"logprobs": tokens(said.text, body.get("top_logprobs", 0))} if body.get("logprobs") else {}
+            return json_reply(200, {**whole(answer), **logprobs})
         parts = tuple(lines(answer, is_broken=call.has(Stage.LINES, "stream_error")))
         return Reply(200, (("content-type", "application/x-ndjson"),), Stream(lambda: iter(parts)))
 

@@ -8,17 +8,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from batchpond_sim.judges import speech
 from batchpond_sim.judges.judge import Panel, Says
-from batchpond_sim.judges.speech import (
-    EFFORT_TOKENS,
-    Asked,
-    Completion,
-    RowAnswer,
-    completed,
-    messages_text,
-    named_schema_problem,
-    stranger,
-)
 from batchpond_sim.shared.api import openai_error
 
 CHAT = "/v1/chat/completions"
@@ -45,13 +36,13 @@ _KNOWN = {
 }  # fmt: skip
 
 
-def _bad(message: str, param: str | None, code: str | None) -> RowAnswer:
-    return RowAnswer(400, openai_error(message, "invalid_request_error", param, code))
+def _bad(message: str, param: str | None, code: str | None) -> speech.RowAnswer:
+    return speech.RowAnswer(400, openai_error(message, "invalid_request_error", param, code))
 
 
 def answer(
     endpoint: str, body: dict[str, Any], request_key: str, panel: Panel, created_at: int, force: str = ""
-) -> RowAnswer:
+) -> speech.RowAnswer:
     """Return the answer to one request body.
 
     `request_key` makes repeats of one body differ; `force` is a row fault (`refusal`,
@@ -69,33 +60,33 @@ def answer(
     judged = panel.answer(asked.model, asked.prompt, request_key)
     if judged.says is Says.ERROR:
         return _server_error()
-    said = completed(asked, judged, force)
+    said = speech.completed(asked, judged, force)
     if endpoint == CHAT:
-        return _row(said, _chat_body(asked, said, created_at))
+        return _row(said, _chat_body(asked, said, created_at, body))
     return _row(said, _responses_body(asked, said, body, created_at))
 
 
-def _row(said: Completion, body: dict[str, Any]) -> RowAnswer:
-    return RowAnswer(200, body, said.input_tokens, said.output_tokens, said.reasoning_tokens)
+def _row(said: speech.Completion, body: dict[str, Any]) -> speech.RowAnswer:
+    return speech.RowAnswer(200, body, said.input_tokens, said.output_tokens, said.reasoning_tokens)
 
 
-def _server_error() -> RowAnswer:
+def _server_error() -> speech.RowAnswer:
     text = "The server had an error while processing your request. Sorry about that!"
-    return RowAnswer(500, openai_error(text, "server_error", None, "server_error"))
+    return speech.RowAnswer(500, openai_error(text, "server_error", None, "server_error"))
 
 
-def _forced_error(force: str) -> RowAnswer | None:
+def _forced_error(force: str) -> speech.RowAnswer | None:
     match force:
         case "error_429":
             text = "Rate limit reached for requests. Please try again later."
-            return RowAnswer(429, openai_error(text, "requests", None, "rate_limit_exceeded"))
+            return speech.RowAnswer(429, openai_error(text, "requests", None, "rate_limit_exceeded"))
         case "error_500":
             return _server_error()
         case "error_400":
             return _bad("Invalid value for 'messages'.", "messages", "invalid_value")
         case "billing_rows":
             text = "You exceeded your current quota, please check your plan and billing details."
-            return RowAnswer(429, openai_error(text, "insufficient_quota", None, "insufficient_quota"))
+            return speech.RowAnswer(429, openai_error(text, "insufficient_quota", None, "insufficient_quota"))
         case _:
             return None
 
@@ -106,7 +97,7 @@ _ROLES = {
 }
 
 
-def _refused_parameters(endpoint: str, body: dict[str, Any]) -> RowAnswer | None:
+def _refused_parameters(endpoint: str, body: dict[str, Any]) -> speech.RowAnswer | None:
     unknown = body.keys() - _KNOWN[endpoint]
     if unknown:
         name = min(unknown)
@@ -114,12 +105,14 @@ def _refused_parameters(endpoint: str, body: dict[str, Any]) -> RowAnswer | None
     needed = "messages" if endpoint == CHAT else "input"
     if not isinstance(body.get(needed), list if endpoint == CHAT else list | str):
         return _bad(f"Missing required parameter: '{needed}'.", needed, "missing_required_parameter")
+    if (problem := speech.picture_problem(body[needed])) is not None:
+        return _bad(problem, needed, "invalid_image_format")
     return _refused_role(needed, body[needed]) or _refused_format(endpoint, body) or _refused_values(endpoint, body)
 
 
-def _refused_role(name: str, messages: Any) -> RowAnswer | None:
+def _refused_role(name: str, messages: Any) -> speech.RowAnswer | None:
     known = _ROLES[name]
-    place = stranger(messages, known)
+    place = speech.stranger(messages, known)
     if place is None:
         return None
     role = messages[place].get("role") if isinstance(messages[place], dict) else None
@@ -128,7 +121,7 @@ def _refused_role(name: str, messages: Any) -> RowAnswer | None:
     return _bad(message, f"{name}[{place}].role", "invalid_value")
 
 
-def _refused_format(endpoint: str, body: dict[str, Any]) -> RowAnswer | None:
+def _refused_format(endpoint: str, body: dict[str, Any]) -> speech.RowAnswer | None:
     """Refuse a schema that is none, or that the model does not take."""
     text = body.get("text")
     form = body.get("response_format") if endpoint == CHAT else text.get("format") if isinstance(text, dict) else None
@@ -138,11 +131,11 @@ def _refused_format(endpoint: str, body: dict[str, Any]) -> RowAnswer | None:
     if _WITHOUT_SCHEMA.match(str(body.get("model"))):
         message = f"Invalid parameter: '{param}' of type 'json_schema' is not supported with this model."
         return _bad(message, None, None)
-    problem = named_schema_problem(form.get("json_schema") if endpoint == CHAT else form)
+    problem = speech.named_schema_problem(form.get("json_schema") if endpoint == CHAT else form)
     return None if problem is None else _bad(problem, param, "invalid_json_schema")
 
 
-def _refused_values(endpoint: str, body: dict[str, Any]) -> RowAnswer | None:
+def _refused_values(endpoint: str, body: dict[str, Any]) -> speech.RowAnswer | None:
     model = str(body.get("model"))
     effort = _effort(endpoint, body)
     is_reasoning = _REASONING_MODEL.match(model) is not None
@@ -155,6 +148,8 @@ def _refused_values(endpoint: str, body: dict[str, Any]) -> RowAnswer | None:
         refused = _refused_number(name, top, body.get(name), is_fixed)
         if refused is not None:
             return refused
+    if is_fixed and (body.get("logprobs") or body.get("top_logprobs")):
+        return speech.RowAnswer(403, openai_error("You are not allowed to request logprobs from this model"))
     if is_reasoning and "max_tokens" in body:
         text = (
             "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."
@@ -170,7 +165,7 @@ def _refused_values(endpoint: str, body: dict[str, Any]) -> RowAnswer | None:
     return None
 
 
-def _refused_effort(param: str, model: str, effort: str) -> RowAnswer | None:
+def _refused_effort(param: str, model: str, effort: str) -> speech.RowAnswer | None:
     if not _REASONING_MODEL.match(model):
         text = f"Unsupported parameter: '{param}' is not supported with this model."
         return _bad(text, param, "unsupported_parameter")
@@ -178,7 +173,7 @@ def _refused_effort(param: str, model: str, effort: str) -> RowAnswer | None:
     if effort in words:
         return None
     listed = ", ".join(f"'{word}'" for word in words)
-    if effort in EFFORT_TOKENS:
+    if effort in speech.EFFORT_TOKENS:
         text = (
             f"Unsupported value: '{effort}' is not supported with the '{model}' model. Supported values are: {listed}."
         )
@@ -186,7 +181,7 @@ def _refused_effort(param: str, model: str, effort: str) -> RowAnswer | None:
     return _bad(f"Invalid value: '{effort}'. Supported values are: {listed}.", param, "invalid_value")
 
 
-def _refused_number(name: str, top: int, value: Any, is_fixed: bool) -> RowAnswer | None:
+def _refused_number(name: str, top: int, value: Any, is_fixed: bool) -> speech.RowAnswer | None:
     if value is None:
         return None
     if not isinstance(value, int | float):
@@ -225,33 +220,35 @@ def _efforts(model: str) -> tuple[str, ...]:
     # The first family had `minimal` and no `none`; all later ones are the other way round.
     if re.match(r"(ft:)?gpt-5(?!\.)", model):
         return ("minimal", "low", "medium", "high")
-    return tuple(word for word in EFFORT_TOKENS if word != "minimal")
+    return tuple(word for word in speech.EFFORT_TOKENS if word != "minimal")
 
 
-def _asked_chat(body: dict[str, Any]) -> Asked:
+def _asked_chat(body: dict[str, Any]) -> speech.Asked:
     model = str(body.get("model"))
     limit = body.get("max_completion_tokens", body.get("max_tokens"))
     effort = _effort(CHAT, body) or _default_effort(model)
-    return Asked(model, messages_text(body["messages"]), effort, False, limit if isinstance(limit, int) else None)
+    return speech.Asked(
+        model, speech.messages_text(body["messages"]), effort, False, limit if isinstance(limit, int) else None
+    )
 
 
-def _asked_responses(body: dict[str, Any]) -> Asked:
+def _asked_responses(body: dict[str, Any]) -> speech.Asked:
     model = str(body.get("model"))
-    prompt = messages_text(body["input"])
+    prompt = speech.messages_text(body["input"])
     if isinstance(body.get("instructions"), str):
         prompt = f"{body['instructions']}\n\n{prompt}"
     reasoning = body.get("reasoning")
     wants = isinstance(reasoning, dict) and bool(reasoning.get("summary"))
     limit = body.get("max_output_tokens")
     effort = _effort(RESPONSES, body) or _default_effort(model)
-    return Asked(model, prompt, effort, wants, limit if isinstance(limit, int) else None)
+    return speech.Asked(model, prompt, effort, wants, limit if isinstance(limit, int) else None)
 
 
 def _snapshot(model: str) -> str:
     return model if _DATED.search(model) else f"{model}-2026-03-05"
 
 
-def _chat_body(asked: Asked, said: Completion, created_at: int) -> dict[str, Any]:
+def _chat_body(asked: speech.Asked, said: speech.Completion, created_at: int, body: dict[str, Any]) -> dict[str, Any]:
     message: dict[str, Any] = {"role": "assistant", "content": said.text, "refusal": said.refusal, "annotations": []}
     if said.refusal is not None:
         message["content"] = None
@@ -260,7 +257,9 @@ def _chat_body(asked: Asked, said: Completion, created_at: int) -> dict[str, Any
         "object": "chat.completion",
         "created": created_at,
         "model": _snapshot(asked.model),
-        "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": said.finish}],
+        "choices": [
+            {"index": 0, "message": message, "logprobs": speech.logprobs(said.text, body), "finish_reason": said.finish}
+        ],
         "usage": {
             "prompt_tokens": said.input_tokens,
             "completion_tokens": said.output_tokens,
@@ -278,12 +277,14 @@ def _chat_body(asked: Asked, said: Completion, created_at: int) -> dict[str, Any
     }
 
 
-def _responses_output(asked: Asked, said: Completion) -> list[dict[str, Any]]:
+def _responses_output(asked: speech.Asked, said: speech.Completion, body: dict[str, Any]) -> list[dict[str, Any]]:
     output: list[dict[str, Any]] = []
     if said.reasoning_tokens:
         summary = [{"type": "summary_text", "text": said.thoughts}] if asked.wants_summary and said.thoughts else []
         output.append({"id": f"rs_{said.key}", "type": "reasoning", "summary": summary})
     part: dict[str, Any] = {"type": "output_text", "annotations": [], "logprobs": [], "text": said.text}
+    if "message.output_text.logprobs" in (body.get("include") or ()):
+        part["logprobs"] = speech.tokens(said.text, body.get("top_logprobs", 0))
     if said.refusal is not None:
         part = {"type": "refusal", "refusal": said.refusal}
     is_cut_in_thought = said.finish == "length" and not said.text
@@ -297,7 +298,9 @@ def _responses_output(asked: Asked, said: Completion) -> list[dict[str, Any]]:
 _INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"}
 
 
-def _responses_body(asked: Asked, said: Completion, body: dict[str, Any], created_at: int) -> dict[str, Any]:
+def _responses_body(
+    asked: speech.Asked, said: speech.Completion, body: dict[str, Any], created_at: int
+) -> dict[str, Any]:
     reason = _INCOMPLETE.get(said.finish)
     reasoning = body.get("reasoning") or {}
     return {
@@ -311,7 +314,7 @@ def _responses_body(asked: Asked, said: Completion, body: dict[str, Any], create
         "instructions": body.get("instructions"),
         "max_output_tokens": asked.max_tokens,
         "model": _snapshot(asked.model),
-        "output": _responses_output(asked, said),
+        "output": _responses_output(asked, said, body),
         "parallel_tool_calls": True,
         "previous_response_id": None,
         "reasoning": {"effort": reasoning.get("effort"), "summary": reasoning.get("summary")},

@@ -8,16 +8,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from batchpond_sim.judges import speech
 from batchpond_sim.judges.judge import Panel, Says
-from batchpond_sim.judges.speech import (
-    Asked,
-    Completion,
-    RowAnswer,
-    completed,
-    messages_text,
-    named_schema_problem,
-    stranger,
-)
 
 _EFFORTS = ("none", "low", "medium", "high", "xhigh")
 _ROLES = ("system", "user", "assistant", "tool", "developer")
@@ -35,59 +27,63 @@ def error(message: str, code: str = "Client specified an invalid argument") -> d
     return {"code": code, "error": message}
 
 
-def answer(body: dict[str, Any], request_key: str, panel: Panel, created_at: int, force: str = "") -> RowAnswer:
+def answer(body: dict[str, Any], request_key: str, panel: Panel, created_at: int, force: str = "") -> speech.RowAnswer:
     """Return the answer to one body; `request_key` makes repeats of it differ, `force` is a row fault or empty."""
     refused = _forced_error(force) or _refused(body)
     if refused is not None:
         return refused
     limit = body.get("max_completion_tokens", body.get("max_tokens"))
     effort = str(body.get("reasoning_effort") or "none")
-    prompt = messages_text(body["messages"])
-    asked = Asked(str(body["model"]), prompt, effort, True, limit if isinstance(limit, int) else None)
+    prompt = speech.messages_text(body["messages"])
+    asked = speech.Asked(str(body["model"]), prompt, effort, True, limit if isinstance(limit, int) else None)
     judged = panel.answer(asked.model, asked.prompt, request_key)
     if judged.says is Says.ERROR:
         return _broken()
-    said = completed(asked, judged, force)
+    said = speech.completed(asked, judged, force)
     tokens = said.input_tokens, said.output_tokens, said.reasoning_tokens
-    return RowAnswer(200, _chat_body(asked, said, created_at), *tokens)
+    return speech.RowAnswer(200, _chat_body(asked, said, created_at), *tokens)
 
 
-def _bad(message: str) -> RowAnswer:
-    return RowAnswer(400, error(message))
+def _bad(message: str) -> speech.RowAnswer:
+    return speech.RowAnswer(400, error(message))
 
 
-def _broken() -> RowAnswer:
-    return RowAnswer(500, error("Internal server error", "The service is currently unavailable"))
+def _broken() -> speech.RowAnswer:
+    return speech.RowAnswer(500, error("Internal server error", "The service is currently unavailable"))
 
 
-def _forced_error(force: str) -> RowAnswer | None:
+def _forced_error(force: str) -> speech.RowAnswer | None:
     match force:
         case "error_429":
-            return RowAnswer(429, error("Too many requests: rate limit reached", "Some resource has been exhausted"))
+            return speech.RowAnswer(
+                429, error("Too many requests: rate limit reached", "Some resource has been exhausted")
+            )
         case "error_500" | "status_0" | "output_500":
             return _broken()
         case "error_400":
             return _bad("Maximum number of tokens max_tokens must be positive but max_tokens = -5")
         case "billing_rows":
-            return RowAnswer(402, error("The team is out of credits", "Some resource has been exhausted"))
+            return speech.RowAnswer(402, error("The team is out of credits", "Some resource has been exhausted"))
         case _:
             return None
 
 
-def _refused(body: dict[str, Any]) -> RowAnswer | None:
-    if not isinstance(body.get("messages"), list) or stranger(body["messages"], _ROLES) is not None:
+def _refused(body: dict[str, Any]) -> speech.RowAnswer | None:
+    if not isinstance(body.get("messages"), list) or speech.stranger(body["messages"], _ROLES) is not None:
         return _bad("messages: every message needs a known role")
+    if (problem := speech.picture_problem(body["messages"])) is not None:
+        return _bad(problem)
     effort = body.get("reasoning_effort")
     if effort is not None and effort not in _EFFORTS:
         return _bad(f"Argument not supported on this model: reasoning_effort = {effort}")
     form = body.get("response_format")
     if not isinstance(form, dict) or form.get("type") != "json_schema":
         return None
-    problem = named_schema_problem(form.get("json_schema"))
+    problem = speech.named_schema_problem(form.get("json_schema"))
     return None if problem is None else _bad(problem)
 
 
-def _chat_body(asked: Asked, said: Completion, created_at: int) -> dict[str, Any]:
+def _chat_body(asked: speech.Asked, said: speech.Completion, created_at: int) -> dict[str, Any]:
     message: dict[str, Any] = {"role": "assistant", "content": said.text, "refusal": said.refusal}
     if said.reasoning_tokens:
         message["reasoning_content"] = said.thoughts or "I compare the two."

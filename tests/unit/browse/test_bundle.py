@@ -9,16 +9,16 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
 from click.testing import CliRunner
 
+from batchpond.api import Lake
 from batchpond.cli.frame import Invocation, root
 from batchpond.errors import UsageError
-from batchpond_browse import bundle, server
+from batchpond_browse import bundle
 from tests.rigs import browse as rig
 from tests.rigs.lakes import LakeBuilder
 from tests.rigs.report import Page
@@ -90,9 +90,7 @@ def test_a_port_that_is_taken_is_said(lake: Path) -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         with pytest.raises(UsageError, match="cannot be had"):
-            server.serve(
-                lake, port=taken.getsockname()[1], rater="", on_ready=pytest.fail, until=threading.Event()
-            )  # fmt: skip
+            Lake(lake).browse(port=taken.getsockname()[1])
 
 
 def test_a_folder_that_holds_something_is_refused(lake: Path, tmp_path: Path) -> None:

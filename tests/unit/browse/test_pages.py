@@ -14,7 +14,7 @@ import pytest
 from starlette.testclient import TestClient
 
 import batchpond
-from batchpond.cli.browse import _report as report_page
+from batchpond.api import _report_page as report_page
 from batchpond.text import UNSAFE_BUT_NEWLINE
 from batchpond_browse import lists
 from batchpond_browse.asking import Lake
@@ -294,11 +294,18 @@ def check_links(client: TestClient, study: str) -> None:
     assert answer.status_code == 200, answer.text
     assert "style-src 'unsafe-inline'" in answer.headers["content-security-policy"]
     assert len(answer.headers.get_list("content-security-policy")) == 1
-    there = {html.unescape(one) for one in re.findall(r'<a href="(/rows[^"]+)"', answer.text)}
-    assert there
-    for one in there:
+    there = [html.unescape(one) for one in re.findall(r'<a href="(/rows[^"]+)"', answer.text)]
+    assert there.count(f"/rows?{urlencode({'study': study})}") == 1, "the head alone leads to all judgments"
+    for one in {*there}:
         shown = client.get(one)
         assert (shown.status_code, "<tr data-row" in shown.text) == (200, True), one
+
+
+def test_a_row_of_a_task_leads_to_the_judgments_of_that_task(every: Path) -> None:
+    """Two judges' agreement on ratings is not made of what they said of pairs."""
+    text = get(client_of(every), "report", study="every")
+    tasks = dict(re.findall(r'<a href="/rows\?study=every&amp;(?:template=t1&amp;)?task=(\w+)">(\w+)</a>', text))
+    assert tasks == {"likert": "likert", "compliance": "compliance", "pressure": "pressure"}
 
 
 def test_who_labels_blind_sees_no_report(tmp_path_factory: pytest.TempPathFactory) -> None:

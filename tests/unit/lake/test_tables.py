@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from batchpond.lake import tables
-from batchpond.lake.schemas import RUBRICS
+from batchpond.lake.jsonl import shard_file_name
+from batchpond.lake.schemas import RUBRICS, SHARD_REQUESTS
 from batchpond.lake.store import Store
 
 ROWS = 200_000
@@ -93,3 +94,71 @@ def test_a_forked_child_asks_an_engine_of_its_own(tmp_path: Path) -> None:
         os._exit(0 if rubrics_in(store) == ["a"] else 1)
     assert os.waitpid(child, 0)[1] == 0
     assert rubrics_in(store) == ["a"]
+
+
+N_SHARDS = 200
+
+
+def add_shard(store: Store, number: int) -> None:
+    request_id = f"{number:026}"
+    row = {"shard_id": f"s{number}", "line_number": 1, "request_id": request_id, "request_key": request_id[:20]}
+    row |= {"requests_file": "of.all", "custom_id": None}
+    store.publish(SHARD_REQUESTS, shard_file_name("openai", f"s{number}"), [row])
+
+
+def shards(store: Store) -> tuple[int, set[str]]:
+    """Return how many files a question about shards opens, and which shards it finds; each must be there once."""
+    with tables.connect(store, ["shard_requests"]) as connection:
+        (((sql,),), rows) = (
+            connection.execute("SELECT sql FROM duckdb_views() WHERE view_name = 'shard_requests'").fetchall(),
+            connection.execute("SELECT shard_id, count(*) FROM shard_requests GROUP BY ALL").fetchall(),
+        )
+    assert {n for _, n in rows} == {1}
+    return sql.count(f"'{store.path}/"), {name for name, _ in rows}
+
+
+def test_a_question_about_shards_opens_few_files_however_many_there_are(tmp_path: Path) -> None:
+    """And finds each of them once: those that are folded, and those that came since."""
+    store = Store.init(tmp_path / "lake")
+    n_most = 0
+    with store.lock("test"):
+        for number in range(N_SHARDS):
+            add_shard(store, number)
+            tables.fold(store)
+            n_files, found = shards(store)
+            n_most = max(n_most, n_files)
+            assert found == {f"s{n}" for n in range(number + 1)}
+    assert n_most <= tables.FOLD_ABOVE + 1
+    assert (store.path / ".shard_requests").stat().st_mode & 0o777 == 0o600
+    assert list(store.path.glob("_tmp/*.parquet")) == []
+
+
+@pytest.mark.parametrize("harm", ["gone", "torn", "a shard is gone", "a shard is another"])
+def test_what_is_folded_counts_only_as_long_as_all_stands_as_it_did(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, harm: str
+) -> None:
+    """A file that cannot be relied on is passed over: which requests were asked decides what is bought."""
+    monkeypatch.setattr(tables, "FOLD_ABOVE", 2)
+    store = Store.init(tmp_path / "lake")
+    with store.lock("test"):
+        for number in range(5):
+            add_shard(store, number)
+        tables.fold(store)
+    assert shards(store) == (1, {"s0", "s1", "s2", "s3", "s4"})
+    folded, shard = (
+        store.path / ".shard_requests",
+        store.final_path(SHARD_REQUESTS, shard_file_name("openai", "s3")),
+    )
+    match harm:
+        case "gone":
+            folded.unlink()
+        case "torn":
+            folded.write_bytes(folded.read_bytes()[:-40])
+        case "a shard is gone":
+            shard.unlink()
+        case _:
+            shard.write_bytes(store.final_path(SHARD_REQUESTS, shard_file_name("openai", "s2")).read_bytes())
+            shard.with_name("s2.parquet").unlink()
+    n_there = 5 - ("shard" in harm)
+    n_files, found = shards(store)
+    assert (n_files, len(found)) == (n_there, n_there)

@@ -75,6 +75,17 @@ def test_a_chat_answer_is_made_uniform() -> None:
     )
 
 
+def test_what_was_written_to_a_cache_is_told_of_both_endpoints() -> None:
+    """From GPT-5.6 on it costs more than other input (OpenAI's guide "prompt caching")."""
+    spoken = chat(usage=USAGE | {"prompt_tokens_details": {"cached_tokens": 3, "cache_write_tokens": 4}})
+    answered = responses(message(text("A")))
+    answered["usage"]["input_tokens_details"]["cache_write_tokens"] = 4
+    for body in (spoken, answered):
+        got = read(row(http(body)))
+        assert (got.input_tokens, got.cached_tokens, got.cache_write_tokens) == (8, 3, 4)
+        assert got == DIALECT.read_any_line(row(http(body)))
+
+
 def test_a_responses_answer_carries_its_reasoning_summary_as_thoughts() -> None:
     """Reasoning items become thoughts, message items text, usage its own spelling."""
     reasoning = {"type": "reasoning", "summary": [{"type": "summary_text", "text": t} for t in ("First.", "Then.")]}

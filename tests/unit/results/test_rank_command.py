@@ -8,6 +8,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ import batchpond
 from batchpond.cli.frame import Invocation, root
 from batchpond.errors import UsageError
 from batchpond.results.rank.verb import ITEM_SCHEMA, RANKING_SCHEMA, notes
-from batchpond.stats import ranking
+from batchpond.stats import dawid_skene, ranking
 from tests.rigs.lakes import LakeBuilder
 from tests.rigs.rank import GOLDEN, golden_votes, rows
 
@@ -342,14 +343,11 @@ def judged_by_three(path: Path) -> Path:
     return builder.store.path
 
 
-@pytest.mark.parametrize("jury", ["majority", "weighted"])
-def test_a_jury_ranks_as_one_judge_that_says_what_it_says(tmp_path: Path, jury: str) -> None:
-    """By the verdicts of `jury_verdicts`, one a pair; a pair without one is counted as answered without a verdict."""
-    lake = judged_by_three(tmp_path / "lake")
-    verdicts = batchpond.Lake(lake).sql(f"select item_lo, item_hi, {jury} as said from jury_verdicts").to_dicts()
+def same_ranking_of(path: Path, verdicts: list[dict[str, Any]], lake: Path, jury: str) -> list[dict[str, Any]]:
+    """Assert that a jury ranks as one judge that says these verdicts does, and return its rows."""
     assert len({row["said"] for row in verdicts}) > 1
     says = {"lo": "first", "hi": "second", "tie": "tie"}
-    other = LakeBuilder(tmp_path / "other")
+    other = LakeBuilder(path)
     other.imported(
         [{"study": "s", "import_key": f"{row['item_lo']}{row['item_hi']}", "item_first": row["item_lo"],
           "item_second": row["item_hi"], "verdict": says.get(row["said"]),
@@ -360,8 +358,90 @@ def test_a_jury_ranks_as_one_judge_that_says_what_it_says(tmp_path: Path, jury: 
     named = ("item", "rank", "theta", "se", "n_comparisons", "n_ties", "n_without_verdict")
     assert [[row[name] for name in named] for row in found] == [[row[name] for name in named] for row in wanted]
     assert {(row["provider"], row["request_model"], row["template_id"]) for row in found} == {("jury", jury, None)}
+    return found
+
+
+@pytest.mark.parametrize("jury", ["majority", "weighted"])
+def test_a_jury_ranks_as_one_judge_that_says_what_it_says(tmp_path: Path, jury: str) -> None:
+    """By the verdicts of `jury_verdicts`, one a pair; a pair without one is counted as answered without a verdict."""
+    lake = judged_by_three(tmp_path / "lake")
+    verdicts = batchpond.Lake(lake).sql(f"select item_lo, item_hi, {jury} as said from jury_verdicts").to_dicts()
+    found = same_ranking_of(tmp_path / "other", verdicts, lake, jury)
     frame = batchpond.Lake(lake).rank("s", by=(jury,))
     assert frame["theta"].to_list() == pytest.approx([row["theta"] for row in found])
+
+
+def test_a_jury_by_dawid_and_skene_ranks_by_the_likelier_word(tmp_path: Path) -> None:
+    """A pair is what is more likely than not; one of which that is silence, or nothing, has no verdict."""
+    lake = judged_by_three(tmp_path / "lake")
+    _, units = batchpond.Lake(lake).jury("s")
+    likely = {(row["item_lo"], row["item_hi"]): row["word"] for row in units.to_dicts() if row["probability"] > 0.5}
+    pairs = batchpond.Lake(lake).sql("select item_lo, item_hi from jury_verdicts").to_dicts()
+    said = [likely.get((row["item_lo"], row["item_hi"])) for row in pairs]
+    verdicts = [row | {"said": None if word == "none" else word} for row, word in zip(pairs, said, strict=True)]
+    same_ranking_of(tmp_path / "other", verdicts, lake, "dawid-skene")
+
+
+def test_what_dawid_and_skene_make_of_a_jury_is_told_of_each_judge_and_each_unit(tmp_path: Path) -> None:
+    """As the pure function says of the same words, none being the word of a judge that answered without one."""
+    lake = judged_by_three(tmp_path / "lake")
+    judges, units = batchpond.Lake(lake).jury()
+    rows = batchpond.Lake(lake).sql("select item_lo, item_hi, judges from jury_verdicts").to_dicts()
+    words = sorted({judge["word"] or "none" for row in rows for judge in row["judges"]})
+    assert {"lo", "none"} <= set(words)
+    numbers = sorted((row["item_lo"], row["item_hi"]) for row in rows)
+    votes = [(numbers.index((row["item_lo"], row["item_hi"])), int(judge["request_model"][1]) - 1,
+              words.index(judge["word"] or "none")) for row in rows for judge in row["judges"]]  # fmt: skip
+    unit, judge, said = np.array(votes).T
+    wanted = dawid_skene.fit(unit, judge, said, np.zeros_like(unit))
+    assert units["probability"].to_list() == pytest.approx(wanted.posterior.ravel().tolist())
+    assert judges["probability"].to_list() == pytest.approx(wanted.confusion.ravel().tolist())
+    assert units["word"].to_list() == words * len(numbers)
+    assert judges.select("request_model", "word", "said").rows() == list(product(("j1", "j2", "j3"), words, words))
+    shares = dict(judges.select("word", "share").unique().rows())
+    assert [shares[word] for word in words] == pytest.approx(wanted.posterior.mean(axis=0).tolist())
+    assert set(judges["is_converged"]) == {True}
+    assert judges.select("n_units", "n_judges", "n_judges_met").unique().rows() == [(10, 3, 2)]
+    printed = json.loads(call(lake, "rank", "s", "--units", "--json").stdout)
+    assert [row["probability"] for row in printed] == pytest.approx(units["probability"].to_list())
+    shown = call(lake, "rank", "--judges", "--format", "csv").stdout.splitlines()
+    assert shown[0] == ",".join(judges.columns)
+    assert len(shown) == 1 + len(judges)
+
+
+def test_a_ranking_by_an_estimate_that_did_not_converge_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = judged_by_three(tmp_path / "lake")
+    assert "has not converged" not in call(lake, "rank", "--by", "dawid-skene").stderr
+    monkeypatch.setattr(dawid_skene, "ITERATIONS_MAX", 1)
+    assert "of 1 juries the estimate" in call(lake, "rank", "--by", "dawid-skene").stderr
+    assert {row["is_converged"] for row in json.loads(call(lake, "rank", "--units", "--json").stdout)} == {False}
+
+
+def test_a_jury_of_nobody_is_an_error_that_says_so(tmp_path: Path, golden_lake: Path) -> None:
+    """One judge is no jury; an unknown study is named, nothing is printed."""
+    with pytest.raises(UsageError, match="no unit was asked of two judges"):
+        call(golden_lake, "rank", "--judges")
+    with pytest.raises(UsageError, match="nobody"):
+        call(judged_by_three(tmp_path / "lake"), "rank", "nobody", "--units")
+
+
+def test_judges_who_share_no_unit_are_told(tmp_path: Path) -> None:
+    """Each met one of three others: what is said of both halves hangs together by the shares of words alone."""
+    builder = LakeBuilder(tmp_path / "lake")
+    says = [("a", "u1", "true"), ("b", "u1", "true"), ("a", "u2", "false"), ("b", "u2", "true"), ("c", "u3", "true"),
+            ("d", "u3", None)]  # fmt: skip
+    builder.imported(
+        [{"study": "s", "task": "compliance", "import_key": f"{judge}{unit}", "provider": "p", "request_model": judge,
+          "item_first": unit, "unit_id": unit, "verdict": verdict, "outcome": "decided" if verdict else "unparsed"}
+         for judge, unit, verdict in says]
+    )  # fmt: skip
+    builder.build()
+    judges, units = batchpond.Lake(builder.store.path).jury("s")
+    met = judges.select("request_model", "n_units", "n_judges", "n_judges_met").unique().sort("request_model").rows()
+    assert met == [("a", 2, 4, 1), ("b", 2, 4, 1), ("c", 1, 4, 1), ("d", 1, 4, 1)]
+    assert set(units["n_judges"]) == {2}
 
 
 def test_a_jury_has_no_position_to_take_out(tmp_path: Path) -> None:

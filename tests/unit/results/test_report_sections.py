@@ -29,7 +29,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def exhibits() -> Iterator[Declared]:
     """Yield every exhibit that a section's file or module declares."""
-    for name in ("facts", *sections.SECTIONS):
+    for name in ("facts", "compared", *sections.SECTIONS):
         yield from declared.exhibits(name).values()
         if (FOLDER / f"{name}.py").exists():
             module = import_module(f"{sections.__name__}.{name}")
@@ -37,9 +37,9 @@ def exhibits() -> Iterator[Declared]:
 
 
 def test_the_list_names_every_section_once() -> None:
-    """No file or module is left out of the list, and none is missing; only the facts stand before them."""
-    modules = {path.stem for path in FOLDER.glob("*.py")} - {"__init__", "facts"}
-    files = {path.stem for path in FOLDER.glob("*.toml")} - {"facts"}
+    """No file or module is left out of the list, and none is missing; only facts and two sides stand before them."""
+    modules = {path.stem for path in FOLDER.glob("*.py")} - {"__init__", "facts", "compared"}
+    files = {path.stem for path in FOLDER.glob("*.toml")} - {"facts", "compared"}
     assert set(sections.SECTIONS) == modules | files
     assert len(sections.SECTIONS) == len(modules | files)
     assert all(callable(import_module(f"{sections.__name__}.{name}").section) for name in modules)

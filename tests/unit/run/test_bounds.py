@@ -154,3 +154,19 @@ def test_counting_the_answers_of_a_folder_holds_no_giant_line(tmp_path: Path) ->
     n_succeeded, n_failed = map(int, told.split())
     assert (n_succeeded, n_failed) == (2, 1)
     assert grown_bytes < n_bytes / 2, f"{grown_bytes >> 20} MiB"
+
+
+def test_lines_with_long_tables_of_probabilities_are_read_a_bounded_number_of_bytes_at_once(tmp_path: Path) -> None:
+    """However many there are; each is read, in its place."""
+    store, path = planned(tmp_path), tmp_path / "download"
+    name = NAMES[0]
+    lines = [answer(name, f"{n}".rjust(1_000_000)) for n in range(100)]
+    path.write_bytes(b"".join(line + b"\n" for line in lines))
+    take_in(store, path)
+    (raw,) = store.files("raw")
+    pieces = list(derive._raw_lines(raw))
+    assert [first for _, first in pieces] == [
+        1 + sum(len(some) for some, _ in pieces[:at]) for at in range(len(pieces))
+    ]
+    assert max(sum(map(len, some)) for some, _ in pieces) < 2 * derive.LINE_BYTES_MAX
+    assert [line for some, _ in pieces for line in some] == lines

@@ -12,9 +12,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchpond.errors import StudyError
-from batchpond.study import statements
+from batchpond.errors import StudyError, UsageError
 from batchpond.study.statements import read
+from batchpond_importers import policies
 from tests.rigs.foreign import put
 
 EXAMPLE = {"description": "a direct question (bad: evasive)", "user_query": "Is it true?", "bad_response": "Maybe.",
@@ -114,7 +114,7 @@ def test_headings_with_ids_are_statements_where_none_states_an_authority(tmp_pat
 )
 def test_examples_of_any_form_are_taken_out_of_the_text(example: str, shown: tuple[str, ...]) -> None:
     """What is marked neither good nor bad is no example of either."""
-    ((_, entry),) = statements.markdown_entries(f"# A {{#a}}\nBefore.\n\n{example}\n\nAfter.\n")
+    ((_, entry),) = policies.markdown_entries(f"# A {{#a}}\nBefore.\n\n{example}\n\nAfter.\n")
     assert isinstance(entry, dict)
     (found,) = entry["metadata"]["examples"]
     assert tuple(found.values()) == shown
@@ -125,7 +125,7 @@ def test_answers_beyond_the_first_pair_are_examples_of_their_own() -> None:
     """Nothing is dropped where one question has two bad answers."""
     said = "".join(f"<assistant> <!-- {mark} -->{n}</assistant>\n" for n, mark in enumerate(("BAD", "GOOD", "BAD")))
     text = f"# A {{#a}}\nx\n**Example**: e\n~~~xml\n<user>q</user>\n<comparison>\n{said}</comparison>\n~~~\n"
-    ((_, entry),) = statements.markdown_entries(text)
+    ((_, entry),) = policies.markdown_entries(text)
     assert isinstance(entry, dict)
     found = [(one["bad_response"], one["good_response"]) for one in entry["metadata"]["examples"]]
     assert found == [("0", "1"), ("2", "")]
@@ -179,7 +179,7 @@ def test_a_folder_names_the_file_of_each_error(tmp_path: Path) -> None:
 def test_names_that_repeat_what_they_name_do_not_explode() -> None:
     """Ten references to ten references ... are a billion values in a few lines."""
     lines = ["a0: &a0 [x]"] + [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 9)]
-    assert list(statements.yaml_entries("\n".join(lines))) == [(1, "is not usable YAML: more than 200,000 values")]
+    assert list(policies.yaml_entries("\n".join(lines))) == [(1, "is not usable YAML: more than 200,000 values")]
 
 
 def test_yaml_without_its_library_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,6 +192,29 @@ def test_yaml_without_its_library_says_what_to_install(tmp_path: Path, monkeypat
 @given(st.text(st.sampled_from(list("# {}a=\n~`<>/!-*user:")), max_size=200))
 def test_any_markdown_gives_statements_or_problems(text: str) -> None:
     """Never an exception, and never a line that is not in the text."""
-    for line_no, entry in statements.markdown_entries(text):
+    for line_no, entry in policies.markdown_entries(text):
         assert 1 <= line_no <= text.count("\n") + 1
         assert isinstance(entry, str) or entry["id"]
+
+
+def test_an_installed_package_can_read_statements_of_another_form(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An entry point by the suffix of the file, loaded when such a file is read; one that cannot be loaded is said."""
+    reader = (
+        "def read(text):\n    return ((n, {'id': f's{n}', 'text': line}) for n, line in enumerate(text.split(), 1))\n"
+    )
+    put(tmp_path / "site", "toy_rules.py", reader)
+    put(tmp_path / "site", "toy_rules-1.dist-info/METADATA", "Metadata-Version: 2.1\nName: toy-rules\nVersion: 1\n")
+    points = "[batchpond.statements]\nrules = toy_rules:read\nlaws = toy_laws:read\n"
+    put(tmp_path / "site", "toy_rules-1.dist-info/entry_points.txt", points)
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    put(tmp_path, "policy.rules", "Honesty Brevity")
+    assert [(rubric.rubric_id, rubric.description) for rubric in read(tmp_path / "policy.rules")] == [
+        ("s1", "Honesty"), ("s2", "Brevity"),
+    ]  # fmt: skip
+    put(tmp_path, "policy.laws", "Honesty")
+    with pytest.raises(UsageError, match=r"toy-rules cannot read statements in \.laws: No module named 'toy_laws'"):
+        read(tmp_path / "policy.laws")
+    with pytest.raises(StudyError, match=r"ends with '\.creed', not one of .*\.laws, .*\.rules, .*\.yml"):
+        read(put(tmp_path, "policy.creed", "Honesty"))

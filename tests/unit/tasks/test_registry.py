@@ -242,7 +242,7 @@ def test_a_misspelt_placeholder_is_told_with_its_line_and_the_names_there_are() 
     ]
     assert caught.value.hint == (
         "did you mean {STATEMENT} or {INPUT}? placeholders here: {STATEMENT}, {INPUT}, {OUTPUT}, {item.COLUMN}, "
-        "{statement.COLUMN}; "
+        "{statement.COLUMN}, {answers.STAGE.COLUMN}; "
         'what a model is to read as it stands: literal = ["STATMENT", "input", "json"]'
     )
 

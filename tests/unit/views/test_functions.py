@@ -245,8 +245,8 @@ def test_minimum_detectable_share_has_the_power(connection: duckdb.DuckDBPyConne
 
 
 NULLS = [
-    "wilson_lo(0, 0)", "wilson_hi(NULL, 4)", "wilson_lo(5, 4)", "clopper_pearson_lo(0, 0)",
-    "clopper_pearson_hi(NULL, 3)",
+    "wilson_lo(0, 0)", "wilson_hi(NULL, 4)", "wilson_lo(5, 4)", "wilson_lo(0, 9, NULL)", "wilson_hi(9, 9, NULL)",
+    "clopper_pearson_lo(0, 0)", "clopper_pearson_hi(NULL, 3)",
     "clopper_pearson_hi(4, 3)", "binom_test_half(0, 0)", "binom_test_half(NULL, 3)", "binom_test_half(4, 3)",
     "mcnemar_exact(0, 0)", "mcnemar_midp(0, 0)", "mcnemar_midp(NULL, 1)", "matched_difference(0, 0, 0)",
     "sign_test_mde(0)", "sign_test_mde(NULL)", "chi2_sf(NULL, 1)", "chi2_sf(1, 0)", "normal_sf(NULL)",

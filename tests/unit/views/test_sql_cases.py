@@ -18,6 +18,7 @@ An empty CSV field is NULL. Rows of `pair_judgments` may leave out what `judged`
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from typing import Any
 
@@ -58,6 +59,12 @@ def rows_of(name: str, given: str | list[Row]) -> list[Row]:
     return completed(rows) if completed else rows
 
 
+def half_known(row: Row) -> list[str]:
+    """Return the intervals of which one end is there alone; log-odds without an end have one at infinity."""
+    ends = {lo: re.sub(r"_lo(?=_|$)", "_hi", lo) for lo in row if "logodds" not in lo}
+    return [lo for lo, hi in ends.items() if hi in row and (row[lo] is None) != (row[hi] is None)]
+
+
 @pytest.mark.parametrize(("view", "case"), EACH_CASE)
 def test_case(view: str, case: dict[str, Any]) -> None:
     """Rows in, rows out."""
@@ -76,6 +83,8 @@ def test_case(view: str, case: dict[str, Any]) -> None:
     ]
     assert not problems
     assert len(got) == len(case["expect"])
+    if info.stage == "2_metrics":
+        assert [column for row in got for column in half_known(row)] == []
 
 
 def test_every_metric_has_a_case() -> None:

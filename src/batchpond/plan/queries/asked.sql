@@ -6,10 +6,7 @@ WITH firsts AS (
 )
 SELECT
     f.slot, f.cell_number, f.tier, r.request_id, r.size_bytes, r.estimated_input_tokens,
-    EXISTS (
-        SELECT 1 FROM responses AS a
-        WHERE a.request_id = r.request_id AND a.status = 'succeeded' AND a.match = 'matched'
-    ) AS is_answered,
+    FALSE AS is_answered,
     EXISTS (SELECT 1 FROM shard_requests AS s WHERE s.request_id = r.request_id) AS is_in_shard
 FROM firsts AS f
 JOIN requests AS r ON r.request_id = f.request_id

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from batchpond.lake import failpoints, tables
 from batchpond.lake.records import COMPLETE, INCOMPLETE, Event, Rounds
 from batchpond.lake.store import Store
-from batchpond.plan.rounds.inputs import GOOD, query
+from batchpond.plan.rounds.inputs import GOOD, query, with_answers
 from batchpond.plan.rounds.source import asks_by_now
 from batchpond.plan.versions import sampled
 from batchpond.plan.write import publish_round
@@ -207,7 +207,8 @@ def open_rounds(
 def _open(look: Look, stage: StageSpec) -> int:
     basis, is_begun = look.basis(stage), look.standing(stage.name).n_rows > 0
     stopped: Counter[str] = Counter()
-    asks = asks_by_now(look.store, look.staged, stage, look.last.round_no, stopped, is_begun=is_begun)
+    found = asks_by_now(look.store, look.staged, stage, look.last.round_no, stopped, is_begun=is_begun)
+    asks = with_answers(look.store, look.staged.name, stage, found) if stage.answers else found
     version = look.last.study_version
     n_new = publish_round(look.store, look.staged, version, look.last.round_no + 1, stage, asks)
     failpoints.reach("R1")

@@ -46,6 +46,7 @@ from batchpond.plan.rounds.inputs import (
     talk_rows,
 )
 from batchpond.study.spec import CONVERSATION, INPUTS, PAIR_TASKS, StageSpec, Study
+from batchpond.tasks.templates import column_of
 
 _OUTPUTS: Final = tables.query(__package__, "outputs", chosen=CHOSEN)
 _SAID: Final = tables.query(__package__, "said", good=GOOD)
@@ -137,7 +138,7 @@ def source_rows(store: Store, staged: Study, stage: StageSpec) -> Sequence[Sourc
 
 def _shown(staged: Study, metadata: str | None) -> dict[str, Any]:
     """Return what an item has in the columns that the study's templates show, for what is made of it."""
-    names = {name.partition(".")[2] for stage in staged.stages for name in stage.columns}
+    names = {column_of(name) for stage in staged.stages for name in stage.columns}
     more = orjson.loads(metadata) if names and metadata else {}
     return {name: value for name, value in more.items() if name in names}
 

@@ -139,6 +139,7 @@ class Anthropic(Dialect):
         does not know, and limits that cannot hold, raise UsageError.
         """
         check_endpoint(settings, self.DESCRIPTOR)
+        self.logprobs(settings)
         family = FAMILIES.of(settings.request_model)
         dropped: list[str] = []
         thinking = _with_thoughts(_thinking(settings, family), settings, family, dropped)
@@ -146,7 +147,7 @@ class Anthropic(Dialect):
         body: dict[str, Any] = {
             "model": settings.request_model,
             "max_tokens": _max_tokens(settings, family, thinking),
-            "messages": messages(rest),
+            "messages": messages(rest, self.sight),
         }
         if system is not None:
             body["system"] = system

@@ -22,6 +22,7 @@ from batchpond.model import Mode, Response
 from batchpond.providers.base import Descriptor
 from batchpond.providers.shared import lines
 from batchpond.providers.shared.dialect import CHAT, ChatDialect, ModelSettings, refused_thinking
+from batchpond.providers.shared.sight import UNSEEN, Sight
 
 PREFIX: Final = "compatible-"
 _OWN_NAME: Final = re.compile(r"[a-z][a-z0-9]*(?:[-_][a-z0-9]+)*")
@@ -76,6 +77,7 @@ class Compatible(ChatDialect):
     limit_name: str = "max_tokens"
     reasoning_is_apart: bool = False
     schema_prefixes: tuple[str, ...] = ("",)
+    sight: Sight = UNSEEN
 
     @classmethod
     def of(cls, descriptor: Descriptor, families: list[Any], base_path: str = "", **row: Any) -> Self:
@@ -116,6 +118,7 @@ class Compatible(ChatDialect):
 
 
 def _host(source: str, families: list[Any], base_path: str = "", **row: Any) -> Compatible:
+    row = {"sight": _DATA["pictures"]} | row
     about = {
         "needs_key": not row.get("is_free", False),
         "takes_schema": row.get("schema_prefixes") != [],

@@ -43,7 +43,9 @@ from batchpond.providers.shared.lines import (
     failed,
     joined,
     unreadable,
+    with_logprobs,
 )
+from batchpond.providers.shared.sight import Sight
 
 GENERATE: Final = "generateContent"
 _BESIDE_GENERATION: Final = frozenset({"systemInstruction", "safetySettings", "tools", "toolConfig", "cachedContent"})
@@ -154,8 +156,9 @@ class Gemini(Dialect):
             generation |= {"responseMimeType": "application/json", "responseJsonSchema": settings.output_schema}
         elif settings.output_schema is not None:
             dropped.append(SCHEMA)
+        generation |= self.logprobs(settings, is_taken=not (family.levels and family.is_known))
         system, rest = apart(prompt)
-        body: dict[str, Any] = {"contents": _contents(rest)}
+        body: dict[str, Any] = {"contents": _contents(rest, self.sight)}
         if system is not None:
             body["systemInstruction"] = {"parts": [{"text": system}]}
         _add_parameters(body, generation, settings, family, dropped)
@@ -196,7 +199,8 @@ class Gemini(Dialect):
             reason, finish = blocked, Finish.BLOCKED
         named = row._replace(request_id=fields.identifier(body.get("responseId")))
         texts, tokens = _content(candidate.get("content")), _usage(body.get("usageMetadata"))
-        return answered(named, body.get("modelVersion"), reason, finish, (*texts, None), tokens)
+        said = answered(named, body.get("modelVersion"), reason, finish, (*texts, None), tokens)
+        return with_logprobs(said, _steps(fields.mapping(candidate.get("logprobsResult"))))
 
 
 DIALECT: Final = Gemini()
@@ -272,11 +276,11 @@ def _add_parameters(
     add_parameters(body, dataclasses.replace(settings, parameters=beside), _RESERVED)
 
 
-def _contents(prompt: Prompt) -> list[dict[str, Any]]:
+def _contents(prompt: Prompt, sight: Sight) -> list[dict[str, Any]]:
     if isinstance(prompt, str):
         return [{"role": "user", "parts": [{"text": prompt}]}]
     names = {Role.USER: "user", Role.ASSISTANT: "model"}
-    return [{"role": names[turn.role], "parts": [{"text": turn.text}]} for turn in prompt]
+    return [{"role": names[turn.role], "parts": sight.parts(turn)} for turn in prompt]
 
 
 _RPC: Final = {int(code): tuple(row) for code, row in base.table("gemini", "rpc").items()}
@@ -323,6 +327,18 @@ def _content(content: object) -> tuple[str | None, str | None]:
         if text is not None:
             (thoughts if part.get("thought") is True else texts).append(text)
     return joined(texts, thoughts)
+
+
+def _steps(result: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the tokens of a LogprobsResult as others write them."""
+    chosen, tops = (fields.sequence(result.get(name), PARTS_MAX) for name in ("chosenCandidates", "topCandidates"))
+    both = zip(chosen, (fields.mapping(top).get("candidates") for top in tops), strict=False)
+    return [_named(own) | {"top_logprobs": [*map(_named, fields.sequence(top, PARTS_MAX))]} for own, top in both]
+
+
+def _named(candidate: object) -> dict[str, Any]:
+    about = fields.mapping(candidate)
+    return {"token": about.get("token"), "logprob": about.get("logProbability")}
 
 
 def _usage(usage: object) -> Tokens:

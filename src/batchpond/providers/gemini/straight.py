@@ -38,6 +38,7 @@ class _Content(Struct):
 class _Candidate(Struct):
     content: _Content
     finishReason: Word | None = None
+    logprobsResult: None = None
 
 
 class _Generated(Struct):

@@ -13,7 +13,8 @@ from typing import Any, Final
 
 from batchpond import fields
 from batchpond.errors import ProviderError, UsageError
-from batchpond.model import ErrorClass, Finish, Mode, Prompt, Response
+from batchpond.lake.jsonl import Embedded
+from batchpond.model import ErrorClass, Finish, Media, Mode, Prompt, Response
 from batchpond.providers import base
 from batchpond.providers.base import LiveStart
 from batchpond.providers.http.errors import ApiError
@@ -26,7 +27,7 @@ from batchpond.providers.shared.dialect import (
     messages,
     refused_thinking,
 )
-from batchpond.providers.shared.lines import Row, answered, failed, unreadable, without_thoughts
+from batchpond.providers.shared.lines import Row, answered, failed, unreadable, with_logprobs, without_thoughts
 from batchpond.providers.shared.live import LiveApi, LiveClient
 
 CHAT: Final = "/api/chat"
@@ -94,6 +95,16 @@ def context_tokens(prompt: Prompt, max_output_tokens: int | None) -> int:
     return max(CONTEXT_MIN_TOKENS, 1 << (needed - 1).bit_length())
 
 
+def _messages(prompt: Prompt) -> list[dict[str, Any]]:
+    """Return chat messages; Ollama takes pictures beside a text, in order, which says nothing of their places in it."""
+    found = messages(prompt)
+    for message, turn in zip(found, () if isinstance(prompt, str) else prompt, strict=False):
+        if turn.parts:
+            images = [Embedded("", one) for one in turn.parts if isinstance(one, Media)]
+            message |= {"content": turn.text, "images": images}
+    return found
+
+
 def _think(settings: ModelSettings) -> bool | str:
     word = settings.thinking or ""
     accepted = accepted_thinking(settings.request_model)
@@ -135,12 +146,13 @@ class Ollama(Dialect):
             options["num_predict"] = settings.max_output_tokens
         if settings.temperature is not None:
             options["temperature"] = settings.temperature
-        body: dict[str, Any] = {"model": settings.request_model, "messages": messages(prompt), "stream": False}
+        body: dict[str, Any] = {"model": settings.request_model, "messages": _messages(prompt), "stream": False}
         body |= {"truncate": False, "shift": False}
         if settings.thinking is not None:
             body["think"] = _think(settings)
         if settings.output_schema is not None:
             body["format"] = settings.output_schema
+        body |= self.logprobs(settings)
         add_parameters(body, dataclasses.replace(settings, parameters=beside), _RESERVED)
         add_parameters(options, dataclasses.replace(settings, parameters=inside), _RESERVED)
         body["options"] = options
@@ -168,7 +180,8 @@ class Ollama(Dialect):
         finish = _FINISH.get(reason, Finish.OTHER)
         texts = (fields.text(message.get("content")), fields.identifier(message.get("thinking")), None)
         tokens = (fields.count(body.get("prompt_eval_count")), fields.count(body.get("eval_count")), None, None, None)
-        return without_thoughts(answered(row, body.get("model"), reason, finish, texts, tokens))
+        said = without_thoughts(answered(row, body.get("model"), reason, finish, texts, tokens))
+        return with_logprobs(said, body.get("logprobs"))
 
 
 DIALECT: Final = Ollama()

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any, Final
 
 from batchpond import fields
@@ -28,18 +27,9 @@ from batchpond.providers.shared.dialect import (
     refused_thinking,
     response_format,
 )
-from batchpond.providers.shared.lines import PARTS_MAX, Row, answered, content_of, failed, usage_of
+from batchpond.providers.shared.lines import PARTS_MAX, Row, answered, content_of, failed, usage_of, with_logprobs
 
 RESPONSES: Final = "/v1/responses"
-
-
-class Sampling(StrEnum):
-    """When a model takes `temperature`."""
-
-    ALWAYS = "always"
-    WHEN_NOT_REASONING = "only with thinking none"
-    WHEN_OFF_BY_DEFAULT = "with thinking none or left out"
-    NEVER = "never"
 
 
 # Models before structured outputs, those that only research, and the one that follows the chat product:
@@ -53,11 +43,12 @@ _WITHOUT_SCHEMA: Final = re.compile(
 class Family(base.Family):
     """Models that take the same parameters; `thinking` are the accepted words.
 
+    `temperature_at` are the efforts at which they take a temperature, "" where none is sent; None is all.
     `has_effort` is false where no reasoning parameter may be sent.
     """
 
     thinking: tuple[str, ...]
-    sampling: Sampling
+    temperature_at: tuple[str, ...] | None = None
     has_effort: bool = True
     is_responses_only: bool = False
 
@@ -103,17 +94,18 @@ class OpenAI(ChatDialect):
         """
         check_endpoint(settings, self.DESCRIPTOR)
         is_chat = _is_chat(settings)
-        effort = _effort(settings)
+        effort, allowed = _effort(settings), FAMILIES.of(settings.request_model).temperature_at
+        is_sampled = allowed is None or (effort or "") in allowed
         dropped: list[str] = []
         body: dict[str, Any] = {"model": settings.request_model}
         if is_chat:
-            body["messages"] = messages(prompt)
+            body["messages"] = messages(prompt, self.sight)
         else:
-            body["input"] = prompt if isinstance(prompt, str) else messages(prompt)
+            body["input"] = prompt if isinstance(prompt, str) else messages(prompt, self.sight, "input_")
         if settings.max_output_tokens is not None:
             body["max_completion_tokens" if is_chat else "max_output_tokens"] = settings.max_output_tokens
         if settings.temperature is not None:
-            if _takes_temperature(settings, effort):
+            if is_sampled:
                 body["temperature"] = settings.temperature
             else:
                 dropped.append("temperature")
@@ -128,6 +120,9 @@ class OpenAI(ChatDialect):
             body["response_format"] = response_format(schema)
         elif schema is not None:
             body["text"] = {"format": {"type": "json_schema", "name": SCHEMA_NAME, "schema": schema, "strict": True}}
+        # Who takes no temperature as it is asked takes none of these either (OpenAI's guides to GPT-5.1 to 5.4).
+        told = self.logprobs(settings, is_taken=is_sampled)
+        body |= told if is_chat or not told else base.table("openai", "logprobs")
         add_parameters(body, settings, self.reserved)
         return BuiltBody(body, tuple(dropped))
 
@@ -165,18 +160,6 @@ def _effort(settings: ModelSettings) -> str | None:
     return word if FAMILIES.of(settings.request_model).has_effort else None
 
 
-def _takes_temperature(settings: ModelSettings, effort: str | None) -> bool:
-    match FAMILIES.of(settings.request_model).sampling:
-        case Sampling.ALWAYS:
-            return True
-        case Sampling.WHEN_NOT_REASONING:
-            return effort == "none"
-        case Sampling.WHEN_OFF_BY_DEFAULT:
-            return effort in (None, "none")
-        case Sampling.NEVER:
-            return False
-
-
 def _reasoning(settings: ModelSettings, effort: str | None, dropped: list[str]) -> dict[str, str]:
     reasoning = {} if effort is None else {"effort": effort}
     if not settings.include_thoughts:
@@ -201,10 +184,11 @@ def _responses(row: Row, body: dict[str, Any]) -> Response:
     status = fields.word(body.get("status"))
     if status in _NOT_ANSWERED:
         return failed(row, _NOT_ANSWERED[status])
-    text, thoughts, refusal = _output(body.get("output"))
+    text, thoughts, refusal, steps = _output(body.get("output"))
     reason = fields.word(fields.mapping(body.get("incomplete_details")).get("reason")) or status
     finish = _responses_finish(status, reason, text, refusal)
-    return answered(row, body.get("model"), reason, finish, (text, thoughts, refusal), usage_of(body.get("usage")))
+    said = answered(row, body.get("model"), reason, finish, (text, thoughts, refusal), usage_of(body.get("usage")))
+    return with_logprobs(said, steps)
 
 
 def _responses_finish(status: str | None, reason: str | None, text: str | None, refusal: str | None) -> Finish:
@@ -215,11 +199,12 @@ def _responses_finish(status: str | None, reason: str | None, text: str | None, 
     return Finish.STOP if status == "completed" else Finish.OTHER
 
 
-def _output(output: object) -> tuple[str | None, str | None, str | None]:
-    """Return text, thoughts and refusal of the output items; text is None without any message."""
+def _output(output: object) -> tuple[str | None, str | None, str | None, list[object]]:
+    """Return text, thoughts, refusal and the text's tokens of the output items; text is None without any message."""
     texts: list[str] = []
     thoughts: list[str] = []
     refusals: list[str] = []
+    steps: list[object] = []
     has_message = False
     for item in fields.sequence(output, PARTS_MAX):
         match fields.mapping(item).get("type"):
@@ -228,9 +213,11 @@ def _output(output: object) -> tuple[str | None, str | None, str | None]:
                 text, refusal = content_of(item.get("content"))
                 texts.append(text or "")
                 refusals.append(refusal or "")
+                parts = map(fields.mapping, fields.sequence(item.get("content"), PARTS_MAX))
+                steps += [step for part in parts for step in fields.sequence(part.get("logprobs"), PARTS_MAX)]
             case "reasoning":
                 thoughts.extend(_reasons(item))
-    return "".join(texts) if has_message else None, "\n\n".join(thoughts) or None, "".join(refusals) or None
+    return "".join(texts) if has_message else None, "\n\n".join(thoughts) or None, "".join(refusals) or None, steps
 
 
 def _reasons(item: dict[str, Any]) -> list[str]:

@@ -9,14 +9,16 @@ from functools import cached_property
 from importlib import import_module
 from typing import Any, ClassVar, Final
 
+import msgspec
 import orjson
 
 from batchpond import fields
 from batchpond.errors import UsageError
 from batchpond.model import Prompt, Response, Role
-from batchpond.providers.base import Descriptor
+from batchpond.providers.base import Descriptor, table
 from batchpond.providers.shared import lines
 from batchpond.providers.shared.lines import Row
+from batchpond.providers.shared.sight import UNSEEN, Sight
 
 CHAT: Final = "/v1/chat/completions"
 
@@ -26,7 +28,7 @@ class ModelSettings:
     """One model of a study, as its provider's `build_body` needs it.
 
     `output_schema` is the JSON schema that an answer is to be held to, in the subset that all providers take; it goes
-    into the body as the object that it is.
+    into the body as the object that it is. With `logprobs` the answer's tokens come with their log probabilities.
     """
 
     request_model: str
@@ -37,6 +39,7 @@ class ModelSettings:
     temperature: float | None = None
     parameters: Mapping[str, Any] | None = None
     output_schema: Mapping[str, Any] | None = None
+    logprobs: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +96,12 @@ def apart(prompt: Prompt) -> tuple[str | None, Prompt]:
     return prompt[0].text, prompt[1:]
 
 
-def messages(prompt: Prompt) -> list[dict[str, str]]:
-    """Return a prompt as chat messages."""
+def messages(prompt: Prompt, sight: Sight = UNSEEN, prefix: str = "") -> list[dict[str, Any]]:
+    """Return a prompt as chat messages; what shows something has parts, in the forms that begin with `prefix`."""
     if isinstance(prompt, str):
         return [{"role": "user", "content": prompt}]
-    return [{"role": str(turn.role), "content": turn.text} for turn in prompt]
+    said = ((turn, sight.parts(turn, prefix) if turn.parts else turn.text) for turn in prompt)
+    return [{"role": str(turn.role), "content": content} for turn, content in said]
 
 
 def check_endpoint(settings: ModelSettings, descriptor: Descriptor) -> None:
@@ -132,6 +136,11 @@ class Dialect(ABC):
     answer_members: tuple[str, ...]
     shapes: ClassVar[str | None] = None
 
+    @cached_property
+    def sight(self) -> Sight:
+        """What its models can be shown; where its file says nothing of media, none are taken."""
+        return msgspec.convert(table(self.DESCRIPTOR.name, "media", {}), Sight)
+
     def endpoint_for(self, model: str, include_thoughts: bool, temperature: float | None = None) -> str:  # noqa: ARG002
         """Return the endpoint to use where a study names none: the first, unless something speaks for another."""
         return self.DESCRIPTOR.endpoints[0]
@@ -139,6 +148,12 @@ class Dialect(ABC):
     def caveats(self, model: str) -> tuple[str, ...]:  # noqa: ARG002
         """Return what to know about one model before money is spent, besides the provider's caveats."""
         return ()
+
+    def logprobs(self, settings: ModelSettings, *, is_taken: bool = True) -> Mapping[str, Any]:
+        """Return what a body says where log probabilities are wanted; raises UsageError where there are none."""
+        if settings.logprobs and not (is_taken and self.DESCRIPTOR.logprobs):
+            raise UsageError(f"model {settings.request_model} gives no log probabilities as it is asked")
+        return self.DESCRIPTOR.logprobs if settings.logprobs else {}
 
     @abstractmethod
     def build_body(self, prompt: Prompt, settings: ModelSettings) -> BuiltBody:
@@ -220,7 +235,7 @@ class ChatDialect(Dialect):
         another endpoint, and for a thinking word that is not known to mean anything to the model.
         """
         check_endpoint(settings, self.DESCRIPTOR)
-        body: dict[str, Any] = {"model": settings.request_model, "messages": messages(prompt)}
+        body: dict[str, Any] = {"model": settings.request_model, "messages": messages(prompt, self.sight)}
         if settings.max_output_tokens is not None:
             body[self.limit_name] = settings.max_output_tokens
         if settings.temperature is not None:
@@ -236,13 +251,14 @@ class ChatDialect(Dialect):
                 body["response_format"] = response_format(settings.output_schema)
             else:
                 dropped = (SCHEMA,)
+        body |= self.logprobs(settings)
         add_parameters(body, settings, self.reserved)
         return BuiltBody(body, dropped)
 
     def payload_line(self, custom_id: str, endpoint: str, body: bytes) -> bytes:
         """Return one line of a batch input file in OpenAI's form, as `vllm run-batch` reads it too."""
-        head = b'{"custom_id":%b,"method":"POST","url":%b,"body":' % (orjson.dumps(custom_id), orjson.dumps(endpoint))
-        return head + on_one_line(custom_id, body) + b"}"
+        said = orjson.dumps(custom_id), orjson.dumps(endpoint), on_one_line(custom_id, body)
+        return b'{"custom_id":%b,"method":"POST","url":%b,"body":%b}' % said
 
     @cached_property
     def straight(self) -> Callable[[bytes], Response | None]:

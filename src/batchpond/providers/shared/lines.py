@@ -8,16 +8,20 @@ recorded 2026-09); a row that failed over HTTP keeps `error` null and has the er
 
 from __future__ import annotations
 
+import builtins
+import itertools
 import json
 import re
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
 
+import msgspec
 import orjson
+from msgspec import Meta, Struct
 
 from batchpond import fields
-from batchpond.model import ErrorClass, Finish, Response, ResponseStatus
+from batchpond.model import ErrorClass, Finish, Response, ResponseStatus, Token
 from batchpond.providers import base
 from batchpond.providers.http.errors import MESSAGE_LIMIT, ApiError, classify, read_any, read_error
 
@@ -178,6 +182,47 @@ def unreadable(custom_id: str | None, message: str, status_code: int | None = No
     )
 
 
+class _Choice(Struct):
+    token: str
+    logprob: float
+    bytes: list[Annotated[int, Meta(ge=0, le=255)]] | None = None
+
+    def pair(self) -> tuple[builtins.bytes, float]:
+        text = builtins.bytes(self.bytes) if self.bytes else self.token.encode("utf-8", "replace")
+        return text, min(0.0, self.logprob)
+
+
+class _Step(_Choice):
+    top_logprobs: list[_Choice] = []
+
+
+def with_logprobs(response: Response, steps: object) -> Response:
+    """Return an answer with its tokens, where they came with log probabilities and all of them are well formed.
+
+    Each of `steps` is `{token, logprob, bytes, top_logprobs: [{token, logprob, bytes}]}`.
+    """
+    try:
+        found = msgspec.convert(steps, list[_Step])
+    except msgspec.ValidationError:
+        return response
+    tokens = (Token(one.pair()[0], tuple(dict(map(_Choice.pair, (one, *one.top_logprobs))).items())) for one in found)
+    return response._replace(logprobs=tuple(tokens)) if found else response
+
+
+def _steps(logprobs: object) -> object:
+    """Return the steps of a choice; Together has lists beside one another, whose choices are `{token: logprob}`."""
+    about = fields.mapping(logprobs)
+    lists = (fields.sequence(about.get(name), PARTS_MAX) for name in ("tokens", "token_logprobs", "top_logprobs"))
+    return about.get("content") or [
+        {"token": token, "logprob": own, "top_logprobs": isinstance(top, dict) and [*map(_named, top.items())]}
+        for token, own, top in itertools.zip_longest(*lists)
+    ]
+
+
+def _named(choice: tuple[str, Any]) -> dict[str, Any]:
+    return {"token": choice[0], "logprob": choice[1]}
+
+
 ReadBody = Callable[[Row, dict[str, Any]], Response]
 """Reads the body of a success."""
 
@@ -252,7 +297,8 @@ def read_chat(row: Row, body: dict[str, Any]) -> Response:
         return failed(row, read_any(choice) or said, ErrorClass.TRANSIENT)
     finish = finish_of(reason, text, refusal) if choice else None
     texts = (text, _thoughts(message, content), refusal)
-    return answered(row, body.get("model"), reason, finish, texts, usage_of(body.get("usage")))
+    found = answered(row, body.get("model"), reason, finish, texts, usage_of(body.get("usage")))
+    return with_logprobs(found, _steps(choice.get("logprobs")))
 
 
 def _thoughts(message: dict[str, Any], content: object) -> str | None:
@@ -288,7 +334,7 @@ def content_of(content: object) -> tuple[str | None, str | None]:
 
 
 def usage_of(usage: object) -> Tokens:
-    """Return input, output, reasoning and cached tokens, in chat's or responses' spelling."""
+    """Return input, output, reasoning tokens, and those of caches, in chat's or responses' spelling."""
     if not isinstance(usage, dict):
         return NO_TOKENS
     is_chat = "prompt_tokens" in usage or "completion_tokens" in usage
@@ -298,7 +344,7 @@ def usage_of(usage: object) -> Tokens:
         fields.count(usage.get(made)),
         _detail(usage, f"{made}_details", "reasoning_tokens"),
         _cached(usage, given),
-        None,
+        fields.count(fields.mapping(usage.get(f"{given}_details")).get("cache_write_tokens")),
     )
 
 

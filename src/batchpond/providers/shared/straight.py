@@ -43,6 +43,7 @@ def reader(shape: type[Shape], id_name: str, read: Callable[[Shape], Response | 
 
 class _Details(Struct):
     cached_tokens: Count | None = None
+    cache_write_tokens: Count | None = None
     reasoning_tokens: Count | None = None
 
 
@@ -67,7 +68,7 @@ class _Usage(Struct):
             self.completion_tokens,
             self.reasoning_tokens if reasoning is None else reasoning,
             cached,
-            None,
+            given.cache_write_tokens if given else None,
         )
 
 
@@ -81,6 +82,7 @@ class _Message(Struct):
 class _Choice(Struct):
     message: _Message
     finish_reason: Word | None = None
+    logprobs: None = None
 
 
 class _Completion(Struct):

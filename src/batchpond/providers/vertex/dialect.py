@@ -179,7 +179,7 @@ def _kind(value: object, path: str) -> str:
         raise ImportRuleError(f"{path or 'the line'} is {'null' if value is None else 'an empty object'}")
     if isinstance(value, list):
         return _array_kind(value, path) if value else _EMPTY
-    return _KINDS[dict if isinstance(value, dict) else type(value)]
+    return _KINDS[next((kind for kind in (dict, str) if isinstance(value, kind)), type(value))]
 
 
 def _array_kind(items: list[Any], path: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
@@ -16,17 +16,14 @@ from batchpond.errors import UsageError
 from batchpond.lake import tables
 from batchpond.lake.tables import reading
 from batchpond.model import CELL_COLUMNS
-from batchpond.stats.arrays import Ints
-from batchpond.stats.votes import Votes, of_rows
+from batchpond.stats import dawid_skene
+from batchpond.stats.votes import Votes
 from batchpond.views.read import check_study
 
 SCOPE: Final = ("study", *CELL_COLUMNS)
 ITEMS_MAX: Final = 5_000
 RANKINGS_MAX: Final = 10_000
-_BATCH_ROWS: Final = 100_000
-
-# Rows are many, and numbers that fit in 32 bits move in half the time.
-_Column = npt.NDArray[np.int32]
+WORDS_MAX: Final = 50
 
 
 class What(StrEnum):
@@ -38,10 +35,11 @@ class What(StrEnum):
 
 
 class Jury(StrEnum):
-    """How the words of all judges are taken as one verdict on a pair, as `jury_verdicts` has it."""
+    """How the words of all judges are taken as one verdict on a pair, by `jury_verdicts` or by `estimate`."""
 
     MAJORITY = "majority"
     WEIGHTED = "weighted"
+    DAWID_SKENE = "dawid-skene"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,18 +99,41 @@ def counted(
             check_study(connection, study)
         source = "pair_judgments" if jury is None else _gathered(connection, study, jury)
         for found in _studies(connection, study, what, tuple(by), source):
-            _count(connection, found, "counts", [*found.varying, *["unit_id"] * found.has_units])
+            _count(connection, found, "rank_counts", "true", [*found.varying, *["unit_id"] * found.has_units])
             if found.has_rounds:
-                _count(connection, found, "adaptive", found.varying)
+                _count(connection, found, "rank_held_out", "purpose = 'holdout'", found.varying)
             yield from _scopes(connection, found)
 
 
 def _gathered(connection: duckdb.DuckDBPyConnection, study: str | None, jury: Jury) -> str:
     """Make a table of what a jury holds of each pair, and return its name."""
     of_study = "" if study is None else "AND jury.study = $study"
-    gathering = tables.query(__package__, "jury", word=str(jury), of_study=of_study)
+    source = "jury_verdicts"
+    if jury is Jury.DAWID_SKENE:
+        estimate(connection, study, "pair")
+        source = "rank_posteriors"
+    gathering = tables.query(__package__, "jury", word=jury.replace("-", "_"), source=source, of_study=of_study)
     connection.execute(gathering, {"jury": str(jury)} | ({} if study is None else {"study": study}))
     return "rank_jury"
+
+
+def estimate(connection: duckdb.DuckDBPyConnection, study: str | None, task: str | None = None) -> None:
+    """Make the tables `rank_judges` and `rank_units` of what Dawid and Skene's model says of juries (of a task).
+
+    Raises UsageError where no unit has two judges, and for more than WORDS_MAX words.
+    """
+    connection.execute(tables.query(__package__, "ballots"), {"study": study, "task": task})
+    votes = connection.execute("SELECT unit_no, judge_no, word_no, jury_no FROM rank_ballots").fetchnumpy()
+    if not 0 < len({*votes["word_no"].tolist()}) <= WORDS_MAX:
+        problem = f"no unit was asked of two judges, or they say more than {WORDS_MAX} words"
+        raise UsageError(problem, hint="`batchpond query jury_verdicts` shows what there is")
+    found = dawid_skene.fit(*votes.values())
+    told = {"iterations": str(found.iterations), "is_converged": str(found.is_converged.tolist())}
+    for name, values in (("units", found.posterior), ("judges", found.confusion)):
+        places = np.indices(values.shape).reshape(values.ndim, -1)
+        names = [f"{name[:-1]}_no", "word_no", "said_no"][: values.ndim]
+        connection.register("estimated", pa.table([*places, values.ravel()], [*names, "probability"]))
+        connection.execute(tables.query(__package__, name, **told))
 
 
 def _studies(
@@ -135,113 +156,38 @@ def _studies(
         yield _Study(name, what, by, [row[5:] for row in own], has_units, has_rounds, source)
 
 
-def _count(connection: duckdb.DuckDBPyConnection, study: _Study, table: str, keys: Sequence[str]) -> None:
+def _count(connection: duckdb.DuckDBPyConnection, study: _Study, table: str, where: str, keys: Sequence[str]) -> None:
     first, second = study.compared
     pieces = {"keys": "".join(f"{name}, " for name in keys), "first": first, "second": second, "source": study.source}
-    connection.execute(tables.query(__package__, table, **pieces), {"study": study.name})
-
-
-_COUNT_COLUMNS: Final = ("n_first", "n_second", "n_tied", "n_without_verdict", "n_pending")
+    connection.execute(tables.query(__package__, "counts", table=table, where=where, **pieces), {"study": study.name})
 
 
 def _scopes(connection: duckdb.DuckDBPyConnection, study: _Study) -> Iterator[Counts]:
     where = " AND ".join(f"{name} IS NOT DISTINCT FROM ${name}" for name in study.varying) or "true"
-    texts = ["first", "second", *(["unit_id"] if study.has_units else [])]
-    numbers = (f"{name}::INTEGER AS {name}" for name in _COUNT_COLUMNS)
-    sql = f"SELECT {', '.join([*texts, *numbers])} FROM rank_counts WHERE {where}"
+    numbering, listing = tables.query(__package__, "items", where=where), "FROM rank_items ORDER BY item_no"
+    unit_no = "dense_rank() OVER (ORDER BY unit_id NULLS LAST) - 1" if study.has_units else "0"  # a missing one last
+    voting = tables.query(__package__, "votes", counts="rank_counts", where=where, unit=unit_no)
+    voting_held_out = tables.query(__package__, "votes", counts="rank_held_out", where=where, unit="0")
     for values in study.scopes:
         place = dict(zip(study.by, values, strict=True))
         parameters = {name: place[name] for name in study.varying}
-        reader = connection.sql(sql, params=parameters).to_arrow_reader(_BATCH_ROWS)
-        table = _Table()
-        for batch in reader:
-            table.add(batch)
-        if table.names:
-            found = table.counts((study.name, *(place.get(name) for name in CELL_COLUMNS)), study.what)
-            if study.has_rounds:
-                held_out = _held_out(connection, where, parameters, found.names)
-                found = replace(found, held_out=held_out)
-            yield found
-
-
-def _held_out(
-    connection: duckdb.DuckDBPyConnection, where: str, values: Mapping[str, Any], names: Sequence[str]
-) -> Votes | None:
-    """Return the votes of one scope that were held out, None where its pairs were not chosen adaptively."""
-    rows = connection.execute(
-        f"SELECT first_name, second_name, verdict, sum(n)::BIGINT FROM rank_adaptive WHERE {where} AND is_held_out"
-        " GROUP BY ALL ORDER BY ALL",
-        values,
-    ).fetchall()
-    is_any = connection.execute(f"SELECT count(*) FROM rank_adaptive WHERE {where}", values).fetchall()[0][0]
-    if not is_any:
-        return None
-    place = {name: code for code, name in enumerate(names)}
-    singly = [(place[first], place[second], verdict) for first, second, verdict, n in rows for _ in range(n)]
-    firsts, seconds = ([row[at] for row in singly] for at in (0, 1))
-    return of_rows(len(names), firsts, seconds, [row[2] for row in singly])
-
-
-@dataclass(slots=True)
-class _Table:
-    """One scope's rows, items and units as numbers in the order in which they turned up."""
-
-    names: dict[str, int] = field(default_factory=dict)
-    units: dict[str | None, int] = field(default_factory=dict)
-    columns: list[list[_Column]] = field(default_factory=list)
-
-    def add(self, batch: pa.RecordBatch) -> None:
-        """Take a batch; raises UsageError when there are more items than a ranking can hold."""
-        known: list[dict[Any, int]] = [self.names, self.names, self.units]
-        n_texts = batch.num_columns - len(_COUNT_COLUMNS)
-        texts = [_numbers(batch.column(place), known[place]) for place in range(n_texts)]
-        if len(self.names) > ITEMS_MAX:
+        items = connection.execute(numbering, parameters).execute(listing).fetchmany(ITEMS_MAX + 1)
+        if len(items) > ITEMS_MAX:
             raise UsageError(
                 f"a ranking of more than {ITEMS_MAX:,} items has no intervals that fit in memory",
                 hint="`--by` tells cells apart; SQL over pair_status counts wins for any number of items",
             )
-        self.columns.append(texts + [_integers(column) for column in batch.columns[n_texts:]])
-
-    def counts(self, scope: tuple[str | None, ...], what: What) -> Counts:
-        """Add both orders of a pair up, items and units numbered in order of their names."""
-        first, second, *rest = (np.concatenate(parts) for parts in zip(*self.columns, strict=True))
-        names, code = _ordered(self.names)
-        first, second, n_items = code[first], code[second], len(names)
-        key = np.minimum(first, second) * n_items + np.maximum(first, second)
-        if self.units:
-            key += _ordered(self.units)[1][rest.pop(0)] * n_items**2
-        found, place = np.unique(key, return_inverse=True)
-        rows = len(found)
-        # The first shown is the lower item or the higher one, and `won` means accordingly.
-        place += rows * (first > second)
-        shown = [np.bincount(place, weights=one, minlength=2 * rows) for one in rest[:3]]
-        counts = np.array([[one[:rows] for one in shown], [shown[at][rows:] for at in (1, 0, 2)]])
-        n_without_verdict, n_pending = (_per_item(n_items, first, second, one) for one in rest[3:])
-        lo, hi = found // n_items % n_items, found % n_items
-        votes = Votes(n_items, lo, hi, found // n_items**2, counts)
-        return Counts(scope, what, names, votes, n_without_verdict, n_pending)
+        if items:
+            names, _, n_without_verdict, n_pending, n_chosen = map(list, zip(*items, strict=True))
+            votes = _votes(len(names), connection.execute(voting, parameters).fetchnumpy())
+            held_out = None
+            if any(n_chosen):
+                held_out = _votes(len(names), connection.execute(voting_held_out, parameters).fetchnumpy()).decided()
+            scope = (study.name, *(place.get(name) for name in CELL_COLUMNS))
+            yield Counts(scope, study.what, names, votes, n_without_verdict, n_pending, held_out)
 
 
-def _integers(column: pa.Array) -> _Column:
-    return np.asarray(np.from_dlpack(column), np.int32)  # `to_numpy` imports pandas where that is installed
-
-
-def _numbers(column: pa.Array, known: dict[Any, int]) -> _Column:
-    """Return a text column as numbers, adding texts that are new to those known."""
-    encoded = column.dictionary_encode("encode")
-    own = np.array([known.setdefault(text, len(known)) for text in encoded.dictionary.to_pylist()], dtype=np.int32)
-    return np.asarray(own[_integers(encoded.indices)])
-
-
-def _ordered(known: dict[Any, int]) -> tuple[list[Any], Ints]:
-    """Return texts in order, a missing one last, and each number's place in it."""
-    texts = sorted(known, key=lambda text: (text is None, text))
-    code = np.empty(len(texts), dtype=np.int64)
-    code[[known[text] for text in texts]] = np.arange(len(texts))
-    return texts, code
-
-
-def _per_item(n_items: int, one: Ints, other: Ints, weight: _Column) -> list[int]:
-    at = np.flatnonzero(weight)
-    sides = [np.bincount(side[at], weights=weight[at], minlength=n_items) for side in (one, other)]
-    return [round(value) for value in (sides[0] + sides[1]).tolist()]
+def _votes(n_items: int, found: Mapping[str, npt.NDArray[Any]]) -> Votes:
+    counts = [[found[f"{won}_with_{first}_first"] for won in ("lo", "hi", "tied")] for first in ("lo", "hi")]
+    lo, hi, unit = (found[name].astype(np.int64) for name in ("lo", "hi", "unit"))
+    return Votes(n_items, lo, hi, unit, np.array(counts, dtype=np.float64))

@@ -19,8 +19,9 @@ import orjson
 import pyarrow as pa
 
 from batchpond.errors import UsageError
+from batchpond.lake.tables import reading
 from batchpond.model import CELL_COLUMNS
-from batchpond.results.rank.counts import SCOPE, Counts, Jury, What, counted
+from batchpond.results.rank.counts import SCOPE, Counts, Jury, What, counted, estimate
 from batchpond.stats import adaptive, ranking
 from batchpond.stats.adaptive import Prediction
 from batchpond.stats.bradley_terry import Ties
@@ -28,6 +29,7 @@ from batchpond.stats.ranking import Cluster, Component, Extra, Flag, Options, Ra
 from batchpond.stats.votes import Votes, p_position, per_item
 from batchpond.text import one_of
 from batchpond.views import database
+from batchpond.views.read import check_study
 
 if TYPE_CHECKING:
     import duckdb
@@ -50,9 +52,9 @@ class Request:
         """The columns of `by`, in their own order; raises UsageError for a word that is none, or two juries."""
         juries = [*Jury]
         unknown = sorted(set(self.by) - {"study", *CELL_COLUMNS, *juries})
-        if unknown or set(juries) <= set(self.by):
+        if unknown or len(set(juries) & set(self.by)) > 1:
             problem = f"rankings cannot be told apart by {unknown[0]!r}" if unknown else "one jury ranks at a time"
-            raise UsageError(problem, hint=f"use {', '.join(CELL_COLUMNS)}, and majority or weighted")
+            raise UsageError(problem, hint=f"use {', '.join(CELL_COLUMNS)}, and majority, weighted or dawid-skene")
         shown = set(self.by) | ({"provider", "request_model"} if self.jury else set())  # which jury it is
         return tuple(name for name in CELL_COLUMNS if name in shown)
 
@@ -92,6 +94,20 @@ def rank(lake_path: Path, request: Request) -> Report:
         return ranked(connection, request)
 
 
+def jury(lake_path: Path, study: str | None = None) -> tuple[pa.Table, pa.Table]:
+    """Return what Dawid and Skene's model makes of each jury: of its judges, and of its units.
+
+    A row per judge and two words says how often it says the one of what is the other, a row per unit and word how
+    likely that is. Raises as `rank`, and where no unit was asked of two judges.
+    """
+    with closing(database.connect(lake_path)) as connection, reading("the juries"):
+        if study is not None:
+            check_study(connection, study)
+        estimate(connection, study)
+        judges, units = (connection.sql(f"FROM rank_{of}").to_arrow_table() for of in ("judges", "units"))
+        return judges, units
+
+
 def ranked(connection: duckdb.DuckDBPyConnection, request: Request) -> Report:
     """Rank what the view `pair_judgments` of an open connection compares; raises as `rank`."""
     columns = request.columns
@@ -107,6 +123,8 @@ def ranked(connection: duckdb.DuckDBPyConnection, request: Request) -> Report:
         found = ranking.rank(counts.votes, settings)
         items.extend(item_rows(counts, found, settings))
         rankings.extend(ranking_rows(counts, found, settings))
+    open_juries = "SELECT count(DISTINCT (study, rubric_id)) FROM rank_units WHERE NOT is_converged"
+    n_open = connection.execute(open_juries).fetchall()[0][0] if request.jury is Jury.DAWID_SKENE else 0
     if not items:
         whose = "there are no" if request.study is None else f"study {request.study!r} has no"
         raise UsageError(f"{whose} pair judgments to rank", hint="`batchpond query pair_status` shows what there is")
@@ -115,7 +133,7 @@ def ranked(connection: duckdb.DuckDBPyConnection, request: Request) -> Report:
     return Report(
         pa.Table.from_pylist(items, schema=schema),
         pa.Table.from_pylist(rankings, schema=RANKING_SCHEMA),
-        tuple(notes(rankings, request.options)),
+        tuple(notes(rankings, request.options, n_open)),
     )
 
 
@@ -252,8 +270,8 @@ def _component_row(component: Component, found: Ranking) -> dict[str, Any]:
     return row if component.triads is None else row | asdict(component.triads)
 
 
-def notes(rankings: Sequence[dict[str, Any]], options: Options) -> Iterator[str]:
-    """Yield what somebody who reads the numbers alone would get wrong."""
+def notes(rankings: Sequence[dict[str, Any]], options: Options, n_open: int = 0) -> Iterator[str]:
+    """Yield what somebody who reads the numbers alone would get wrong; `n_open` estimates did not converge."""
     known = [row for row in rankings if row.get("component_id")]
     chosen = [row for row in rankings if not row["is_reliability_valid"] and row.get("component_id") in {None, 1}]
     judged = [row for row in chosen if row.get("held_out_accuracy") is not None]
@@ -264,6 +282,7 @@ def notes(rankings: Sequence[dict[str, Any]], options: Options) -> Iterator[str]
         "reliability": options.is_full and any(row.get("reliability") is not None for row in rankings),
         "adaptive": len(chosen),
         "held_out": n_held_out,
+        "jury": n_open,
         "apart": sum(row["component_id"] == 1 and not row["is_comparable"] for row in known),
         "open": sum(not row["mle_exists"] for row in known),
         "unbalanced": not options.has_position and sum(row["n_pairs_unbalanced"] > 0 for row in known),

@@ -5,6 +5,7 @@ A report is one file, whole or not at all, and the drawings of its figures in a 
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from enum import StrEnum
 from importlib import import_module
@@ -12,30 +13,34 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
+from batchpond import ids
 from batchpond.clock import each
 from batchpond.errors import UsageError
 from batchpond.lake.disk import placed, refuse_existing
+from batchpond.results.compare.verb import Compared, compare
 from batchpond.results.export import translated
 from batchpond.results.report import markdown, sections
 from batchpond.results.report.declared import chapter
 from batchpond.results.report.numbers import Kind
 from batchpond.results.report.parts import Column, Exhibit, Report, Section
-from batchpond.results.report.sections import facts
+from batchpond.results.report.sections import compared, facts
 from batchpond.results.report.source import Source, opened
 from batchpond.text import escape
 
 
-def build(lake_path: Path, study: str | None = None) -> Report:
+def build(lake_path: Path, study: str | None = None, beside: str | None = None) -> Report:
     """Return the report on a study; the same facts make the same report.
 
-    Raises UsageError when the lake has no such study, or several and none is named, and LakeError when a file
-    cannot be read.
+    `beside` is a side of `compare` that the study is compared with. Raises UsageError when the lake has no such study,
+    or several and none is named, and LakeError when a file cannot be read.
     """
     with opened(lake_path, study) as source:
         about = facts.study(source)
         names = each(sections.SECTIONS, "reporting", "sections", len(sections.SECTIONS))
         found = [_section(name, source) for name in names]
         made = [section for section in found if section is not None]
+        if beside is not None:
+            made.insert(0, compared.section(compare(lake_path, source.study, beside), source.study, beside))
         return Report(
             study=escape(source.study),
             title=escape(f"{source.study}: report"),
@@ -43,6 +48,14 @@ def build(lake_path: Path, study: str | None = None) -> Report:
             sections=(about.section, *(map(_open, made) if about.is_open else made)),
             fingerprint=about.fingerprint,
         )
+
+
+def paired(found: Compared, a: str, b: str) -> Report:
+    """Return what two sides say of the same items as a report of its own."""
+    title = escape(f"{a} and {b}: compared")
+    section = compared.section(found, a, b)
+    facts_of = [one.to_pylist() for one in (found.comparisons, found.differences, found.flips)]
+    return Report(title, title, (), (section,), ids.digest("compared", json.dumps(facts_of, default=str), length=16))
 
 
 def _section(name: str, source: Source) -> Section | None:
@@ -89,6 +102,14 @@ def require_extra() -> None:
             f"the page and its figures need packages that are not installed: {', '.join(missing)}",
             hint="pip install 'batchpond[report]', or `batchpond report --format md`, which needs none of them",
         )
+
+
+def form_of(path: Path) -> ReportFormat:
+    """Return what a file of this name is to hold; a page needs the extra `report`, and UsageError says so."""
+    if path.suffix.lower() == ".md":
+        return ReportFormat.MARKDOWN
+    require_extra()
+    return ReportFormat.HTML
 
 
 def text(report: Report, form: ReportFormat) -> str:

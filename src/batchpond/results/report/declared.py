@@ -34,11 +34,12 @@ from batchpond.results.report.source import ROWS_MAX, Rows, Source
 
 JUDGE: Final = "judge"
 LABEL: Final = "label"
-JUDGED_BY: Final = ("template_id", "provider", "request_model", "thinking")
+JUDGED_BY: Final = tuple(name for name in CELL_COLUMNS if name != "rubric_id")
 GROUPS_MAX: Final = 6
 TITLES: Final = {
     "template_id": "template", "rubric_id": "rubric", "thinking": "thinking", JUDGE: "judge",
     "candidate": "candidate", "task": "task", "category": "kind of pressure", "turn_no": "turn",
+    "what": "compared", "metric": "metric",
 }  # fmt: skip
 _NOTHING: Final = ("", "unspecified")
 

@@ -11,9 +11,9 @@ from xml.etree import ElementTree
 
 import vl_convert
 
-from batchpond.clock import random_hex
 from batchpond.errors import BatchpondError
 from batchpond.lake import disk
+from batchpond.results.export import translated
 from batchpond.results.report import palette
 from batchpond.results.report.charts import looks, matrix, plane, rows
 from batchpond.results.report.charts.looks import FONT, Layout, Spec
@@ -125,20 +125,13 @@ def write_files(figures: Iterable[Figure], folder: Path) -> list[Path]:
             "pdf": vl_convert.svg_to_pdf(text),
             "png": vl_convert.svg_to_png(text, PNG_SCALE),
         }
-        written += [_placed(folder / f"{figure.key}.{form}", data) for form, data in forms.items()]
+        for form, data in forms.items():
+            written.append(folder / f"{figure.key}.{form}")
+            with translated(written[-1]):
+                disk.make_directory(folder)
+                with disk.placed(written[-1], force=True) as staged:
+                    staged.write_bytes(data)
     return written
-
-
-def _placed(path: Path, data: bytes) -> Path:
-    staged = path.with_name(f".{path.name}.{random_hex(6)}.part")
-    try:
-        disk.make_directory(path.parent)
-        disk.write_private(staged, data)
-        disk.replace(staged, path)
-    except OSError as error:
-        hint = "name another folder, or make room, and run the command again"
-        raise BatchpondError(f"{path}: the figure could not be written ({error.strerror})", hint=hint) from error
-    return path
 
 
 def _drawn(drawing: Spec, figure: Figure) -> ElementTree.Element:

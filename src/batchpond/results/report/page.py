@@ -17,6 +17,7 @@ from batchpond.results.report.reading import undrawn_rows
 
 FOLDER: Final = Path(__file__).parent / "html"
 _JUDGE: Final = ("provider", "request_model", "thinking")
+_PAIRS: Final = "pair"  # what several tasks ask about
 _TOGETHER: Final = ("panel", "jury")  # providers of what several judges hold together
 
 
@@ -25,11 +26,12 @@ LinkTo = Callable[[Mapping[str, str]], str]
 
 
 def render(report: Report, link_to: LinkTo | None = None) -> str:
-    """Return the whole page; with `link_to`, each row of a table leads to the judgments behind it."""
+    """Return the whole page; with `link_to`, each row of a table leads to the judgments behind it, its head to all."""
     names = _names(report)
     with Work("drawing", "figures", len(report.figures())) as work:
         return _environment(work).get_template("report.html.j2").render(
             report=report,
+            back="" if link_to is None else link_to({}),
             links=lambda exhibit: [] if link_to is None else [_link(link_to, row) for row in _rows(exhibit)],
             names=names,
             anchor=lambda key: f"{key}-{'figure' if names[key].startswith('Figure') else 'table'}",
@@ -62,14 +64,16 @@ def _rows(exhibit: Exhibit) -> list[dict[str, Any]]:
 def _link(link_to: LinkTo, row: Mapping[str, Any]) -> str:
     """Return where the judgments are that a row is made of, as far as it tells them from the study's others.
 
-    A name with characters that were made visible is nobody's name any more, and leads nowhere.
+    A name with characters that were made visible is nobody's name any more, and leads nowhere, as does no name at all.
     """
     item = row.get("item") if row.get("item_kind") != "candidate" else None
-    named = {"template": row.get("template_id"), "rubric": row.get("rubric_id"), "item": item}
+    named = {name: row.get(f"{name}_id") for name in ("template", "rubric", "unit")} | {"item": item}
+    if row.get("task") != _PAIRS:
+        named["task"] = row.get("task")
     if {*_JUDGE} <= row.keys() and row["provider"] not in _TOGETHER:
         named["judge"] = "/".join(row[name] for name in _JUDGE if row[name])
     known = {name: value for name, value in named.items() if value}
-    return "" if any("\\" in value for value in known.values()) else link_to(known)
+    return "" if not known or any("\\" in value for value in known.values()) else link_to(known)
 
 
 def _names(report: Report) -> dict[str, str]:

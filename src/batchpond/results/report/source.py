@@ -38,6 +38,11 @@ class Rows:
     def __len__(self) -> int:
         return len(self.frame)
 
+    @classmethod
+    def of(cls, frame: pl.DataFrame, command: str) -> Rows:
+        """Return the first rows of a frame that `command` prints whole."""
+        return cls("", harmless(frame.head(ROWS_MAX)), is_cut=len(frame) > ROWS_MAX, command=command)
+
     @property
     def cut(self) -> str:
         """A sentence where the query has more rows than these."""

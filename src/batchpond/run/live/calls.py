@@ -54,11 +54,12 @@ class CallRules:
 
 @dataclass(slots=True)
 class Item:
-    """A request on its way."""
+    """A request on its way: its body as it is kept, and what makes it what is sent, for the time of a call."""
 
     custom_id: str
     body: bytes
     n_tokens: float
+    expanded: Callable[[bytes], bytes]
     n_tries: int = 0
     n_doubts: int = 0
     n_refusals: int = 0
@@ -214,7 +215,8 @@ class Calls:
             self._spool.asked(item.custom_id, asked_at)
             failpoints.reach("L2")
             try:
-                answer = self._client.ask(self._endpoint, self._model, item.body, self._rules.deadline_s)
+                body = item.expanded(item.body)
+                answer = self._client.ask(self._endpoint, self._model, body, self._rules.deadline_s)
             except BatchpondError:
                 self._spool.back(item.custom_id)
                 with self._turn:

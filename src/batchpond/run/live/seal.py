@@ -26,7 +26,7 @@ from batchpond.errors import BusyError, LakeError
 from batchpond.lake import disk, failpoints, jsonl
 from batchpond.lake.attempts import Attempt, LakeState, Phase
 from batchpond.lake.disk import intact, read_rows
-from batchpond.lake.jsonl import bodies, shard_lines
+from batchpond.lake.jsonl import HEAD, Blobs, bodies, shard_lines
 from batchpond.lake.records import Approval, CancelAsked, Created, Intent, Sharded, Status
 from batchpond.lake.schemas import DOUBTS
 from batchpond.lake.store import SPOOL, Store
@@ -128,6 +128,7 @@ def _publish_doubts(session: Session, attempt: Attempt, file: jsonl.RawFile, dou
 # A token of English is about four bytes; an answer's tokens are bounded by the pace's own bucket.
 BYTES_PER_TOKEN: Final = 4
 ANSWER_TOKENS: Final = 200
+PICTURE_TOKENS: Final = 1_500  # as far as a pace needs it
 _ID_STARTS: Final = len('{"custom_id":"')
 
 
@@ -204,8 +205,8 @@ def left_of(store: Store, attempt: Attempt) -> Left:
 
 
 def _answered(store: Store, attempt: Attempt) -> Iterator[str]:
-    for event in attempt.downloads:
-        for part in jsonl.part_paths(store, collect.raw_file(attempt, event)):
+    for file in collect.source_of(attempt).files:
+        for part in jsonl.part_paths(store, file):
             with intact(part) as lines:
                 for batch in lines.iter_batches(columns=["line"]):
                     texts = batch.column(0).to_pylist()
@@ -214,13 +215,14 @@ def _answered(store: Store, attempt: Attempt) -> Iterator[str]:
 
 def items_left(store: Store, attempt: Attempt, left: Left, *, is_held: bool) -> Iterator[Item]:
     """Yield the requests that are still to be asked; with `is_held`, without those in doubt."""
-    lines = shard_lines(store, attempt.provider, attempt.shard_id)
+    lines, expanded = shard_lines(store, attempt.provider, attempt.shard_id), Blobs(store).expanded
     for request_id, body in bodies(lines):
         custom_id = ids.custom_id(attempt.attempt_id, request_id)
         n_doubts = left.doubts[custom_id]
         if custom_id in left.answered or (is_held and n_doubts):
             continue
-        yield Item(custom_id, body, len(body) / BYTES_PER_TOKEN + ANSWER_TOKENS, n_doubts=n_doubts)
+        n_tokens = len(body) / BYTES_PER_TOKEN + body.count(HEAD) * PICTURE_TOKENS + ANSWER_TOKENS
+        yield Item(custom_id, body, n_tokens, expanded, n_doubts=n_doubts)
 
 
 def unsettled(lake_state: LakeState) -> list[Attempt]:

@@ -17,7 +17,7 @@ SELECT
   CASE jury.{word} WHEN 'lo' THEN 'first' WHEN 'hi' THEN 'second' ELSE jury.{word} END AS verdict,
   CASE WHEN jury.{word} IS NOT NULL THEN 'decided' WHEN jury.n_pending = 0 THEN 'undecided' END AS outcome,
   CAST(NULL AS VARCHAR) AS purpose
-FROM jury_verdicts AS jury
+FROM {source} AS jury
 JOIN (
   SELECT
     study, rubric_id, unit_id, item_lo, item_hi, max(candidate_lo) AS candidate_lo, max(candidate_hi) AS candidate_hi

@@ -80,14 +80,10 @@ def intervals(figure: Figure, reading: Reading, layout: Layout) -> Spec:
         layers += _arrows(bar, x)
         dot = {"x": {"field": "value", **x}, "y": lines.y, **apart, **offset}
         layers += [looks.points(dot, size=50), *lines.names()]
-        layers += [lines.notes(**offset)] if _has_notes(reading, layout) else []
+        if layout is Layout.WIDE or len(reading.groups) < 2:  # a phone has room for the numbers of one mark a label
+            layers.append(lines.notes(**offset))
         plots.append(looks.plot(lines.named(rows), layers, lines.size))
     return looks.assembled(plots, reading)
-
-
-def _has_notes(reading: Reading, layout: Layout) -> bool:
-    """Say whether the numbers have room: a phone shows them for one mark a label only."""
-    return layout is Layout.WIDE or len(reading.groups) < 2
 
 
 def _ended(row: Row, ends: tuple[float, float], *, is_share: bool) -> Row:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-# In reading order; the section on the study itself stands before them all.
+# In reading order; before them all stand the study itself and, where somebody asks, what it is compared with.
 SECTIONS: Final = (
     "claims", "coverage", "consistency", "position", "places", "repeats", "paired", "ranking", "matrix", "lengths",
     "adaptive", "agreement", "compliance", "ratings", "calibration", "pressure", "answers", "disagreements", "tests",

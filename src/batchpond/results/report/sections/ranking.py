@@ -15,7 +15,7 @@ from batchpond.results.rank import verb as rank
 from batchpond.results.report.declared import Declared, Drawn, chapter, exhibits
 from batchpond.results.report.numbers import total
 from batchpond.results.report.parts import ChartKind, Exhibit, Finding, Section
-from batchpond.results.report.source import ROWS_MAX, Rows, Source, harmless
+from batchpond.results.report.source import Rows, Source
 from batchpond.stats.ranking import Options
 from batchpond.text import plural
 
@@ -73,8 +73,7 @@ def _options(source: Source) -> Options:
 
 def _rows(frame: pl.DataFrame, command: str) -> Rows:
     unused = [name for name in CELL_COLUMNS if name in frame.columns and frame[name].null_count() == len(frame)]
-    shown = harmless(frame.drop(unused).head(ROWS_MAX))
-    return Rows("", shown, is_cut=len(frame) > ROWS_MAX, command=command)
+    return Rows.of(frame.drop(unused), command)
 
 
 def _items(frame: pl.DataFrame, by: tuple[str, ...]) -> Declared:

@@ -1,0 +1,307 @@
+"""A prompt shows what another stage said about the same, `{answers.STAGE.COLUMN}`, checked when a study is planned."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from batchpond.errors import StudyError
+from batchpond.study import file as study_file
+from batchpond.study.spec import StageSpec
+from batchpond_sim.world.world import Settings
+from tests.rigs.sim_study import LATENCY_S
+from tests.rigs.stage_study import StageRig, models, stage, use
+
+QUESTIONS = ["id,text", "q1,One?", "q2,Two?", "q3,Three?"]
+HONEST = '[[stages.rubrics]]\nid = "honest"\nname = "Honest"\ndescription = "It says what is so."\n'
+BY = '[[stages.templates]]\nid = "{}"\ntext = """\n{}"""\n'
+JUDGE = "{STATEMENT}\n{INPUT}\n{OUTPUT}\n"
+SAW = "select r.*, q.body, q.estimated_input_tokens as tokens from results as r join requests as q using (request_id)"
+
+
+def answers(*names: str, more: str = "") -> str:
+    """Return a stage in which models answer the questions."""
+    return stage("answers", "generation", 'path = "asked.csv"', f"{more}---{use('question')}{models(*names)}")
+
+
+def judged(name: str, items: str, text: str, *names: str, rubrics: str = HONEST, more: str = "") -> str:
+    """Return a stage of judges who see `text` besides what they judge."""
+    template = BY.format(f"by_{name}", f"{JUDGE}{text}\n{{ANSWER_FORMAT}}")
+    return stage(name, "compliance", items, f"{more}---{rubrics}{template}{models(*names)}")
+
+
+def rig_of(path: Path, *stages: str, faults: tuple[str, ...] = ()) -> StageRig:
+    """Return a rig with three questions."""
+    settings = Settings(seed=1, latency_s=LATENCY_S, faults=faults, judges=("*:compliance_rate=0.5",))
+    rig = StageRig(path / "rig", settings=settings, toml='study = "demo"\n' + "".join(stages))
+    (rig.study_path.parent / "asked.csv").write_text("\n".join(QUESTIONS) + "\n")
+    return rig
+
+
+def finished(rig: StageRig) -> StageRig:
+    """Bring a study to its end: nothing is lost, and planning again writes nothing."""
+    rig.plan()
+    rig.submit()
+    rig.finish()
+    before = rig.tree()
+    rig.plan()
+    assert rig.tree() == before
+    assert rig.violations() == []
+    return rig
+
+
+def prompts(rig: StageRig, name: str) -> dict[tuple[str, str], str]:
+    """Return what each request of a stage says, by its item and rubric."""
+    rows = rig.ask(f"{SAW} where stage = '{name}'")
+    return {(row["item_first"], row["rubric_id"]): json.loads(row["body"])["messages"][0]["content"] for row in rows}
+
+
+SECOND = "Another judge says {answers.first.verdict}: {answers.first.explanation}\n<{answers.answers.text}>"
+
+
+def test_a_judge_sees_verdict_and_reason_of_another_and_the_output_itself(tmp_path: Path) -> None:
+    """By its own rubric, of its own output: nothing of another item, rubric or candidate is ever shown."""
+    rubrics = HONEST + HONEST.replace("honest", "brief")
+    rig = rig_of(
+        tmp_path,
+        answers("gpt-4o", "gpt-4o-mini"),
+        judged("first", 'stage = "answers"', "", "gpt-4.1-mini", rubrics=rubrics),
+        judged("second", 'stage = "answers"', SECOND, "gpt-5.4-mini", rubrics=rubrics),
+    )
+    finished(rig)
+    shown = prompts(rig, "second")
+    assert len(shown) == 3 * 2 * 2
+    outputs = {f"{row['unit_id']}/{row['candidate_first']}": row["text"]
+               for row in rig.ask("select * from results where stage = 'answers'")}  # fmt: skip
+    said = rig.ask("select * from results where stage = 'first'")
+    assert len({row["verdict"] for row in said}) == 2
+    for row in said:
+        text = shown[row["item_first"], row["rubric_id"]]
+        wanted = f"Another judge says {row['verdict']}: {row['explanation']}\n<{outputs[row['item_first']]}>\n"
+        assert wanted in text
+
+
+def test_it_waits_for_the_stage_that_it_names_alone(tmp_path: Path) -> None:
+    rig = rig_of(
+        tmp_path,
+        answers("gpt-4o"),
+        judged("first", 'stage = "answers"', "", "gpt-4.1-mini"),
+        judged("second", 'stage = "answers"', SECOND, "gpt-5.4-mini"),
+        judged("third", 'stage = "answers"', "", "gpt-4o"),
+    )
+    report = rig.planned()
+    assert {one.name: one.waits_for for one in report.stages} == {
+        "answers": (), "first": ("answers",), "second": ("answers", "first"), "third": ("answers",)
+    }  # fmt: skip
+    rig.submit()
+    rig.finish()
+    rounds = {row["stage"]: row["round_no"] for row in rig.ask("select distinct stage, round_no from results")}
+    assert rounds["answers"] < rounds["first"] < rounds["second"]
+    assert rounds["third"] < rounds["second"]
+
+
+def test_a_reference_is_what_another_model_answered_to_the_same_question(tmp_path: Path) -> None:
+    """Of the unit: in judgments of one output, and in rankings of two."""
+    ranked = BY.format("r", "{STATEMENT} {INPUT} <{answers.reference.text}> {OUTPUT_A} {OUTPUT_B}")
+    rig = rig_of(
+        tmp_path,
+        answers("gpt-5.4-mini").replace('"answers"', '"reference"'),
+        answers("gpt-4o", "gpt-4o-mini"),
+        judged("verdicts", 'stage = "answers"', "<{answers.reference.text}>", "gpt-4.1-mini"),
+        stage("ranking", "ranking", 'stage = "answers"', f"---{HONEST}{ranked}{models('gpt-4.1-mini')}"),
+    )
+    finished(rig)
+    right = {row["unit_id"]: row["text"] for row in rig.ask("select * from results where stage = 'reference'")}
+    for name, n in (("verdicts", 3 * 2), ("ranking", 3 * 2)):
+        found = rig.ask(f"{SAW} where stage = '{name}'")
+        assert len(found) == n
+        assert all(f"<{right[row['unit_id']]}>" in json.loads(row["body"])["messages"][0]["content"] for row in found)
+
+
+def test_a_judge_of_pairs_sees_what_was_said_of_them_in_this_order(tmp_path: Path) -> None:
+    pairs = '[[stages.rubrics]]\nuse = "overall_quality"\n'
+    text = "{TRAIT_NAME} {TRAIT_DESCRIPTION} <{answers.first.verdict}> {SAMPLE_1} {SAMPLE_2} {ANSWER_FIRST}"
+    rig = rig_of(
+        tmp_path,
+        stage("first", "pairwise", 'path = "asked.csv"', f"---{pairs}{use('plain')}{models('gpt-4o')}"),
+        stage("second", "pairwise", 'stage = "first"', f"---{pairs}{BY.format('b', text)}{models('gpt-4.1-mini')}"),
+    )
+    finished(rig)
+    said = {(row["item_first"], row["item_second"]): row["verdict"]
+            for row in rig.ask("select * from results where stage = 'first'")}  # fmt: skip
+    found = rig.ask(f"{SAW} where stage = 'second'")
+    assert len(found) == 6
+    assert {"first", "second"} == set(said.values())
+    assert all(f"<{said[row['item_first'], row['item_second']]}>" in row["body"] for row in found)
+
+
+def test_of_a_stage_that_asks_in_several_ways_all_answers_are_shown_in_its_order(tmp_path: Path) -> None:
+    names = ("gpt-4o", "gpt-4o-mini", "gpt-4.1-mini")
+    rig = rig_of(
+        tmp_path,
+        answers("gpt-5.4-mini"),
+        judged("panel", 'stage = "answers"', "", *names),
+        judged("chair", 'stage = "answers"', "<{answers.panel.verdict}|{answers.panel.confidence}>", "gpt-5.4-nano"),
+    )
+    finished(rig)
+    said: dict[str, list[tuple[str, float]]] = {}
+    for row in rig.ask("select * from results where stage = 'panel' order by slot"):
+        said.setdefault(row["item_first"], []).append((row["verdict"], row["confidence"]))
+    for (item, _), text in prompts(rig, "chair").items():
+        verdicts, shares = zip(*said[item], strict=True)
+        assert f"<{', '.join(verdicts)}|{', '.join(f'{one:.15g}' for one in shares)}>" in text
+
+
+def test_fields_of_one_answer_show_it_once(tmp_path: Path) -> None:
+    fields = "".join(f'[[stages.answer.fields]]\nname = "{name}"\nkind = "label"\n' for name in ("tone", "voice"))
+    asked = BY.format("f", "{INPUT} Reply: {ANSWER_FORMAT}")
+    seen = BY.format("s", "{INPUT} <{answers.first.text}> Reply: {ANSWER_FORMAT}")
+    rig = rig_of(
+        tmp_path,
+        stage("first", "prompts", 'path = "asked.csv"', f"---{asked}{fields}{models('gpt-4o')}"),
+        stage("second", "prompts", 'stage = "first"', f"---{seen}{fields}{models('gpt-4.1-mini')}"),
+    )
+    finished(rig)
+    said = {row["item_first"]: row["text"] for row in rig.ask("select * from results where stage = 'first'")}
+    shown = prompts(rig, "second")
+    assert len(shown) == 6
+    for (item, _), text in shown.items():
+        assert text.count(f" <{said[item]}> Reply: ") == 1
+    assert rig.ask("select count(distinct request_id) as n from results where stage = 'second'") == [{"n": 3}]
+
+
+@pytest.mark.parametrize("is_optional", [False, True])
+def test_an_item_waits_for_an_answer_that_failed_unless_its_prompt_says_what_to_do(
+    tmp_path: Path, is_optional: bool
+) -> None:
+    """Once the answer has come by `retry`, what waited is asked, and nothing that was asked is asked again."""
+    text = "Another says {answers.first.verdict}."
+    text = f"{{#answers.first.verdict}}\n{text}\n{{/answers.first.verdict}}\n{{^answers.first.verdict}}\nAlone.\n" \
+           "{/answers.first.verdict}" if is_optional else text  # fmt: skip
+    rig = rig_of(
+        tmp_path,
+        answers("gpt-4o"),
+        judged("first", 'stage = "answers"', "", "gpt-4.1-mini"),
+        judged("second", 'stage = "answers"', text, "gpt-5.4-mini"),
+        faults=("lines@2:error_rows=1",),
+    )
+    finished(rig)
+    assert rig.ask("select count(*) as n from results where stage = 'first' and outcome = 'error'") == [{"n": 1}]
+    shown = prompts(rig, "second")
+    assert len(shown) == (3 if is_optional else 2)
+    assert sum("Alone." in one for one in shown.values()) == (1 if is_optional else 0)
+    rig.retry()
+    rig.finish()
+    assert len(prompts(rig, "second")) == 3
+    assert {key: text for key, text in prompts(rig, "second").items() if key in shown} == shown
+    assert rig.violations() == []
+
+
+def test_the_forecast_counts_what_is_shown(tmp_path: Path) -> None:
+    """As long as an answer of the stage is expected to be, once for each way that it asks in."""
+    long = "expected_output_tokens = 3000\n"
+
+    def tokens(text: str, *names: str) -> int:
+        rig = rig_of(
+            tmp_path / f"{len(names)}{len(text)}",
+            answers("gpt-4o"),
+            judged("first", 'stage = "answers"', "", *names, more=long),
+            judged("second", 'stage = "answers"', text, "gpt-5.4-mini"),
+        )
+        return next(one for one in rig.planned().stages if one.name == "second").input_tokens
+
+    plain = tokens("", "gpt-4o")
+    assert tokens("{answers.first.text}", "gpt-4o") - plain == pytest.approx(3 * 3000, rel=0.01)
+    assert tokens("{answers.first.text}", "gpt-4o", "gpt-4o-mini") - plain == pytest.approx(6 * 3000, rel=0.01)
+    assert tokens("{answers.first.verdict}", "gpt-4o") - plain < 30
+
+
+def test_what_is_foretold_is_about_what_is_asked(tmp_path: Path) -> None:
+    rig = rig_of(
+        tmp_path,
+        answers("gpt-4o", more="expected_output_tokens = 52\n"),
+        judged("first", 'stage = "answers"', "", "gpt-4.1-mini", more="expected_output_tokens = 25\n"),
+        judged("second", 'stage = "answers"', "{answers.first.text}", "gpt-5.4-mini"),
+    )
+    report = rig.planned()
+    rig.submit()
+    rig.finish()
+    asked = sum(row["tokens"] for row in rig.ask(f"{SAW} where stage = 'second'"))
+    foretold = next(one for one in report.stages if one.name == "second").input_tokens
+    assert foretold == pytest.approx(asked, rel=0.25)
+
+
+@pytest.mark.parametrize(
+    ("text", "items", "error", "hint"),
+    [
+        ("{answers.frist.text}", 'stage = "answers"', r"\{answers\.frist\.text\}, which no earlier stage answers",
+         "{answers.answers.text}, {answers.first.text}, {answers.first.verdict}"),
+        ("{answers.answers.verdict}", 'stage = "answers"', r"\{answers\.answers\.verdict\}", "{answers.answers.text}"),
+        ("{answers.second.text}", 'stage = "answers"', r"\{answers\.second\.text\}", "{answers.first.explanation}"),
+        ("{answers.first}", 'stage = "answers"', r"\{answers\.first\}", "{answers.first.text}"),
+        ("{answers.first.text}", 'path = "asked.csv"', "before first has answered", 'stage = "first"'),
+        ("{#answers.first.text}never closed", 'stage = "answers"', "is never closed", "{/item.x}"),
+        ("{awnsers.first.text}", 'stage = "answers"', "is no placeholder here", "{answers.STAGE.COLUMN}"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_shown_stops_the_plan_with_what_can(
+    tmp_path: Path, text: str, items: str, error: str, hint: str
+) -> None:
+    rig = rig_of(
+        tmp_path,
+        answers("gpt-4o"),
+        judged("first", 'stage = "answers"', "", "gpt-4.1-mini"),
+        judged("second", items, text, "gpt-5.4-mini"),
+    )
+    with pytest.raises(StudyError, match=error) as found:
+        rig.plan()
+    assert hint in str(found.value.hint)
+    assert rig.rows("select * from requests", "requests") == []
+
+
+def test_pairs_alone_and_conversations_have_no_answers_to_show(tmp_path: Path) -> None:
+    """Nor are conversations and lists shown; that is said, not sent as text."""
+    rig = rig_of(
+        tmp_path,
+        stage("talk", "conversation", 'path = "asked.csv"', f"turns = 1\n---{models('gpt-4o')}"),
+        judged("verdicts", 'stage = "talk"', "{answers.talk.text}", "gpt-4.1-mini", rubrics=""),
+    )
+    with pytest.raises(StudyError, match="conversations and lists cannot be shown"):
+        rig.plan()
+    plain = (
+        'study = "demo"\nrubrics = ["overall_quality"]\nitems = { path = "asked.csv" }\n'
+        '[[templates]]\nid = "t"\ntext = "{TRAIT_NAME} {TRAIT_DESCRIPTION} {SAMPLE_1} {SAMPLE_2} {answers.x.text}"\n'
+        '[[models]]\nprovider = "openai"\nmodel = "gpt-4o"\n'
+    )
+    rig.write(plain)
+    with pytest.raises(StudyError, match="no earlier stage answers") as found:
+        rig.plan()
+    assert found.value.hint == "there are: none"
+    rig.write(plain.replace('"t"\n', '"t"\nliteral = ["answers.x.text"]\n'))
+    rig.plan()
+    assert all("{answers.x.text}" in body for (body,) in rig.rows("select body from requests", "requests"))
+
+
+def test_a_lake_keeps_what_a_stage_shows(tmp_path: Path) -> None:
+    """Later rounds are opened from the lake alone, by the same record that the file made."""
+    rig = rig_of(
+        tmp_path,
+        answers("gpt-4o"),
+        judged("first", 'stage = "answers"', "", "gpt-4.1-mini"),
+        judged("second", 'stage = "answers"', SECOND, "gpt-5.4-mini"),
+    )
+    loaded = study_file.load(rig.study_path)
+    second: StageSpec = loaded.stage("second")
+    assert second.answers == {
+        "answers.answers.text": ("answers", "text"),
+        "answers.first.explanation": ("first", "explanation"),
+        "answers.first.verdict": ("first", "verdict"),
+    }
+    assert second.rows.waits_for == ("answers", "first")
+    rig.plan()
+    rig.study_path.unlink()
+    rig.submit()
+    rig.finish()
+    assert len(prompts(rig, "second")) == 3

@@ -1,0 +1,129 @@
+"""What the columns of items hold that are shown as media."""
+
+from __future__ import annotations
+
+import struct
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from batchpond.errors import StudyError
+from batchpond.lake.store import Store
+from batchpond.plan.items import each, read_any
+from batchpond.plan.media import BYTES_MAX, MediaSpool, told
+from batchpond.study.spec import ItemsFrom, ItemsSpec
+from tests.rigs.pictures import golden, png
+
+GOLDEN = golden()
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_sizes_and_pages_are_those_that_other_programs_wrote(name: str) -> None:
+    """Pillow and pypdf made the files."""
+    content, about = GOLDEN[name]
+    found = told(content)
+    assert found.media_type == ("application/pdf" if name == "pdf" else f"image/{name.partition('_')[0]}")
+    assert (found.size_bytes, found.n_pages) == (len(content), about.get("pages"))
+    assert [found.width, found.height] == about.get("size", [None, None])
+
+
+@given(st.sampled_from(sorted(GOLDEN)), st.data())
+def test_a_picture_that_is_cut_is_told_or_refused(name: str, data: Any) -> None:
+    """Never anything but the size that it has, and never an error of another kind."""
+    content, about = GOLDEN[name]
+    part = content[: data.draw(st.integers(0, len(content)))]
+    with suppress(ValueError, IndexError, struct.error):  # which `take` tells
+        found = told(part)
+        assert [found.width, found.height] == about.get("size", [None, None])
+
+
+@given(
+    st.binary(max_size=80),
+    st.sampled_from([b"", b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"GIF89a", b"RIFF1234WEBPVP8X"]),
+)
+def test_any_bytes_are_told_or_refused(rest: bytes, head: bytes) -> None:
+    """It ends, whatever the lengths in the bytes say."""
+    with suppress(ValueError, IndexError, struct.error):
+        found = told(head + rest)
+        assert found.width is None or (found.width > 0 and (found.height or 0) > 0)
+
+
+def taken(
+    tmp_path: Path, location: str, *columns: str, source: ItemsFrom | None = None
+) -> tuple[list[Any], MediaSpool]:
+    """Return the items of a source with their media columns read in, in both ways that there are."""
+    store = Store.init(tmp_path / "lake")
+    spec = ItemsSpec(ItemsFrom(Path(location).suffix[1:]), location, text_column="caption")
+    with MediaSpool(store) as spool, MediaSpool(store) as other:
+        found = list(each(spec, tmp_path, None, partial(spool.take, spec, columns, tmp_path)))
+        assert found == read_any(spec, tmp_path, None, partial(other.take, spec, columns, tmp_path))
+        assert spool.found == other.found
+        return found, spool
+
+
+def test_a_path_starts_at_the_items_file(tmp_path: Path) -> None:
+    """What an item keeps is what the bytes are; an empty cell is nothing, and a text need not be there."""
+    (tmp_path / "in" / "pics").mkdir(parents=True)
+    (tmp_path / "in" / "pics" / "a.bin").write_bytes(png(8, 9))
+    (tmp_path / "in" / "items.csv").write_text("id,photo,note\na,pics/a.bin,x\nb,,y\n")
+    (first, second), spool = taken(tmp_path, "in/items.csv", "photo")
+    (media,) = spool.found.values()
+    assert (media.media_type, media.width, media.height) == ("image/png", 8, 9)
+    assert first.text == second.text == ""
+    assert media.sha256 in (first.metadata or "")
+    assert ".bin" not in (first.metadata or "")
+    assert second.metadata == '{"note":"y"}'
+
+
+@pytest.mark.parametrize("is_struct", [False, True])
+def test_bytes_of_parquet_are_taken_once(tmp_path: Path, *, is_struct: bool) -> None:
+    """As they stand, or as data sets of Hugging Face have them."""
+    contents = [png(3, 3, 1), png(3, 3, 2), png(3, 3, 1)]
+    photos = [{"bytes": content, "path": None} for content in contents] if is_struct else contents
+    pl.DataFrame({"id": ["a", "b", "c"], "caption": ["x"] * 3, "photo": photos}).write_parquet(tmp_path / "i.parquet")
+    items, spool = taken(tmp_path, "i.parquet", "photo")
+    assert len(spool.found) == 2
+    assert items[0].metadata == items[2].metadata != items[1].metadata
+    assert items[0].item_hash != items[2].item_hash
+
+
+def test_an_address_is_kept_as_it_is_and_nothing_is_fetched(tmp_path: Path) -> None:
+    """Nothing listens there."""
+    (tmp_path / "i.jsonl").write_text('{"id": "a", "caption": "x", "photo": "https://127.0.0.1:1/a.png"}\n')
+    (item,), spool = taken(tmp_path, "i.jsonl", "photo")
+    assert item.metadata == '{"photo":{"media_type":"image/*","url":"https://127.0.0.1:1/a.png"}}'
+    assert [media.url for media in spool.found.values()] == ["https://127.0.0.1:1/a.png"]
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        ('"none.png"', "line 2: photo 'none.png' cannot be shown: No such file"),
+        ('"text.txt"', "it is no PNG, JPEG, WebP, GIF or PDF"),
+        ('"cut.png"', "line 2: photo 'cut.png' cannot be shown"),
+        ('"."', "Is a directory"),
+        ("7", "cannot be shown: memoryview: a bytes-like object is required"),
+        ('"large.png"', f"it has more than {BYTES_MAX:,} bytes"),
+        ('"a\\u0000b"', "embedded null byte"),
+    ],
+)
+def test_what_cannot_be_shown_is_told_with_its_place(tmp_path: Path, value: str, why: str) -> None:
+    """One error, with file, line and column."""
+    (tmp_path / "ok.png").write_bytes(png(2, 2))
+    (tmp_path / "text.txt").write_text("a picture of a cat")
+    (tmp_path / "cut.png").write_bytes(png(2, 2)[:20])
+    with (tmp_path / "large.png").open("wb") as file:
+        file.write(png(2, 2))
+        file.truncate(BYTES_MAX + 5)
+    rows = f'{{"id": "a", "photo": "ok.png"}}\n{{"id": "b", "photo": {value}}}\n'
+    (tmp_path / "i.jsonl").write_text(rows)
+    with pytest.raises(StudyError) as caught:
+        taken(tmp_path, "i.jsonl", "photo")
+    assert caught.value.message.startswith("i.jsonl: line 2: photo")
+    assert why in caught.value.message

@@ -1,0 +1,73 @@
+"""What a study may say of pictures and documents, and what is refused before anything is read."""
+
+from __future__ import annotations
+
+import pytest
+
+from batchpond.errors import StudyError
+from batchpond.study.file import parse_study
+from batchpond.study.spec import from_config, to_config
+
+STUDY = '''\
+study = "demo"
+task = "likert"
+[items]
+path = "items.csv"
+[[templates]]
+id = "look"
+text = """%s"""
+[[models]]
+provider = "openai"
+model = "gpt-4.1-mini"
+'''
+SEEN = "{STATEMENT} Rate {item.photo as media}: {ANSWER_FORMAT}"
+
+SYSTEM = "[[system]]\n{item.photo as media}\n[[user]]\n{STATEMENT} {OUTPUT} {ANSWER_FORMAT}"
+
+
+def columns(text: str) -> tuple[str, ...]:
+    """Return the columns of the template of a study that asks by a text."""
+    (stage,) = parse_study((STUDY % text).encode()).stages
+    return stage.templates[0].columns
+
+
+def test_a_picture_stands_for_the_text_that_a_task_asks_for() -> None:
+    """Its name is that of its column, wherever the study is read from."""
+    assert columns(SEEN) == ("item.photo as media",)
+    study = parse_study((STUDY % SEEN).encode())
+    assert study.media == frozenset({"photo"})
+    assert from_config(to_config(study)).media == study.media
+
+
+def test_a_study_without_pictures_says_nothing_of_them() -> None:
+    """What it is kept as, and so its version, is as it was."""
+    study = parse_study((STUDY % "{STATEMENT} {INPUT}, {OUTPUT}, {item.photo}: {ANSWER_FORMAT}").encode())
+    assert study.media == frozenset()
+    assert "media" not in str(to_config(study))
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("{STATEMENT} {item.photo}: {ANSWER_FORMAT}", "the template lacks {OUTPUT}"),
+        (SYSTEM, "the system cannot show a picture"),
+        ("{STATEMENT} {OUTPUT} {SAMPLE_1.photo as media}", "{SAMPLE_1.photo as media} is no placeholder here"),
+    ],
+)
+def test_what_cannot_be_shown_is_said(text: str, why: str) -> None:
+    """By the line."""
+    with pytest.raises(StudyError) as caught:
+        columns(text)
+    assert why in str(caught.value)
+
+
+def test_rows_of_later_sql_show_nothing() -> None:
+    """Their pictures would have to be read when nobody is there; a stage that names another shows its items'."""
+    head = 'study = "demo"\n[[stages]]\nname = "one"\ntask = "generation"\n[stages.items]\npath = "i.csv"\n'
+    use = '[[stages.templates]]\nid = "t"\ntext = "{INPUT}"\n[[stages.models]]\nprovider = "openai"\nmodel = "gpt-4o"\n'
+    later = '[[stages]]\nname = "two"\ntask = "likert"\n[stages.items]\nsql = "select 1"\nafter = ["one"]\n'
+    seen = use.replace("{INPUT}", SEEN)
+    named = later.replace("sql", "stage").replace("select 1", "one").replace('after = ["one"]\n', "")
+    assert parse_study((head + use + named + seen).encode()).media == frozenset({"photo"})
+    with pytest.raises(StudyError, match="pictures of rows that only SQL will give"):
+        parse_study((head + use + later + seen).encode())
