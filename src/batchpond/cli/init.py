@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from pathlib import Path
 
@@ -15,7 +16,9 @@ STUDY = "study.toml"
 TEMPLATE = "prompts/mine.txt"
 TEMPLATE_FROM = "plain"
 EXAMPLES = ("pairwise", "stages", "adaptive", "compliance", "cascade", "live")
-COMMENTED = EXAMPLES[:2]
+COMMENTED = {"pairwise": "commented.toml", "stages": "commented_stages.toml"}
+FOLDER = Path(__file__).parent / "examples"
+_PATH = re.compile(r'^path = "([^"]+)"', re.MULTILINE)
 IGNORED = "lake/\ntrial/\nsimulator/\n.env\n"
 
 
@@ -60,13 +63,22 @@ def command(
     )
 
 
+def example(name: str = EXAMPLES[0], *, is_commented: bool = False) -> str:
+    """Return a study that `init` writes, by its name in `EXAMPLES`; commented, one that explains every key there is."""
+    return (FOLDER / (COMMENTED[name] if is_commented else f"{name}.toml")).read_text("utf-8")
+
+
+def example_data(text: str) -> dict[str, str]:
+    """Return what an example asks about: the files that its `path`s name, by their names."""
+    return {name: (FOLDER / "data" / name).read_text("utf-8") for name in dict.fromkeys(_PATH.findall(text))}
+
+
 def _contents(name: str, is_commented: bool, has_notebook: bool) -> list[tuple[str, str]]:
-    from batchpond.study.file import example, example_data, notebook
     from batchpond.tasks.templates import builtin
 
     study = example(name, is_commented=is_commented)
     prompt = [(TEMPLATE, builtin()[TEMPLATE_FROM].text + "\n")] if is_commented else []
-    page = [("notebook.py", notebook())] if has_notebook else []
+    page = [("notebook.py", (FOLDER / "notebook.txt").read_text("utf-8"))] if has_notebook else []
     return [(STUDY, study), *example_data(study).items(), *prompt, *page, (".gitignore", IGNORED)]
 
 

@@ -10,8 +10,6 @@ import dataclasses
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from importlib import resources
-from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, Final
 
@@ -57,12 +55,9 @@ from batchpond.tasks.templates import (
     text_of,
 )
 
-__all__ = ["Study", "example", "load", "parse_study", "schema"]
+__all__ = ["Study", "load", "parse_study", "schema"]
 
 FILE_SIZE_MAX_BYTES: Final = 4_000_000
-EXAMPLES: Final = ("pairwise", "stages", "adaptive", "compliance", "cascade", "live")
-COMMENTED: Final = {"pairwise": "commented.toml", "stages": "commented_stages.toml"}
-_PATH: Final = re.compile(r'^path = "([^"]+)"', re.MULTILINE)
 
 
 def load(path: Path) -> Study:
@@ -75,25 +70,6 @@ def load(path: Path) -> Study:
     if len(data) > FILE_SIZE_MAX_BYTES:
         raise StudyError(f"{path}: larger than {FILE_SIZE_MAX_BYTES:,} bytes, which no study file is")
     return parse_study(data, str(path), path.parent)
-
-
-def example(name: str = EXAMPLES[0], *, is_commented: bool = False) -> str:
-    """Return a study that `init` writes, by its name in `EXAMPLES`; commented, one that explains every key there is."""
-    return _shipped(COMMENTED[name] if is_commented else f"{name}.toml").read_text("utf-8")
-
-
-def example_data(text: str) -> dict[str, str]:
-    """Return what an example asks about: the files that its `path`s name, by their names."""
-    return {name: _shipped("data", name).read_text("utf-8") for name in dict.fromkeys(_PATH.findall(text))}
-
-
-def notebook() -> str:
-    """Return a marimo notebook over `study.toml` and the lake beside it."""
-    return _shipped("notebook.txt").read_text("utf-8")
-
-
-def _shipped(*names: str) -> Traversable:
-    return resources.files("batchpond.study").joinpath("examples", *names)
 
 
 def parse_study(data: bytes, source: str = "study.toml", base_path: Path = Path()) -> Study:
