@@ -420,14 +420,11 @@ class Lake:
         return _frame(report.rankings if summary else report.items)
 
     def jury(self, study: str | None = None) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """Return what Dawid and Skene's model makes of each jury: its judges' confusion, and what its units are.
-
-        A row per judge and two words, and one per unit and word, as `batchpond rank --judges` and `--units` print them.
-        """
+        """Return how judges confuse words, and how likely each is of a unit, as `rank --judges` and `--units` do."""
         from batchpond.results.rank import verb as rank
 
-        judges, units = rank.jury(self._store().path, study)
-        return _frame(judges), _frame(units)
+        found = rank.jury(self._store().path, study)
+        return _frame(found["judges"]), _frame(found["units"])
 
     def compare(self, a: str, b: str) -> pl.DataFrame:
         """Return one row per comparison and metric of what two sides say of the same items.

@@ -262,13 +262,13 @@ def test_what_cannot_be_shown_stops_the_plan_with_what_can(
 
 
 def test_pairs_alone_and_conversations_have_no_answers_to_show(tmp_path: Path) -> None:
-    """Nor are conversations and lists shown; that is said, not sent as text."""
+    """Nor are conversations and made questions shown; that is said, not sent as text."""
     rig = rig_of(
         tmp_path,
         stage("talk", "conversation", 'path = "asked.csv"', f"turns = 1\n---{models('gpt-4o')}"),
         judged("verdicts", 'stage = "talk"', "{answers.talk.text}", "gpt-4.1-mini", rubrics=""),
     )
-    with pytest.raises(StudyError, match="conversations and lists cannot be shown"):
+    with pytest.raises(StudyError, match="conversations and made questions cannot be shown"):
         rig.plan()
     plain = (
         'study = "demo"\nrubrics = ["overall_quality"]\nitems = { path = "asked.csv" }\n'

@@ -11,7 +11,6 @@ from batchpond.model import CELL_COLUMNS
 
 TERMINAL_COLUMNS = ("item", "rank", "rank_lo", "rank_hi", "tied_group", "theta", "theta_lo", "theta_hi",
                     "n_comparisons", "win_rate", "flags")  # fmt: skip
-JURY = ("judges", "units")
 
 
 @pond_command("rank")
@@ -34,8 +33,8 @@ def command(
         from batchpond.results.rank import verb as rank
         from batchpond.results.rank.counts import SCOPE, What
 
-    if shown in JURY:
-        found = rank.jury(invocation.store().path, study)[JURY.index(shown)]
+    if shown in {"judges", "units"}:
+        found = rank.jury(invocation.store().path, study)[shown]
         return invocation.note_left_out(output.table(found, form, has_color=invocation.color_stdout()))
     options = rank.options(ties=ties, position=position, extras=extras, seed=seed, is_full=shown == "summary")
     request = rank.Request(study=study, by=by or CELL_COLUMNS, what=What(what), options=options)

@@ -69,7 +69,7 @@ from batchpond.plan.report import (
     notes,
 )
 from batchpond.plan.rounds import adaptive
-from batchpond.plan.rounds.inputs import KINDS, OF_TALK, TEXTS, query, talk_asks
+from batchpond.plan.rounds.inputs import KINDS, OF_TALK, query, talk_asks
 from batchpond.plan.rounds.rounds import open_rounds, round_event
 from batchpond.plan.rounds.source import check
 from batchpond.plan.write import FIRST_ROUND, publish_round
@@ -214,8 +214,7 @@ def check_later(store: Store, draft: Draft) -> None:
             made = SourceRow("id", "text", "unit", None, "candidate", "input", more=_more(study, source))
             for row in _made_of(draft, source, made) if stage.columns else (made,):
                 other = row._replace(text="other") if stage.task in PAIR_TASKS else None
-                ask = Ask((*stage.rubrics, NO_RUBRIC)[0], row, other, values=_foreseen(study, stage))
-                check_prompts(stage, ask)
+                check_prompts(stage, Ask((*stage.rubrics, NO_RUBRIC)[0], row, other, values=_foreseen(study, stage)))
 
 
 def _source(study: Study, stage: StageSpec) -> StageSpec | None:
@@ -233,13 +232,12 @@ def _made_of(draft: Draft, source: StageSpec | None, made: SourceRow) -> Iterato
         yield made._replace(item_id=row.item_id, more={**row.more, **made.more})
 
 
-def _more(study: Study, source: StageSpec) -> dict[str, Any]:
+def _more(study: Study, source: StageSpec | None) -> dict[str, Any]:
     """Return what a stage's rows will have besides their texts, as placeholders in small letters."""
-    names: tuple[str, ...] = OF_TALK if source.task == CONVERSATION else ()
-    step: StageSpec | None = source
-    while step is not None and isinstance(step.rule, inputs.InputsRule):
-        names = (*names, KINDS[step.rule.step])
-        step = _source(study, step)
+    names: tuple[str, ...] = OF_TALK if source is not None and source.task == CONVERSATION else ()
+    while source is not None and isinstance(source.rule, inputs.InputsRule):
+        names = (*names, KINDS[source.rule.step])
+        source = _source(study, source)
     return dict.fromkeys(names, "text")
 
 
@@ -273,7 +271,7 @@ def _foreseen(study: Study, stage: StageSpec) -> dict[str, str]:
     for name, (asked, column) in stage.answers.items():
         source = study.stage(asked)
         n_ways = sum(len(model.thinking) for model in source.models) * len(source.templates) * source.repeats
-        n_tokens = answer_tokens(source) if column in TEXTS else 1
+        n_tokens = answer_tokens(source) if column in {"text", "explanation"} else 1
         found[name] = "x" * (BYTES_PER_TOKEN * n_tokens * (1 if source.task in OWN_OUTPUT_TASKS else n_ways))
     return found
 

@@ -31,10 +31,7 @@ class Estimate(NamedTuple):
 
 
 def fit(unit: Ints, judge: Ints, said: Ints, jury: Ints) -> Estimate:
-    """Return the estimate for votes, one an element; each jury has units, judges and shares of its own.
-
-    Units, judges, words and juries are numbers from 0 without a gap.
-    """
+    """Return the estimate for votes, numbers from 0 without a gap; each jury has units and judges of its own."""
     n_units, n_judges, n = (int(one.max()) + 1 for one in (unit, judge, said))
     of_unit = np.empty(n_units, np.int64)
     of_unit[unit] = jury

@@ -37,6 +37,7 @@ from batchpond.study.spec import (
     Study,
     TemplateSpec,
     models_of,
+    with_answers,
 )
 from batchpond.study.typed import Table, json_schema, parse, read
 from batchpond.tasks import pressure, registry
@@ -44,7 +45,6 @@ from batchpond.tasks.answer_fields import Field, FieldsRule
 from batchpond.tasks.base import Rule
 from batchpond.tasks.pressure import Tactic
 from batchpond.tasks.templates import (
-    ANSWERS,
     PAIRWISE,
     SIZE_MAX_BYTES,
     Rubric,
@@ -168,7 +168,7 @@ def _pairs_at_once(
     written, models = _specs_of(root, file.templates), models_of(root, "models", file.models)
     found = _with_texts(root, written, file.task, file.answer, base_path)
     stage = StageSpec(MAIN_STAGE, file.task, rows, file.answer, found, models, rubrics, pairs, pairs.repeats)
-    return _with_answers(root, stage, ()), written
+    return with_answers(root, stage, ()), written
 
 
 def _of_one(
@@ -208,7 +208,7 @@ def _stage(
     _check_keys(table, stage)
     _check(table, stage)
     _check_rubrics(table, stage, earlier)
-    return _with_answers(table, stage, earlier)
+    return with_answers(table, stage, earlier)
 
 
 def _fields_of(table: Table, rule: FieldsRule) -> tuple[Rubric, ...]:
@@ -284,21 +284,6 @@ def _check_rubrics(table: Table, stage: StageSpec, earlier: Sequence[StageSpec])
     if (source.task in OWN_OUTPUT_TASKS or kept) and lacking:
         name = kept.name if kept else source.name
         table.fail("rubrics", f"lacks {lacking[0]!r}, to which answers of {name} belong")
-
-
-def _with_answers(table: Table, stage: StageSpec, earlier: Sequence[StageSpec]) -> StageSpec:
-    """Return a stage that waits for those whose answers its templates show; raises StudyError for one not to be had."""
-    known = {one.name: one.rule.says for one in earlier if one.task not in {CONVERSATION, INPUTS}}
-    for name, (asked, column) in stage.answers.items():
-        if column not in known.get(asked, ()):
-            words = [f"{{{ANSWERS}.{one}.{said}}}" for one, says in known.items() for said in says]
-            why = "which no earlier stage answers (conversations and lists cannot be shown)"
-            table.fail("templates", f"show {{{name}}}, {why}", f"there are: {', '.join(words) or 'none'}")
-        if not stage.waits:
-            hint = f'take those that it was asked about: `stage = "{asked}"`; or `sql` with `after = ["{asked}"]`'
-            table.fail("items", f"are read when the study is planned, before {asked} has answered", hint)
-    named = dict.fromkeys(asked for asked, _ in stage.answers.values() if asked not in stage.rows.waits_for)
-    return replace(stage, rows=replace(stage.rows, after=(*stage.rows.after, *named)))
 
 
 def _rows(table: Table, written: tables.StageKeys, stages: Sequence[StageSpec]) -> RowsSpec:

@@ -10,8 +10,8 @@ Nothing here reads a file; `file` parses and loads, `items` reads what a study n
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -404,6 +404,21 @@ def models_of(table: Table, name: str, written: tuple[ModelSpec, ...] | None) ->
         table.fail(name, "is missing")
     table.refuse_twice(name, [f"{m.provider}/{m.model} with thinking {t!r}" for m in written for t in m.thinking])
     return written
+
+
+def with_answers(table: Table, stage: StageSpec, earlier: Sequence[StageSpec]) -> StageSpec:
+    """Return a stage that waits for those whose answers its templates show; raises StudyError for one not to be had."""
+    known = {one.name: one.rule.says for one in earlier if one.task not in {CONVERSATION, INPUTS}}
+    for name, (asked, column) in stage.answers.items():
+        if column not in known.get(asked, ()):
+            words = [f"{{{ANSWERS}.{one}.{said}}}" for one, says in known.items() for said in says]
+            why = "which no earlier stage answers (conversations and made questions cannot be shown)"
+            table.fail("templates", f"show {{{name}}}, {why}", f"there are: {', '.join(words) or 'none'}")
+        if not stage.waits:
+            hint = f'take those that it was asked about: `stage = "{asked}"`; or `sql` with `after = ["{asked}"]`'
+            table.fail("items", f"are read when the study is planned, before {asked} has answered", hint)
+    named = dict.fromkeys(asked for asked, _ in stage.answers.values() if asked not in stage.rows.waits_for)
+    return replace(stage, rows=replace(stage.rows, after=(*stage.rows.after, *named)))
 
 
 _SETTINGS: Final = ("name", "seed", "unsupported", "shards", "retry", "budget")

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from batchpond.cli.init import example
+from batchpond.cli import init
+from batchpond.cli.init import COMMENTED, EXAMPLES, example
 from batchpond.errors import StudyError
 from batchpond.study.file import load
 from batchpond.study.spec import Study, from_config, to_config, to_json
@@ -113,6 +114,9 @@ def test_a_study_comes_back_from_the_lake_as_it_was(tmp_path: Path, text: str) -
 
 def test_the_example_of_stages_can_be_planned_as_it_stands_and_with_its_comments_taken_off(tmp_path: Path) -> None:
     text = example("stages", is_commented=True)
+    (offered,) = (one.type for one in init.command.params if one.name == "example")
+    assert tuple(offered.to_info_dict()["choices"]) == EXAMPLES
+    assert set(COMMENTED) < set(EXAMPLES)
     names = [stage.name for stage in loaded(tmp_path, text).stages]
     assert names == ["answers", "screen", "verdicts"]
     head, line, talk = text.partition("# -- under pressure")

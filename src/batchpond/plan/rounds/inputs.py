@@ -1,7 +1,5 @@
 """What answers make possible: entries of lists as rows, which questions are kept and what lacks; and further turns.
 
-And prompts that show what an earlier stage answered about the same items.
-
 An entry is known by its statement and its text, so that the same entry of two models, of two rounds, or of an answer
 that came late by a retry is one row, and no other row changes its name because of it. `query` is how all rounds ask the
 lake's views. Conversations under pressure are built from the model's real earlier answers.
@@ -49,8 +47,6 @@ _RATINGS: Final = tables.query(__package__, "ratings", good=GOOD)
 _ASKED: Final = tables.query(__package__, "asked")
 _ANSWERS: Final = tables.query(__package__, "answers", good=GOOD)
 _SEPARATOR: Final = "\x1f"
-TEXTS: Final = ("text", "explanation")
-"""The columns of an answer that may be as long as it is."""
 
 
 def query(store: Store, sql: str, where: str | None = None, **values: object) -> Iterator[dict[str, Any]]:
@@ -228,15 +224,12 @@ def with_answers(store: Store, study: str, stage: StageSpec, found: Iterator[Ask
     """
     names = {asked for asked, _ in stage.answers.values()}
     with closing(sqlite3.connect("")) as known:  # a file without a name: answers may be more than memory holds
-        known.execute(
-            "CREATE TABLE said (stage, about, rubric_id, text, verdict, label, score, confidence, explanation)"
-        )
+        known.execute("CREATE TABLE said (stage, about, rubric, text, verdict, label, score, confidence, explanation)")
         rows = (tuple(row.values()) for row in query(store, _ANSWERS, study=study, stages=[*names]))
         known.executemany("INSERT INTO said VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
         known.execute("CREATE INDEX by_what ON said (stage, about)")
         for ask in found:
-            # Fields are asked for at once, whatever their rubrics.
-            rubric_id = None if stage.rule.parts else ask.rubric.rubric_id
+            rubric_id = None if stage.rule.parts else ask.rubric.rubric_id  # fields are asked for at once
             said = {name: _answer(known, ask, rubric_id, *where) for name, where in stage.answers.items()}
             full = ask._replace(values={**ask.values, **said})
             with suppress(NoAnswer):
@@ -246,15 +239,12 @@ def with_answers(store: Store, study: str, stage: StageSpec, found: Iterator[Ask
 
 
 def _answer(known: sqlite3.Connection, ask: Ask, rubric_id: str | None, stage: str, column: str) -> str:
-    """Return what a stage answered about an ask's items in their order, as the output that it is, or about its unit.
-
-    By the rubric if it has that; nothing where it has not answered.
-    """
+    """Return what a stage answered about an ask's items in order, as the output that it is, or about its unit."""
     first, second = ask.first, ask.second
     places = [(first.item_id, second.item_id)] if second else [(first.item_id,), ("", first.unit_id, first.candidate)]
     for about in (*([] if ask.list_id else places), (first.unit_id,)):  # the items of a list share their prompt
         values = (stage, _SEPARATOR.join(part or "" for part in about), rubric_id)
-        where = "stage = ? AND about = ? AND (rubric_id = ? OR rubric_id IS NULL) ORDER BY rubric_id IS NULL"
+        where = "stage = ? AND about = ? AND (rubric = ? OR rubric IS NULL) ORDER BY rubric IS NULL"
         if (row := known.execute(f"SELECT {column} FROM said WHERE {where}", values).fetchone()) is not None:
             return row[0] or ""
     return ""

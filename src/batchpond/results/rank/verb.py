@@ -94,18 +94,16 @@ def rank(lake_path: Path, request: Request) -> Report:
         return ranked(connection, request)
 
 
-def jury(lake_path: Path, study: str | None = None) -> tuple[pa.Table, pa.Table]:
-    """Return what Dawid and Skene's model makes of each jury: of its judges, and of its units.
+def jury(lake_path: Path, study: str | None = None) -> dict[str, pa.Table]:
+    """Return how often `judges` say a word of what is another, and how likely each word is of `units`.
 
-    A row per judge and two words says how often it says the one of what is the other, a row per unit and word how
-    likely that is. Raises as `rank`, and where no unit was asked of two judges.
+    That is by Dawid and Skene's model. Raises as `rank`, and where no unit was asked of two judges.
     """
     with closing(database.connect(lake_path)) as connection, reading("the juries"):
         if study is not None:
             check_study(connection, study)
         estimate(connection, study)
-        judges, units = (connection.sql(f"FROM rank_{of}").to_arrow_table() for of in ("judges", "units"))
-        return judges, units
+        return {of: connection.sql(f"FROM rank_{of}").to_arrow_table() for of in ("judges", "units")}
 
 
 def ranked(connection: duckdb.DuckDBPyConnection, request: Request) -> Report:
