@@ -8,7 +8,8 @@
 -- Votes about places, not items: two judges who both always name the first item agree by their bias, and chance
 -- corrected figures see that only when the categories are places. The row of provider `human`, model `majority` is what
 -- `truths` says, for likert scores the mean over people, given to every template of the study and task.
--- is_of_unit: what is judged is known to be models' outputs, which are drawn with their prompt.
+-- is_of_unit: what is judged is known to be models' outputs, which are drawn with their prompt. Pairs that lists imply
+-- are left out, here as in the views that take pairs as draws.
 
 CREATE OR REPLACE VIEW agreement_votes AS
 WITH pairs AS MATERIALIZED (

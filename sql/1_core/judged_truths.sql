@@ -2,7 +2,8 @@
 --   turn_no, repeat_no
 -- question: Was each verdict of a model right, by what people say, and how sure had the model said it was?
 -- source: every judgment of a model that has a verdict or label, with the truth of `truths`. is_correct is NULL where
---   people said nothing or disagreed; confidence is what the judge stated, NULL where it stated none.
+--   people said nothing or disagreed; confidence is what the judge stated, or the probability of what it said where the
+--   study reads log probabilities, NULL where there is neither.
 
 CREATE OR REPLACE VIEW judged_truths AS
 WITH said AS (

@@ -12,7 +12,8 @@
 --   its word; a judge without labels weighs 0. Where no judge that spoke has a label elsewhere (is_weighted is false)
 --   all weigh the same. weighted is NULL where sums are equal, and where none is above 0: never a word nobody said.
 --   All are NULL where fewer than two spoke. judges has each judge's word, and weight where labels give one; truth is
---   what people say (`truths`). is_of_unit: what is judged is models' outputs, drawn with their prompt.
+--   what people say (`truths`). is_of_unit: what is judged is models' outputs, drawn with their prompt, or pairs of a
+--   list, which share its answers.
 -- Scores have no majority: likert is left out, and answers that are a score alone; the mean is `panel` in item_status.
 
 CREATE OR REPLACE VIEW jury_verdicts AS
@@ -22,7 +23,7 @@ WITH words AS (
     CAST(NULL AS BIGINT) AS turn_no,
     CASE WHEN status IN ('consistent_win', 'consistent_tie') THEN majority_lo_first END AS word,
     status = 'pending' AS is_pending,
-    candidate_lo IS NOT NULL AS is_of_unit
+    candidate_lo IS NOT NULL OR list_kind IS NOT NULL AS is_of_unit
   FROM pair_status
   WHERE provider <> 'human'
   UNION ALL

@@ -2,7 +2,7 @@
 -- question: Does a judge prefer the longer of two texts?
 -- source: the consistent wins of pair_status with the texts' lengths (item_lengths). An empty text counts as one
 --   character. Each pair is counted for both of its n_clusters items that differ in length from another's, or for its
---   prompt where pairs are models' outputs, as in pair_clusters.
+--   prompt where pairs are models' outputs, as in pair_clusters. Pairs that lists imply are left out.
 -- estimators:
 --   - longer_win_rate: wins of the longer text of the pairs with different lengths
 --   - longer_win_rate_se: for items in general (clustered_variance); longer_win_rate_lo and longer_win_rate_hi with it, as

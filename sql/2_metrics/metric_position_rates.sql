@@ -1,6 +1,6 @@
 -- grain: study, template_id, rubric_id, provider, request_model, thinking
 -- question: How often does the first position win, in the shares and rates that people quote?
--- source: the statuses and votes of pair_status.
+-- source: the statuses and votes of pair_status, but of pairs that lists imply, which are no draws.
 -- estimators:
 --   - primacy_share: n_primacy / n_discordant, of the pairs whose majority flips, with Clopper-Pearson
 --   - primacy_share_min, primacy_share_max, preference_fairness_min, preference_fairness_max: what the n_left_out pairs

@@ -3,7 +3,7 @@
 -- source: the votes of pair_status, valid ones only; n_orders (with two votes or more) and n_cross_order_pairs (a vote
 --   in both orders) are the denominators, n_pairs those with either. Each pair is counted for both of its n_clusters
 --   items, or for its prompt where pairs are models' outputs, as in pair_clusters; pairs with the same six vote counts
---   are weighed together.
+--   are weighed together. Pairs that lists imply are left out.
 -- estimators:
 --   - repeat_agreement: the mean over orders asked at least twice of the share of agreeing vote pairs, sum k(k-1) /
 --     (m(m-1))

@@ -7,26 +7,11 @@ exported too, for annotations.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from batchpond import errors
+from batchpond import errors  # noqa: F401 - public
 
 __version__ = "0.1.0"
-
-if TYPE_CHECKING:
-    from batchpond.api import Browsing, Lake, progress
-    from batchpond.doctor import Finding
-    from batchpond.interop.imports import ForeignReport, ImportReport
-    from batchpond.interop.labels import Sheet
-    from batchpond.plan.report import PlanReport
-    from batchpond.results.report.parts import Report
-    from batchpond.run.adopt import Adoption
-    from batchpond.run.live.run import LiveReport
-    from batchpond.run.recover import RecoverReport
-    from batchpond.run.resolve import CancelReport
-    from batchpond.run.submit import RetryReport, SubmitPreview, SubmitReport
-    from batchpond.run.sync import SyncReport
-    from batchpond.study.objects import Study
 
 _FROM = {
     "api": "Browsing Lake progress",
@@ -45,28 +30,7 @@ _FROM = {
 }
 _HOME = {name: module for module, names in _FROM.items() for name in names.split()}
 
-__all__ = [
-    "Adoption",
-    "Browsing",
-    "CancelReport",
-    "Finding",
-    "ForeignReport",
-    "ImportReport",
-    "Lake",
-    "LiveReport",
-    "PlanReport",
-    "RecoverReport",
-    "Report",
-    "RetryReport",
-    "Sheet",
-    "Study",
-    "SubmitPreview",
-    "SubmitReport",
-    "SyncReport",
-    "__version__",
-    "errors",
-    "progress",
-]
+__all__ = sorted(["__version__", "errors", *_HOME])  # noqa: PLE0605 - __init__.pyi has them in full, for type checkers
 
 
 def __getattr__(name: str) -> Any:
@@ -77,4 +41,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return __all__

@@ -218,7 +218,7 @@ def messages(body: str) -> list[tuple[str, str]]:
 
 def _words(content: Any) -> str:
     if isinstance(content, dict):
-        return _words(content.get("text", content.get("parts")))
+        return _words(content.get("text", content.get("parts", "[picture or document]")))
     if isinstance(content, list):
         return "\n".join(filter(None, map(_words, content)))
     return content if isinstance(content, str) else ""

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 import batchpond
-from batchpond.study import file as study_file
+from batchpond.cli import init
 from batchpond_sim.world.world import Settings
 from tests.rigs.sim_study import LATENCY_S
 from tests.rigs.stage_study import RUBRICS, StageRig, models, stage, use
@@ -187,9 +187,9 @@ def test_pairs_go_to_the_third_judge_in_both_orders(tmp_path: Path) -> None:
 
 def test_the_example_is_a_cascade(tmp_path: Path) -> None:
     """What `init --example cascade` writes runs on the simulators, and the views tell of it."""
-    text = study_file.example("cascade")
+    text = init.example("cascade")
     rig = StageRig(tmp_path / "rig", settings=Settings(seed=1, latency_s=LATENCY_S, judges=JUDGES), toml=text)
-    for name, content in study_file.example_data(text).items():
+    for name, content in init.example_data(text).items():
         (rig.study_path.parent / name).write_text(content)
     report = rig.planned()
     assert {one.name: one.waits_for for one in report.stages} == {"first": (), "third": ("first",)}

@@ -27,6 +27,7 @@ from batchpond.run.due import new_shards
 from batchpond.run.forget import Target, forget
 from batchpond.study.file import load
 from batchpond_sim.world.world import body_id
+from tests.rigs.adaptive_study import STUDY as ADAPTIVE
 from tests.rigs.files_study import FilesRig
 from tests.rigs.live_study import LIVE, Asked, live_rig, write_live_study
 from tests.rigs.pictures import golden, png, shown
@@ -299,6 +300,30 @@ def test_another_picture_under_the_same_name_is_another_question(tmp_path: Path)
     (photos / "other").write_bytes(png(40, 30, 99))
     rig.plan()
     assert len({row[0] for row in rig.rows("select request_id from requests", "requests")} - ids) == 4
+
+
+def test_adaptive_rounds_show_them_too(tmp_path: Path) -> None:
+    """From what the lake keeps of the items: the pictures are gone by then."""
+    text = ADAPTIVE.format(
+        seed=1, select="adaptive", pairs="rounds = 2\nfirst_per_item = 2\nstop_stale = false", models=""
+    )
+    rig = StageRig(tmp_path / "rig", toml=text + models("gpt-4.1-mini").replace("stages.", ""))
+    for path in rig.study_path.parent.glob("*.csv"):
+        path.unlink()
+    (rig.study_path.parent / "essays.csv").write_text("id,text\n")
+    source = next(line for line in text.splitlines() if line.startswith("path = "))
+    rig.study_path.write_text(rig.study_path.read_text().replace(source, 'path = "essays.csv"'))
+    with_photos(rig.study_path, {f"p{n}": png(8, 8, n) for n in range(8)})
+    rig.plan()
+    shutil.rmtree(rig.study_path.parent / "photos")
+    rig.submit()
+    rig.finish()
+    found = rig.rows(
+        "select round_no, count(*), min(length(body) - length(replace(body, '/blob', ''))) from plan"
+        " join requests using (request_id) group by all order by all", "plan", "requests",
+    )  # fmt: skip
+    assert [row[0] for row in found] == [1, 2]
+    assert {row[2] for row in found} == {2 * len("/blob")}
 
 
 JUDGE = """---[[stages.templates]]

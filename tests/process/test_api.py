@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -51,6 +52,8 @@ def test_public_names_are_pinned() -> None:
     ]  # fmt: skip
     assert all(getattr(batchpond, name) is not None for name in batchpond.__all__)
     assert dir(batchpond) == batchpond.__all__
+    stub = Path(batchpond.__file__).with_suffix(".pyi").read_text()  # what editors and type checkers read
+    assert sorted([*re.findall(r"(\w+) as \1", stub), "__version__"]) == batchpond.__all__
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from pathlib import Path
 
@@ -14,6 +15,10 @@ from batchpond.text import did_you_mean
 STUDY = "study.toml"
 TEMPLATE = "prompts/mine.txt"
 TEMPLATE_FROM = "plain"
+EXAMPLES = ("pairwise", "stages", "adaptive", "compliance", "cascade", "live")
+COMMENTED = {"pairwise": "commented.toml", "stages": "commented_stages.toml"}
+FOLDER = Path(__file__).parent / "examples"
+_PATH = re.compile(r'^path = "([^"]+)"', re.MULTILINE)
 IGNORED = "lake/\ntrial/\nsimulator/\n.env\n"
 
 
@@ -29,15 +34,15 @@ def command(
 ) -> None:
     """Write a study with sample texts into FOLDER, ready to `plan`, and make the lake."""
     from batchpond.lake.store import Store
-    from batchpond.study.file import COMMENTED, EXAMPLES, schema
+    from batchpond.study.file import schema
 
     if is_schema:
         output.document(schema())
         return
     if is_commented and example not in {None, *COMMENTED}:
         raise UsageError(f"no commented study of {example}", hint="there are: " + ", ".join(COMMENTED))
-    known = tuple(COMMENTED) if is_commented else EXAMPLES
-    chosen = example or invocation.diagnostics.choose("Which study to begin with?", known)
+    names = tuple(COMMENTED) if is_commented else EXAMPLES
+    chosen = example or invocation.diagnostics.choose("Which study to begin with?", names)
     lake = invocation.lake_path if invocation.is_lake_given else folder / invocation.lake_path
     written: list[str] = []
     kept: list[str] = []
@@ -58,13 +63,22 @@ def command(
     )
 
 
+def example(name: str = EXAMPLES[0], *, is_commented: bool = False) -> str:
+    """Return a study that `init` writes, by its name in `EXAMPLES`; commented, one that explains every key there is."""
+    return (FOLDER / (COMMENTED[name] if is_commented else f"{name}.toml")).read_text("utf-8")
+
+
+def example_data(text: str) -> dict[str, str]:
+    """Return what an example asks about: the files that its `path`s name, by their names."""
+    return {name: (FOLDER / "data" / name).read_text("utf-8") for name in dict.fromkeys(_PATH.findall(text))}
+
+
 def _contents(name: str, is_commented: bool, has_notebook: bool) -> list[tuple[str, str]]:
-    from batchpond.study.file import example, example_data, notebook
     from batchpond.tasks.templates import builtin
 
     study = example(name, is_commented=is_commented)
     prompt = [(TEMPLATE, builtin()[TEMPLATE_FROM].text + "\n")] if is_commented else []
-    page = [("notebook.py", notebook())] if has_notebook else []
+    page = [("notebook.py", (FOLDER / "notebook.txt").read_text("utf-8"))] if has_notebook else []
     return [(STUDY, study), *example_data(study).items(), *prompt, *page, (".gitignore", IGNORED)]
 
 

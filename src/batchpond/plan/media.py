@@ -8,6 +8,7 @@ nothing is fetched. What an item's metadata keeps of it is all that later rounds
 from __future__ import annotations
 
 import hashlib
+import io
 import re
 import struct
 from collections.abc import Iterable
@@ -15,6 +16,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
+import imagesize  # type: ignore[import-untyped]
 import pyarrow as pa
 
 from batchpond.errors import StudyError
@@ -27,9 +29,12 @@ from batchpond.plan.write import Spool, publish_new
 from batchpond.study.spec import ItemsFrom, ItemsSpec
 
 BYTES_MAX: Final = 50_000_000
-_FILE_ROWS: Final = 64
+_FILE_ROWS: Final = 128
 _PAGE: Final = re.compile(rb"/Type\s*/Page(?![A-Za-z])")
-_NO_SIZE: Final = frozenset({0xC4, 0xC8, 0xCC})  # of the markers of JPEG from C0 to CF
+_FIRST: Final = {
+    b"\x89PNG\r\n\x1a\n": "image/png", b"GIF87a": "image/gif", b"GIF89a": "image/gif", b"\xff\xd8\xff": "image/jpeg",
+    b"RIFF": "image/webp",
+}  # fmt: skip
 
 
 class MediaSpool(Spool):
@@ -91,30 +96,10 @@ def told(content: bytes) -> Media:
     known = hashlib.sha256(content).hexdigest(), len(content)
     if content.startswith(b"%PDF-"):
         return Media("application/pdf", *known, n_pages=len(_PAGE.findall(content)) or None)
-    media_type, width, height = _picture(content)
-    if not (width and height):
+    media_type = next((kind for first, kind in _FIRST.items() if content.startswith(first)), None)
+    if media_type is None or (media_type == "image/webp" and content[8:12] != b"WEBP"):
+        raise ValueError("it is no PNG, JPEG, WebP, GIF or PDF, by its first bytes")
+    width, height = imagesize.get(io.BytesIO(content))
+    if not (width > 0 and height > 0):
         raise ValueError("it has no width or no height")
     return Media(media_type, *known, width, height)
-
-
-def _picture(content: bytes) -> tuple[str, int, int]:
-    read = struct.unpack_from
-    if content.startswith(b"\x89PNG\r\n\x1a\n"):
-        return "image/png", *read(">II", content, 16)
-    if content.startswith((b"GIF87a", b"GIF89a")):
-        return "image/gif", *read("<HH", content, 6)
-    if content.startswith(b"\xff\xd8\xff"):
-        at = 2
-        while not 0xC0 <= content[at + 1] <= 0xCF or content[at + 1] in _NO_SIZE:
-            at += 2 + int.from_bytes(content[at + 2 : at + 4]) if content[at + 1] != 0xFF else 1
-        return "image/jpeg", *reversed(read(">HH", content, at + 5))
-    match content[:4] + content[8:16]:
-        case b"RIFFWEBPVP8 ":
-            return "image/webp", *(side & 0x3FFF for side in read("<HH", content, 26))
-        case b"RIFFWEBPVP8L":
-            (bits,) = read("<I", content, 21)
-            return "image/webp", (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
-        case b"RIFFWEBPVP8X":
-            (width,), (height,) = read("<I", content, 24), read("<I", content, 26)
-            return "image/webp", (width & 0xFFFFFF) + 1, (height >> 8) + 1
-    raise ValueError("it is no PNG, JPEG, WebP, GIF or PDF, by its first bytes")

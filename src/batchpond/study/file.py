@@ -10,8 +10,6 @@ import dataclasses
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from importlib import resources
-from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, Final
 
@@ -42,10 +40,9 @@ from batchpond.study.spec import (
     with_answers,
 )
 from batchpond.study.typed import Table, json_schema, parse, read
-from batchpond.tasks import listwise, pressure, registry
+from batchpond.tasks import pressure, registry
 from batchpond.tasks.answer_fields import Field, FieldsRule
 from batchpond.tasks.base import Rule
-from batchpond.tasks.listwise import OrderRule
 from batchpond.tasks.pressure import Tactic
 from batchpond.tasks.templates import (
     PAIRWISE,
@@ -58,12 +55,9 @@ from batchpond.tasks.templates import (
     text_of,
 )
 
-__all__ = ["Study", "example", "load", "parse_study", "schema"]
+__all__ = ["Study", "load", "parse_study", "schema"]
 
 FILE_SIZE_MAX_BYTES: Final = 4_000_000
-EXAMPLES: Final = ("pairwise", "stages", "adaptive", "compliance", "cascade", "live")
-COMMENTED: Final = {"pairwise": "commented.toml", "stages": "commented_stages.toml"}
-_PATH: Final = re.compile(r'^path = "([^"]+)"', re.MULTILINE)
 
 
 def load(path: Path) -> Study:
@@ -76,25 +70,6 @@ def load(path: Path) -> Study:
     if len(data) > FILE_SIZE_MAX_BYTES:
         raise StudyError(f"{path}: larger than {FILE_SIZE_MAX_BYTES:,} bytes, which no study file is")
     return parse_study(data, str(path), path.parent)
-
-
-def example(name: str = EXAMPLES[0], *, is_commented: bool = False) -> str:
-    """Return a study that `init` writes, by its name in `EXAMPLES`; commented, one that explains every key there is."""
-    return _shipped(COMMENTED[name] if is_commented else f"{name}.toml").read_text("utf-8")
-
-
-def example_data(text: str) -> dict[str, str]:
-    """Return what an example asks about: the files that its `path`s name, by their names."""
-    return {name: _shipped("data", name).read_text("utf-8") for name in dict.fromkeys(_PATH.findall(text))}
-
-
-def notebook() -> str:
-    """Return a marimo notebook over `study.toml` and the lake beside it."""
-    return _shipped("notebook.txt").read_text("utf-8")
-
-
-def _shipped(*names: str) -> Traversable:
-    return resources.files("batchpond.study").joinpath("examples", *names)
 
 
 def parse_study(data: bytes, source: str = "study.toml", base_path: Path = Path()) -> Study:
@@ -210,9 +185,7 @@ def _stage(
 ) -> StageSpec:
     task, settings = written.task, table.inside("answer")
     is_talk = task == CONVERSATION
-    rule, lists = rule_of(settings, "generation" if is_talk else task), written.lists
-    if isinstance(rule, OrderRule):
-        rule = replace(rule, size=lists.size)
+    rule = written.lists.read_by(rule_of(settings, "generation" if is_talk else task))
     derive.check(rule, settings.where())
     stage = StageSpec(
         name=name,
@@ -222,9 +195,7 @@ def _stage(
         templates=(_first_turns if is_talk else _templates)(table, written, rule, base_path),
         models=models_of(table, "models", written.models),
         rubrics=_fields_of(table, rule) if isinstance(rule, FieldsRule) else _rubrics(table, written, base_path),
-        pairs=_pairs_of(table.inside("pairs"), written.pairs)
-        if task == "pairwise"
-        else PairsSpec(count=lists.count, reverse=float(lists.reverse)),
+        pairs=_pairs_of(table.inside("pairs"), written.pairs) if task == "pairwise" else written.lists.as_pairs,
         repeats=written.repeats,
         tactics=_tactics(table, written) if is_talk else (),
         turns=written.turns if is_talk else 0,
@@ -258,13 +229,8 @@ def _check_keys(table: Table, stage: StageSpec) -> None:
     for name in CHAIN_KEYS:
         if table.has(name):
             table.fail(name, f"has no meaning for the task {stage.task}", "it is for inputs that are made in rounds")
-    for name, task in (("pairs", "pairwise"), ("lists", listwise.TASK)):
-        if table.has(name) and stage.task != task:
-            table.fail(name, f"has no meaning for the task {stage.task}")
-    if stage.task == listwise.TASK and table.inside("answer").has("size"):
-        table.inside("answer").fail("size", "stands in [lists], where lists are drawn")
-    if stage.task == listwise.TASK and "tier" in stage.rows.columns:
-        table.inside("items").fail("tier", "cannot be given: a list has items of several", "give the stage a tier")
+    if table.has("pairs") and stage.task != "pairwise":
+        table.fail("pairs", f"has no meaning for the task {stage.task}")
     if stage.is_structured and stage.output_schema is None:
         table.fail("structured", f"has no meaning for answers of the task {stage.task} as they are read here",
                    "compliance, likert, listwise, pressure answers in JSON and fields can be held to one")  # fmt: skip
@@ -299,10 +265,7 @@ def _check_rubrics(table: Table, stage: StageSpec, earlier: Sequence[StageSpec])
     kept = stage.rows.kept
     wanted = stage.rows.stage if kept is None else kept.questions[0]
     source = next((other for other in earlier if other.name == wanted), None)
-    is_by_unit = source.task == "generation" if source else "unit" in stage.rows.columns
-    if stage.task == listwise.TASK and stage.waits and not is_by_unit:
-        why = "cannot wait for other stages: lists of items are drawn once, and a later answer would change them all"
-        table.inside("items").fail((), why, "answers of a generation stage, and SQL with a unit, can")
+    tables.check_lists(table, stage, source)
     if source is None:
         return
     is_of_all = stage.pairs.adaptive is not None or stage.pairs.is_exact or stage.pairs.n_reverse is not None

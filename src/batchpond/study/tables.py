@@ -6,7 +6,7 @@ records of these tables, and checks what no single value can say; `batchpond ini
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Final
 
 from batchpond.model import Role
@@ -19,15 +19,18 @@ from batchpond.study.spec import (
     Claims,
     ModelSpec,
     Order,
+    PairsSpec,
     RetryRules,
     Select,
     ShardsSpec,
     Share,
+    StageSpec,
     Text,
     Unsupported,
 )
-from batchpond.study.typed import about, at_most, between, entries, form
+from batchpond.study.typed import Table, about, at_most, between, entries, form
 from batchpond.tasks import likert, listwise, registry, templates
+from batchpond.tasks.base import Rule
 from batchpond.tasks.pairwise import PairwiseRule
 
 ENTRIES_MAX: Final = 1_000
@@ -98,6 +101,30 @@ class Lists:
     size: Annotated[int, between(2, listwise.SIZE_MAX, "how many a list shows")] = 4
     count: Annotated[int, between(1, 10**7, "at most so many, of each unit if there are any")] | None = None
     reverse: Annotated[bool, about("share also asked in the opposite order")] | Share = True
+
+    @property
+    def as_pairs(self) -> PairsSpec:
+        """How a stage keeps them, but for the size."""
+        return PairsSpec(count=self.count, reverse=float(self.reverse))
+
+    def read_by(self, rule: Rule) -> Rule:
+        """Return the rule that reads answers of this size, where it is one of lists."""
+        return replace(rule, size=self.size) if isinstance(rule, listwise.OrderRule) else rule
+
+
+def check_lists(table: Table, stage: StageSpec, source: StageSpec | None) -> None:
+    """Raise StudyError for what a stage of lists cannot have; `source` is the one whose answers it lists."""
+    if stage.task != listwise.TASK:
+        if table.has("lists"):
+            table.fail("lists", f"has no meaning for the task {stage.task}", 'it belongs to `task = "listwise"`')
+        return
+    if table.inside("answer").has("size"):
+        table.inside("answer").fail("size", "stands in [lists], where lists are drawn")
+    if "tier" in stage.rows.columns:
+        table.inside("items").fail("tier", "cannot be given: a list has items of several", "give the stage a tier")
+    if stage.waits and not (source.task == "generation" if source else "unit" in stage.rows.columns):
+        why = "cannot wait for other stages: lists of items are drawn once, and a later answer would change them all"
+        table.inside("items").fail((), why, "answers of a generation stage, and SQL with a unit, can")
 
 
 @dataclass(frozen=True, kw_only=True)

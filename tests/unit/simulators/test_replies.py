@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from itertools import count
 
+import orjson
 import pytest
 
 from batchpond.model import Outcome, Response
 from batchpond.tasks import compliance, inputs, likert, pairwise, pressure, prompts, ranking
 from batchpond.tasks import pressure as pressure_keywords
 from batchpond.tasks.base import Judgment, Rule
+from batchpond.tasks.listwise import BestRule, OrderRule
 from batchpond.tasks.pressure import conversation, tactics, transcript
 from batchpond.tasks.templates import builtin as templates
 from batchpond_sim import SimulatorError
@@ -161,3 +163,26 @@ def test_a_prompt_with_a_json_form_of_its_own_is_filled_in() -> None:
 def test_rates_out_of_range_are_refused(spec: str) -> None:
     with pytest.raises(SimulatorError):
         parse_judge(spec)
+
+
+def test_a_list_is_put_in_order_by_quality_and_place() -> None:
+    """Plackett and Luce's model: what is better or stands earlier comes first more often, in the form asked for."""
+    rule, best = OrderRule(size=3, ties=True, none="none"), BestRule(size=3)
+    texts = ["one [[quality=0.2]]", "two [[quality=0.9]]", "three [[quality=0.2]]"]
+
+    def said(judge: str, asked: OrderRule, n: int = 300) -> Counter[str | None]:
+        panel = Panel(1)
+        panel.judges = (parse_judge(judge),)
+        prompt = f"Which?\n\n{asked.shown(texts)}\n\nReply: {asked.values()['ANSWER_FORMAT']}"
+        return Counter(asked.label(orjson.loads(panel.answer("m", prompt, str(at)).text)[asked.key]) for at in range(n))
+
+    fair = said("*:sharpness=4", rule)
+    firsts = Counter({letter: sum(n for label, n in fair.items() if label and label[0] == letter) for letter in "ABC"})
+    assert set(fair) >= {"B>A>C", "B>C>A", "A>B>C", "C>B>A"}
+    assert 250 < firsts["B"] < 285  # e^2.8 / (e^2.8 + 2) = .89 of 300
+    assert abs(firsts["A"] - firsts["C"]) < 30
+    biased = said("*:sharpness=0,position_bias=3", best)
+    assert biased["A"] > biased["B"] > biased["C"]
+    assert set(said("*:tie_rate=1", rule, 5)) == {"A=B=C"}
+    assert set(said("*:not_applicable_rate=1", rule, 5)) == {"none"}
+    assert set(said("*:both_tags_rate=1", rule, 5)) == {None}

@@ -10,7 +10,8 @@ import jsonschema
 import orjson
 import pytest
 
-from batchpond.study.file import COMMENTED, EXAMPLES, example, schema
+from batchpond.cli.init import COMMENTED, EXAMPLES, example
+from batchpond.study.file import schema
 
 BEFORE: dict[str, dict[str, Any]] = orjson.loads((Path(__file__).parent / "planned_before.json").read_bytes())
 SCHEMA = jsonschema.Draft202012Validator(schema())

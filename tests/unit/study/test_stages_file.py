@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from batchpond.cli import init
+from batchpond.cli.init import COMMENTED, EXAMPLES, example
 from batchpond.errors import StudyError
-from batchpond.study.file import COMMENTED, EXAMPLES, example, load
+from batchpond.study.file import load
 from batchpond.study.spec import Study, from_config, to_config, to_json
 from tests.rigs.stage_study import RUBRICS, models, spec_study, stage, use, write_files
 

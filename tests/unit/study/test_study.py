@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from batchpond.cli.init import example
 from batchpond.errors import ExitCode, StudyError
 from batchpond.model import ErrorClass
-from batchpond.study.file import example, load, parse_study
+from batchpond.study.file import load, parse_study
 from batchpond.study.spec import ItemsFrom, ItemsSpec, Order, PairsSpec, ShardsSpec, Study, Unsupported
 from batchpond.study.typed import find_line
 

@@ -147,7 +147,7 @@ class Anthropic(Dialect):
         body: dict[str, Any] = {
             "model": settings.request_model,
             "max_tokens": _max_tokens(settings, family, thinking),
-            "messages": messages(rest, self.sight),
+            "messages": messages(rest, self),
         }
         if system is not None:
             body["system"] = system

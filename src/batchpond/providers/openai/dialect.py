@@ -99,9 +99,9 @@ class OpenAI(ChatDialect):
         dropped: list[str] = []
         body: dict[str, Any] = {"model": settings.request_model}
         if is_chat:
-            body["messages"] = messages(prompt, self.sight)
+            body["messages"] = messages(prompt, self)
         else:
-            body["input"] = prompt if isinstance(prompt, str) else messages(prompt, self.sight, "input_")
+            body["input"] = prompt if isinstance(prompt, str) else messages(prompt, self, "input_")
         if settings.max_output_tokens is not None:
             body["max_completion_tokens" if is_chat else "max_output_tokens"] = settings.max_output_tokens
         if settings.temperature is not None:

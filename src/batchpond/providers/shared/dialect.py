@@ -96,10 +96,11 @@ def apart(prompt: Prompt) -> tuple[str | None, Prompt]:
     return prompt[0].text, prompt[1:]
 
 
-def messages(prompt: Prompt, sight: Sight = UNSEEN, prefix: str = "") -> list[dict[str, Any]]:
+def messages(prompt: Prompt, dialect: Dialect | None = None, prefix: str = "") -> list[dict[str, Any]]:
     """Return a prompt as chat messages; what shows something has parts, in the forms that begin with `prefix`."""
     if isinstance(prompt, str):
         return [{"role": "user", "content": prompt}]
+    sight = UNSEEN if dialect is None else dialect.sight
     said = ((turn, sight.parts(turn, prefix) if turn.parts else turn.text) for turn in prompt)
     return [{"role": str(turn.role), "content": content} for turn, content in said]
 
@@ -235,7 +236,7 @@ class ChatDialect(Dialect):
         another endpoint, and for a thinking word that is not known to mean anything to the model.
         """
         check_endpoint(settings, self.DESCRIPTOR)
-        body: dict[str, Any] = {"model": settings.request_model, "messages": messages(prompt, self.sight)}
+        body: dict[str, Any] = {"model": settings.request_model, "messages": messages(prompt, self)}
         if settings.max_output_tokens is not None:
             body[self.limit_name] = settings.max_output_tokens
         if settings.temperature is not None:

@@ -1,0 +1,28 @@
+# The public names with their types, for editors and type checkers; `__init__.py` loads them when they are asked for.
+from batchpond import errors as errors
+from batchpond.api import Browsing as Browsing
+from batchpond.api import Lake as Lake
+from batchpond.api import progress as progress
+from batchpond.doctor import Finding as Finding
+from batchpond.interop.imports import ForeignReport as ForeignReport
+from batchpond.interop.imports import ImportReport as ImportReport
+from batchpond.interop.labels import Sheet as Sheet
+from batchpond.plan.report import PlanReport as PlanReport
+from batchpond.results.report.parts import Report as Report
+from batchpond.run.adopt import Adoption as Adoption
+from batchpond.run.live.run import LiveReport as LiveReport
+from batchpond.run.recover import RecoverReport as RecoverReport
+from batchpond.run.resolve import CancelReport as CancelReport
+from batchpond.run.submit import (
+    RetryReport as RetryReport,
+)
+from batchpond.run.submit import (
+    SubmitPreview as SubmitPreview,
+)
+from batchpond.run.submit import (
+    SubmitReport as SubmitReport,
+)
+from batchpond.run.sync import SyncReport as SyncReport
+from batchpond.study.objects import Study as Study
+
+__version__: str
