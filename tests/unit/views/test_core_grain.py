@@ -67,7 +67,7 @@ def _busy_plan(lake: LakeBuilder, study: str) -> None:
 
 
 def _staged_plan(lake: LakeBuilder) -> None:
-    """Plan a study of stages: conversations, judges of their answers, and of two candidates' outputs."""
+    """Plan a study of stages: conversations, judges of their answers, and of two candidates' outputs; and a cascade."""
     tactic = {"rubric_id": "praise", "rubric_hash": "hash of praise", "unit_id": "q1"}
     judged = {"direction": None, "is_lo_first": None, "item_second": None, "pair_id": None}
     rows: list[dict[str, Any]] = [
@@ -87,6 +87,19 @@ def _staged_plan(lake: LakeBuilder) -> None:
     lake.rows(RUBRICS, [{"rubric_hash": "hash of praise", "rubric_id": "praise", "name": "social"}])
     lake.rows(ITEMS, [{"item_hash": f"hash of {item}", "item_id": item, "text": "An answer."} for item in outputs])
     lake.plan([row | {"slot": slot, "request_id": f"staged{slot}"} for slot, row in enumerate(rows)], "staged")
+    asked = [
+        ("first", "m1", "o1"),
+        ("first", "m1", "o2"),
+        ("first", "m2", "o1"),
+        ("first", "m2", "o2"),
+        ("third", "m3", "o1"),
+    ]
+    cascade = [
+        {"task": "compliance", "stage": stage, "request_model": model, "unit_id": "", "item_first": item, "slot": slot,
+         "request_id": f"cascade{slot}"} | judged
+        for slot, (stage, model, item) in enumerate(asked)
+    ]  # fmt: skip
+    lake.plan(cascade, "cascade")
 
 
 def _busy_lines(lake: LakeBuilder, attempt: str, requests: list[str]) -> None:
