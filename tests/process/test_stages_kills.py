@@ -20,6 +20,7 @@ import httpx
 import pytest
 
 from batchpond.errors import ExitCode
+from batchpond.lake.attempts import UNCLEAR_PHASES
 from batchpond.lake.store import Store
 from batchpond.plan.verb import plan_study
 from batchpond.providers import registry
@@ -159,6 +160,12 @@ def test_killed_while_rounds_are_opened(
         assert outcome_of(rig) == undisturbed
 
 
+def has_sent_nothing(rig: Rig) -> bool:
+    """Whether an attempt is on record as sent of which the provider has never heard."""
+    unclear = [a for a in rig.lake_state().attempts.values() if a.phase in UNCLEAR_PHASES]
+    return any(not any(is_of(entry, a) for entry in rig.simulator.world.ledger.batches.values()) for a in unclear)
+
+
 def is_killed_beside(folder: Path, planned: Path, undisturbed: Outcome, moment: str, nth: int) -> bool:
     """Whether a pass dies beside its nth publication; then the study must come to the same all the same."""
     folder.mkdir()
@@ -167,7 +174,7 @@ def is_killed_beside(folder: Path, planned: Path, undisturbed: Outcome, moment: 
         if ended == ExitCode.DONE:
             return False
         assert ended == -signal.SIGKILL
-        finish(rig)
+        finish(rig, is_in_doubt=has_sent_nothing(rig))
         assert_asked_once(rig)
         assert outcome_of(rig) == undisturbed
     return True
