@@ -247,6 +247,14 @@ def test_misses_are_forgotten_once_the_batch_is_seen_again() -> None:
     assert (_attempt(history).phase, _attempt(history).not_found) == (Phase.OPEN, ())
 
 
+def test_a_doubt_is_as_old_as_its_first_observation_in_each_boot() -> None:
+    """One observed again does not begin anew, and one of another boot takes nothing from it."""
+    boots = ("a", "a", "b", "a", "b")
+    observed = [fact(Unknown, boot_id=boot, monotonic_s=float(n)) for n, boot in enumerate(boots)]
+    attempt = _attempt(_ordered([INTENT, fact(Sent), *observed]))
+    assert [(one.boot_id, one.monotonic_s) for one in attempt.observed] == [("a", 0.0), ("b", 2.0)]
+
+
 def test_two_processes_that_race_to_send_elect_one(tmp_path: Path) -> None:
     """Even with a broken lock the `sent` record is won by one process."""
     store = Store.init(tmp_path / "lake", ManualClock(START))
