@@ -16,7 +16,7 @@ import pytest
 
 from batchpond.cli.frame import COMMANDS
 from batchpond.lake.store import Store
-from batchpond.study.file import COMMENTED, EXAMPLES
+from batchpond.cli.init import COMMENTED, EXAMPLES
 
 HEAVY = ("duckdb", "polars", "pyarrow", "httpx", "numpy", "msgspec")
 PROGRAM = [sys.executable, "-m", "batchpond"]
