@@ -15,8 +15,8 @@ import duckdb
 import pytest
 
 from batchpond.cli.frame import COMMANDS
-from batchpond.lake.store import Store
 from batchpond.cli.init import COMMENTED, EXAMPLES
+from batchpond.lake.store import Store
 
 HEAVY = ("duckdb", "polars", "pyarrow", "httpx", "numpy", "msgspec")
 PROGRAM = [sys.executable, "-m", "batchpond"]
