@@ -173,7 +173,7 @@ def test_a_further_part_of_a_study_opens_few_files_of_what_was_asked_and_answere
     with patch.object(tables, "_select", counted):
         rig.submit(limit=20)
     store = rig.store()
-    n_files = {name: len(store.files(name)) for name in tables.LEFT_OUT}
+    n_files = {name: len(store.files(name)) for name in tables.FOLDED}
     assert n_files == {"shard_requests": 20, "responses": 16}
     n_new = 2
     assert opened["shard_requests"] <= 1 + ARCHIVE_ABOVE + n_new

@@ -42,6 +42,7 @@ _BUFFER_BYTES = 1 << 20
 HEAD: Final = rb"\/blob\/"
 _MARK: Final = re.compile(rb"(?<!\\)((?:\\\\)*)\\/blob\\/([0-9a-f]{64})\.([0-9]+)")
 _KEPT_MAX: Final = 8
+_KEPT_BYTES_MAX: Final = 4_000_000
 
 
 class Embedded(str):
@@ -64,15 +65,19 @@ def sent_bytes(body: bytes) -> int:
 
 
 class Blobs:
-    """A lake's blobs, for any number of threads; the few that were asked for last are kept."""
+    """A lake's blobs, for any number of threads; the few small ones that were asked for last are kept."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._base64 = lru_cache(_KEPT_MAX)(self._read)
+        self._kept = lru_cache(_KEPT_MAX)(self._read)
 
     def expanded(self, body: bytes) -> bytes:
         """Return a kept body as it is sent; raises LakeError for a blob that is not there, or damaged."""
-        return _MARK.sub(lambda mark: mark[1] + self._base64(mark[2].decode()), body) if HEAD in body else body
+        return _MARK.sub(self._shown, body) if HEAD in body else body
+
+    def _shown(self, mark: re.Match[bytes]) -> bytes:
+        read = self._kept if int(mark[3]) <= _KEPT_BYTES_MAX else self._read
+        return mark[1] + read(mark[2].decode())
 
     @cached_property
     def _places(self) -> dict[str, tuple[Path, int]]:

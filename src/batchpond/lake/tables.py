@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     import duckdb
 
 MEMORY_LIMIT = "256MB"
-LEFT_OUT: Final[Mapping[str, tuple[str, ...]]] = {"shard_requests": (), "responses": ("text", "thoughts", "refusal")}
-"""The tables that have a file per batch, and which of their columns are not asked for here: texts."""
+FOLDED: Final[Mapping[str, tuple[str, ...]]] = {"shard_requests": (), "responses": ("text", "thoughts", "refusal")}
+"""The tables that have a file per batch, whose rows `fold` keeps in one more, without these columns: texts."""
 FOLD_ABOVE = 64
 FOLD_SHARE = 16  # what is folded is copied again once so large a part of it has come since
 
@@ -137,17 +137,19 @@ def fold(store: Store) -> None:
     """Keep the rows of each table that has a file per batch in one file more, once many came; the lake's lock is held.
 
     Each question of what was asked and answered would open all of them. What is kept is derived and may be deleted: it
-    counts only while it and every file in it stand as they did.
+    counts only while it and every file in it stand as they did. Who reads without the lock may be about to open the
+    file of before: the new one has the other of two names.
     """
-    for name in LEFT_OUT:
-        files, n_folded, staged = store.published(name), len(_folded(store, name)), store.scratch(".parquet")
-        if len(files) - n_folded >= max(FOLD_ABOVE, n_folded // FOLD_SHARE):
+    for name in FOLDED:
+        files, before, staged = store.published(name), _folded(store, name), store.scratch(".parquet")
+        if len(files) - len(before) >= max(FOLD_ABOVE, len(before) // FOLD_SHARE):
+            kept = f".{name}.{'b' if before[:1] == [f'.{name}.a'] else 'a'}"
             with connect(store, [name]) as connection:
                 connection.execute(f"COPY (SELECT * EXCLUDE (filename) FROM {name}) TO {literal(str(staged))}")
             os.chmod(staged, disk.FILE_MODE)
             disk.sync(staged)
-            disk.replace(staged, store.path / f".{name}")
-            keep_memo(store, f".{name}.of", Memo("1", [f".{name}", *disk.relative(store.path, files)], (), {}))
+            disk.replace(staged, store.path / kept)
+            keep_memo(store, f".{name}.of", Memo("1", [kept, *disk.relative(store.path, files)], (), {}))
 
 
 def _folded(store: Store, name: str) -> list[str]:
@@ -159,7 +161,7 @@ def _folded(store: Store, name: str) -> list[str]:
 def _select(store: Store, name: str) -> str:
     table = TABLES[name]
     files = store.files(name)
-    if name in LEFT_OUT and not store.is_outdated and (folded := _folded(store, name)):
+    if name in FOLDED and not store.is_outdated and (folded := _folded(store, name)):
         files = [store.path / folded[0], *sorted({*files}.difference(map(store.path.joinpath, folded)))]
     nothing = table.select(", CAST(NULL AS VARCHAR) AS filename WHERE FALSE", is_empty=True)
     if not files:
@@ -168,7 +170,7 @@ def _select(store: Store, name: str) -> str:
     options = "hive_partitioning = false, filename = true"
     if store.is_outdated and table.later:
         return f"{nothing} UNION ALL BY name FROM read_parquet([{paths}], {options}, union_by_name = TRUE)"
-    names = ", ".join(quoted(column) for column, _ in table.columns if column not in LEFT_OUT.get(name, ()))
+    names = ", ".join(quoted(column) for column, _ in table.columns if column not in FOLDED.get(name, ()))
     return f"SELECT {names}, filename FROM read_parquet([{paths}], {options})"
 
 

@@ -319,7 +319,8 @@ class _Forgetting:
     def _make_anew(self) -> None:
         """Read the emptied lines, and make the lens and what passes keep of plans without what was forgotten."""
         store = self._store
-        for name in (LENS, STAMP, RULES_MEMO, versions.MEMO, *(f".{name}" for name in tables.LEFT_OUT)):
-            (store.path / name).unlink(missing_ok=True)
+        kept = [path for name in tables.FOLDED for path in store.path.glob(f".{name}.*")]
+        for path in (*kept, *(store.path / name for name in (LENS, STAMP, RULES_MEMO, versions.MEMO))):
+            path.unlink(missing_ok=True)
         self._session.rules = Rules(store, self._session.lake_state.readers)
         read_what_is_unread(self._session, answered(self._session.lake_state))

@@ -129,8 +129,25 @@ def test_a_question_about_shards_opens_few_files_however_many_there_are(tmp_path
             n_most = max(n_most, n_files)
             assert found == {f"s{n}" for n in range(number + 1)}
     assert n_most <= tables.FOLD_ABOVE + 1
-    assert (store.path / ".shard_requests").stat().st_mode & 0o777 == 0o600
+    assert (store.path / ".shard_requests.a").stat().st_mode & 0o777 == 0o600
     assert list(store.path.glob("_tmp/*.parquet")) == []
+
+
+def test_who_reads_while_rows_are_folded_again_finds_each_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the lock, from what was folded when the question began: what is folded next stands elsewhere."""
+    monkeypatch.setattr(tables, "FOLD_ABOVE", 2)
+    store = Store.init(tmp_path / "lake")
+    with store.lock("test"):
+        for number in range(3):
+            add_shard(store, number)
+        tables.fold(store)
+        with tables.connect(store, ["shard_requests"]) as connection:
+            for number in range(3, 6):
+                add_shard(store, number)
+            tables.fold(store)
+            found = connection.execute("SELECT shard_id FROM shard_requests ORDER BY ALL").fetchall()
+        assert found == [("s0",), ("s1",), ("s2",)]
+        assert shards(store) == (1, {f"s{number}" for number in range(6)})
 
 
 @pytest.mark.parametrize("harm", ["gone", "torn", "a shard is gone", "a shard is another"])
@@ -146,7 +163,7 @@ def test_what_is_folded_counts_only_as_long_as_all_stands_as_it_did(
         tables.fold(store)
     assert shards(store) == (1, {"s0", "s1", "s2", "s3", "s4"})
     folded, shard = (
-        store.path / ".shard_requests",
+        store.path / ".shard_requests.a",
         store.final_path(SHARD_REQUESTS, shard_file_name("openai", "s3")),
     )
     match harm:
