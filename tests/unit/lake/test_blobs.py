@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import tracemalloc
 from pathlib import Path
 
 import orjson
@@ -84,3 +85,18 @@ def test_a_damaged_blob_is_not_sent(tmp_path: Path) -> None:
     body = canonical({"x": Embedded("", Media("image/png", DIGEST, len(PICTURE)))})
     with pytest.raises(LakeError, match="its bytes are not those that were written"):
         Blobs(store).expanded(body)
+
+
+def test_large_ones_are_in_memory_for_their_line_alone(tmp_path: Path) -> None:
+    """Whatever many lines show, one line's bytes are held, and what is small."""
+    contents = [png(5, 4, number) + bytes(5_000_000) for number in range(6)]
+    blobs = Blobs(store_with(tmp_path / "lake", *contents))
+    media = [told(content) for content in contents]
+    tracemalloc.start()
+    try:
+        sizes = {len(blobs.expanded(canonical({"x": Embedded("", one)}))) for one in media}
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert min(sizes) > 6_600_000
+    assert held < 3_000_000
