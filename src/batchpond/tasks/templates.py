@@ -48,7 +48,9 @@ ANSWERS: Final = "answers"
 """Whose columns are what earlier stages answered, `answers.STAGE.COLUMN`."""
 MEDIA: Final = " as media"
 """What ends the name of a column whose value is a picture or document."""
-_COLUMN: Final = re.compile(r"\{([#^/]?)((?:item|statement|answers|SAMPLE_[12]|OUTPUT_[AB])\.[\w-]+(?:[ .][\w-]+)*)\}")
+_COLUMN: Final = re.compile(
+    r"\{ *([#^/]?)((?:item|statement|answers|SAMPLE_[12]|OUTPUT_[AB])\.[\w-]+(?:(?:\.| +)[\w-]+)*) *\}"
+)
 _PARTS: Final = "{#item.x} or {^item.x}, what stands there if the item has an x or has none, and {/item.x}"
 _ORDER: Final = "what the system says comes first, if at all; then user and assistant speak by turns, the user last"
 
@@ -77,7 +79,7 @@ class Placeholders:
     def columns(self, text: str, literal: Sequence[str] = ()) -> tuple[str, ...]:
         """Return the columns that a template shows or asks for, as they stand in its braces, in name order."""
         meant, sides = {name.strip("{ }") for name in literal}, (*self.sides, ANSWERS)
-        found = {match[2] for match in _COLUMN.finditer(text)} - meant
+        found = {match[2] for match in _COLUMN.finditer(text) if "  " not in match[2]} - meant
         return tuple(sorted(name for name in found if name.partition(".")[0] in sides))
 
     def check(

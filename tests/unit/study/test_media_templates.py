@@ -51,6 +51,8 @@ def test_a_study_without_pictures_says_nothing_of_them() -> None:
     [
         ("{STATEMENT} {item.photo}: {ANSWER_FORMAT}", "the template lacks {OUTPUT}"),
         (SYSTEM, "the system cannot show a picture"),
+        ("{STATEMENT} {OUTPUT} {item.photo as  media}", "{item.photo as  media} is no placeholder here"),
+        ("{STATEMENT} {OUTPUT} { item.photo as media }", "{ item.photo as media } is no placeholder here"),
         ("{STATEMENT} {OUTPUT} {SAMPLE_1.photo as media}", "{SAMPLE_1.photo as media} is no placeholder here"),
     ],
 )

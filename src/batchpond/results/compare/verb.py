@@ -129,5 +129,5 @@ def _take(connection: duckdb.DuckDBPyConnection, name: str, values: dict[str, An
     into = "CREATE OR REPLACE TEMP TABLE compare_said AS" if name == "a" else "INSERT INTO compare_said"
     connection.execute(query(__package__, "said", into=into, rows=query(__package__, rows)), {"side": name, **values})
     if not connection.execute("SELECT 1 FROM compare_said WHERE side = ? LIMIT 1", [name]).fetchall():
-        hint = f"`batchpond results --study {study}` shows its cells"
+        hint = f"`batchpond results --study {study}` shows its cells; pairs that lists imply are not compared"
         raise UsageError(f"side {name} holds no judgments", hint=hint)
