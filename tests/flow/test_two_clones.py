@@ -76,12 +76,15 @@ def test_copies_of_a_lake_whose_batches_are_on_their_way_both_collect_them(rig: 
     assert set(n_batches_per_mark(rig).values()) == {1}
 
 
-@pytest.mark.parametrize("name", ["openai", "together", "groq", "xai"])
-@pytest.mark.parametrize("fault", ["html=200", "status=500", "reset_before"])
-def test_what_a_copy_sent_is_not_bought_again_where_the_listing_does_not_come(
+UNLISTED = ("html=200", "status=500", "reset_before", "cursor_loop", "empty_page", "has_more_lies=true")
+
+
+@pytest.mark.parametrize("name", ["openai", "together", "groq", "xai", "gemini", "mistral", "vertex"])
+@pytest.mark.parametrize("fault", UNLISTED)
+def test_what_a_copy_sent_is_not_bought_again_where_the_listing_does_not_come_to_its_end(
     tmp_path: Path, name: str, fault: str
 ) -> None:
-    """A login page, or no answer at all, shows nothing: nothing is sent until a listing does."""
+    """A login page, no answer at all, or pages that go round in circles: nothing is sent until a listing is whole."""
     models = SIMULATED[name].models[:1]
     settings = Settings(seed=1, latency_s=LATENCY_S)
     first = Rig(tmp_path / "first", settings, max_requests=6, models=models, with_lens=False)
@@ -99,6 +102,27 @@ def test_what_a_copy_sent_is_not_bought_again_where_the_listing_does_not_come(
     assert (first.wire.n_create_posts, twin.wire.n_create_posts) == (n_posts, 0)
     assert set(n_batches_per_mark(first).values()) == {1}
     assert len(twin.answers()) == N_REQUESTS
+
+
+@pytest.mark.parametrize("name", ["openai", "gemini", "xai"])
+def test_where_no_listing_ever_comes_to_its_end_a_person_may_send_without_one(tmp_path: Path, name: str) -> None:
+    """The refusal says how, and it is not asked again."""
+    models = SIMULATED[name].models[:1]
+    rig = Rig(tmp_path, Settings(seed=1, latency_s=LATENCY_S), max_requests=6, models=models, with_lens=False)
+    rig.world.add_fault("batches.list@*:cursor_loop")
+    rig.plan()
+    report = rig.submit()
+    assert rig.wire.n_create_posts == 0
+    assert report.exit_code is not ExitCode.DONE
+    assert any(f"submit {STUDY} --fresh" in (note.hint or "") for note in report.notes)
+    waive(rig.store(), STUDY)
+    rig.submit()
+    rig.clock.advance(1_000)
+    rig.sync()
+    rig.clock.advance(1_000)
+    rig.sync()
+    assert rig.wire.n_create_posts == 2
+    assert len(rig.answers()) == N_REQUESTS
 
 
 def test_a_copy_made_while_a_create_was_in_doubt_finds_the_same_batch(rig: Rig) -> None:

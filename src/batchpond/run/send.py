@@ -23,7 +23,7 @@ from batchpond import fields, ids, model
 from batchpond.errors import AccessError, AttentionError, ExitCode, LakeError, ProviderError, UnreachableError
 from batchpond.lake import failpoints, jsonl
 from batchpond.lake.attempts import BEFORE_SENT_PHASES, Attempt, Phase, seen_as
-from batchpond.lake.records import Approval, Created, Intent, Planned, Rejected, Sent, Sharded, Uploaded
+from batchpond.lake.records import Approval, Created, Fresh, Intent, Planned, Rejected, Sent, Sharded, Uploaded
 from batchpond.model import CreateSpec, ErrorClass, Mode, Origin, RemoteBatch, RemoteFile, Unclear
 from batchpond.providers import registry
 from batchpond.providers.base import BatchProvider
@@ -151,10 +151,14 @@ def _listed_whole(session: Session, provider: BatchProvider, attempt: Attempt) -
     if held is None or since < held[0]:
         held = session.listings[attempt.client_name] = (since, list_since(provider, since))
         session.looked_at_s[attempt.client_name] = session.store.clock.monotonic_s()
-    listing = held[1]
+    return _to_the_end(attempt.client_name, held[1])
+
+
+def _to_the_end(name: str, listing: Listing) -> Listing:
+    """Return a listing that is complete; raises ProviderError for any other: it may hide the very batch."""
     if not listing.is_complete:
         raise ProviderError(
-            f"{attempt.provider} did not list its batches to the end: whether a refused one was made is not known",
+            f"{name} did not list its batches to the end: whether one was made of the same requests is not known",
             hint="`batchpond sync` looks again before it sends anything of it",
         )
     return listing
@@ -172,9 +176,9 @@ def _is_there_by_now(session: Session, provider: BatchProvider, attempt: Attempt
     try:
         page = provider.list_page(None)
     except ProviderError as error:
-        if attempt.n_sends or isinstance(error, UnreachableError):
+        if attempt.n_sends or not (_has_no_listing(error) or is_waived(session, attempt.intent.study)):
             raise
-        return False  # as where no server lists anything: this guards against copies of a lake
+        return False  # this guards against copies of a lake
     found = matches(session, provider, attempt, page.batches)
     if found:
         adopt(session, attempt, found)
@@ -398,9 +402,9 @@ def planned_since(session: Session, study: str) -> datetime:
 def take_in(session: Session, provider: BatchProvider, attempt: Attempt) -> bool:
     """Give an attempt that was never sent from here the batch that it has already; returns whether it has one.
 
-    A listing that ends early shows what it shows, and a server without any shows nothing, which is told: this guards
-    against a copy, and that a batch sent from here is absent is never read from it. Raises ProviderError where the
-    listing did not come, and AttentionError when a batch of the study is not on record.
+    A server without any listing shows nothing, which is told: this guards against a copy, and that a batch sent from
+    here is absent is never read from it. Raises ProviderError where the listing did not come, or not to its end, and
+    AttentionError when a batch of the study is not on record.
     """
     if attempt.n_sends:
         return False
@@ -436,18 +440,32 @@ def listed(
             held for (held_name, _), held in session.listed.items() if held_name == name and held[0] <= wanted
         )
         session.looked_at_s[name] = session.store.clock.monotonic_s()
-        session.listed[key] = next(wide_enough, None) or (wanted, _batches(session, provider, wanted))
+        session.listed[key] = next(wide_enough, None) or (wanted, _batches(session, provider, key, wanted))
     return session.listed[key][1]
 
 
-def _batches(session: Session, provider: BatchProvider, wanted: datetime) -> tuple[RemoteBatch, ...]:
+def is_waived(session: Session, study: str) -> bool:
+    """Whether somebody said that a study is to be bought whether or not another lake, or a copy, has bought it."""
+    return any(isinstance(event, Fresh) and event.study == study for event in session.log.events)
+
+
+def _batches(
+    session: Session, provider: BatchProvider, key: tuple[str, str], wanted: datetime
+) -> tuple[RemoteBatch, ...]:
+    name, study = key
     try:
-        listing = list_since(provider, wanted)
+        listing = _to_the_end(name, list_since(provider, wanted))
     except UnreachableError:
         raise
     except ProviderError as error:
-        if provider.descriptor.is_opaque or _did_not_come(error):
-            raise
+        if provider.descriptor.is_opaque or not (_has_no_listing(error) or is_waived(session, study)):
+            blind = ProviderError(
+                f"{error.message}; a copy of this lake may have sent the same, so nothing is sent blindly",
+                hint="`batchpond sync` asks again first; where it never gets a listing, and there is no copy,"
+                f" `batchpond submit {study} --fresh` sends without one",
+            )
+            blind.retry_after_s = error.retry_after_s
+            raise blind from error
         # A lake that was never copied has nothing to look for.
         session.note(
             Severity.WARNING,
@@ -460,9 +478,9 @@ def _batches(session: Session, provider: BatchProvider, wanted: datetime) -> tup
     return listing.batches
 
 
-def _did_not_come(error: ProviderError) -> bool:
-    """Whether a listing failed that may come yet, or came as a login page; some servers have none."""
-    return isinstance(error, HttpError) and error.status_code not in _NO_LISTING
+def _has_no_listing(error: ProviderError) -> bool:
+    """Whether a server says that it lists nothing, as some do; any other failure may hide what a copy sent."""
+    return isinstance(error, HttpError) and error.status_code in _NO_LISTING
 
 
 def _check_explained(session: Session, attempt: Attempt, unknown: list[RemoteBatch]) -> None:

@@ -44,7 +44,7 @@ from batchpond.providers.shared.folder import of_host
 from batchpond.run import due
 from batchpond.run.batch_map import BatchMap, LineRows, MapReader, Target
 from batchpond.run.find import day_before, ids_at_head, ids_of, list_since
-from batchpond.run.send import AHEAD_MAX, listed, planned_since
+from batchpond.run.send import AHEAD_MAX, is_waived, listed, planned_since
 from batchpond.run.session import Note, Providers, Report, Session, Severity
 
 
@@ -239,7 +239,7 @@ def before_first(session: Session, study: str, only: str | None = None) -> None:
     nothing up. The lake's lock is held.
     """
     known = {attempt.client_name for attempt in session.lake_state.attempts.values() if attempt.intent.study == study}
-    if only in known or any(isinstance(event, Fresh) and event.study == study for event in session.log.events):
+    if only in known or is_waived(session, study):
         return
     version = versions.planned_version(session.lake_state, study)
     candidates = [
@@ -289,7 +289,7 @@ def _listed_of_study(session: Session, study: str, name: str, provider: BatchPro
         return ()
     except ProviderError as error:
         text = f"a listing of its batches, which did not come: {error.message}"
-        session.providers.out[name] = UnreachableError(text, hint="the next `batchpond sync` asks for it again")
+        session.providers.out[name] = UnreachableError(text, hint=error.hint)
         raise
 
 

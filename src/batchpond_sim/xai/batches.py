@@ -104,7 +104,9 @@ class XaiAccount(FilesAccount[BatchRecord]):
             except RowsError as error:
                 self.fail(batch, message=str(error))
             else:
-                self.put(replace(counted(batch, count), is_validated=True))
+                # Its counters alone say that it is over: the last answer is its end.
+                done_s = batch.ran_s if batch.end == End.COMPLETED else batch.done_s
+                self.put(replace(counted(batch, count), is_validated=True, done_s=done_s))
 
     def write(self, batch: BatchRecord, plan: RowPlan) -> RowCount:
         """Write the results; raises RowsError where the whole batch is given up."""
