@@ -272,6 +272,11 @@ class RawFile:
         return f"p_provider={self.provider}/p_day={day}/{self.stem}-{part:05d}"
 
 
+def whose(stem: str) -> str:
+    """Return which result file of which batch the file's name is of, whatever its bytes were."""
+    return stem.rpartition(".")[0]
+
+
 def _safe(identifier: str) -> str:
     return identifier if _SAFE.fullmatch(identifier) else ids.digest("name", identifier)
 

@@ -12,9 +12,10 @@ from typing import Any, Final
 from batchpond import ids
 from batchpond.answers import derive
 from batchpond.clock import Work
-from batchpond.lake import failpoints, jsonl
+from batchpond.lake import disk, failpoints, jsonl
 from batchpond.lake.attempts import Attempt, Phase
 from batchpond.lake.records import Downloaded, Mismatch, Verified
+from batchpond.lake.schemas import JUDGMENTS, RESPONSES
 from batchpond.lake.store import CONFIG, TMP
 from batchpond.model import BatchState, Download, FileRole, Mode, PricedModel, RemoteBatch
 from batchpond.providers.base import BatchProvider
@@ -299,9 +300,28 @@ def rules_for(session: Session, attempt: Attempt) -> dict[str, dict[str, Any]]:
 
 def read(session: Session, attempt: Attempt) -> derive.Tally:
     """Derive what the raw lines of an attempt say, and return how they answer its requests."""
-    tally = derive.derive(session.store, source_of(attempt), rules_for(session, attempt), price_of(session, attempt))
+    source = source_of(attempt)
+    _drop_unrecorded(session, source.files)
+    tally = derive.derive(session.store, source, rules_for(session, attempt), price_of(session, attempt))
     failpoints.reach("Y8")
     return tally
+
+
+def _drop_unrecorded(session: Session, files: Sequence[jsonl.RawFile]) -> None:
+    """Drop what was made of downloads that a process did not live to record.
+
+    A file that came otherwise since would have its answers beside those: each request would have two.
+    """
+    if session.read_parts is None:
+        session.read_parts = {}
+        for path in map(Path, session.store.published(RESPONSES.name)):
+            session.read_parts.setdefault(jsonl.whose(path.stem), []).append(path)
+    recorded = {file.stem for file in files}
+    for file in files:
+        for path in session.read_parts.get(jsonl.whose(file.stem), ()):
+            if path.stem.rpartition("-")[0] not in recorded:
+                for made in (path, *(session.store.path / JUDGMENTS.name).glob(f"*/{path.name}")):
+                    disk.drop(made)
 
 
 def finish(session: Session, attempt: Attempt, tally: derive.Tally) -> None:

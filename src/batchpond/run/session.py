@@ -177,7 +177,7 @@ class Session:
     `paused` are the clients' models that take no more in this pass, with an empty model for all of a client's.
     `listed` has the batches of a client since a study was planned, `heads` the first custom_id of looked-into results,
     `listings` what a client listed to find refused creates, and since when, `looked_at_s` when its batches were listed
-    last.
+    last, `read_parts` the files of responses that stood before this pass read any, by the result file that they are of.
     """
 
     store: Store
@@ -195,6 +195,7 @@ class Session:
     heads: dict[str, str | None] = field(default_factory=dict)
     listings: dict[str, tuple[datetime, Listing]] = field(default_factory=dict)
     looked_at_s: dict[str, float] = field(default_factory=dict)
+    read_parts: dict[str, list[Path]] | None = None
     began_ord: int = 0
     _is_whole: bool = True
 
