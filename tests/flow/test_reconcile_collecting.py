@@ -54,14 +54,14 @@ def test_one_file_that_cannot_be_fetched_does_not_keep_the_other_from_disk(rig: 
     assert counts(rig) == {"matched succeeded": N - 3, "matched errored": 3}
 
 
-@pytest.mark.parametrize("fault", ["files.content@1:changed", "files.content@1:truncate=0.5", "files.content@1:garbage"])
+@pytest.mark.parametrize("spoilt", ["changed", "truncate=0.5", "garbage"])
 @pytest.mark.parametrize("point", ["Y8", "Y9"])
 def test_what_was_read_of_a_download_that_was_never_recorded_does_not_stand_beside_what_came_later(
-    rig: Rig, fault: str, point: str
+    rig: Rig, spoilt: str, point: str
 ) -> None:
     """The process dies once responses are published; the file comes otherwise the next time: one answer a request."""
     rig.submit()
-    rig.world.add_fault(fault)
+    rig.world.add_fault(f"files.content@1:{spoilt}")
     rig.clock.advance(1_000)
     rig.crash_at = point
     assert not rig.survive(rig.sync)

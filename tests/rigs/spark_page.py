@@ -5,7 +5,8 @@ from __future__ import annotations
 import tomllib
 from typing import Final
 
-from batchpond.views import dialect, refresh
+from batchpond.views import refresh
+from batchpond_spark import dialect
 from tests.rigs.sql import TESTS
 
 ERRORS: Final = TESTS / "spark" / "errors.toml"

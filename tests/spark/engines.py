@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import math
 import os
-import socket
-import subprocess
-import sys
-import time
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
@@ -23,19 +21,7 @@ import pytest
 
 VARIABLE: Final = "BATCHPOND_SPARK"
 HOW: Final = "pip install -r tests/spark/requirements.txt; then set BATCHPOND_SPARK=sail"
-SETTINGS: Final = {"spark.sql.session.timeZone": "UTC", "spark.sql.ansi.enabled": "false"}
-STARTS_WITHIN_S: Final = 60.0
 ASKED_WITHIN_S: Final = 900.0
-_SERVE: Final = (
-    "from pysail.spark import SparkConnectServer as S; s = S('127.0.0.1', {port}); s.start(background=False)"
-)
-_LOCAL: Final = {
-    "spark.sql.shuffle.partitions": "1",
-    "spark.ui.enabled": "false",
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.driver.memory": "4g",
-    "spark.sql.analyzer.maxIterations": "400",
-}
 
 
 def name() -> str:
@@ -47,54 +33,10 @@ def name() -> str:
 def session() -> Iterator[Any]:
     """Open a session of the engine that is asked for."""
     engine = name()
-    from pyspark.sql import SparkSession
+    from batchpond_spark import engine as product
 
-    if engine == "local":
-        builder = SparkSession.builder.master("local[2]")
-        for key, value in _LOCAL.items():
-            builder = builder.config(key, value)
-        with _set(builder.getOrCreate()) as spark:
-            yield spark
-    elif engine == "sail":
-        with _sail() as address, _set(SparkSession.builder.remote(address).create()) as spark:
-            yield spark
-    else:
-        with _set(SparkSession.builder.remote(engine).create()) as spark:
-            yield spark
-
-
-@contextmanager
-def _set(spark: Any) -> Iterator[Any]:
-    """Set up a session, and end it: one that is left behind asks for its server minutes after that has gone."""
-    for key, value in SETTINGS.items():
-        spark.conf.set(key, value)
-    try:
+    with product.session(product.LOCAL if engine == "local" else engine, Path(tempfile.gettempdir())) as spark:
         yield spark
-    finally:
-        spark.stop()
-
-
-@contextmanager
-def _sail() -> Iterator[str]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [sys.executable, "-c", _SERVE.format(port=port)]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
-        try:
-            ends_at = time.monotonic() + STARTS_WITHIN_S
-            while not _listens(port):
-                assert server.poll() is None, "Sail did not start"
-                assert time.monotonic() < ends_at, "Sail did not start in time"
-                time.sleep(0.1)
-            yield f"sc://127.0.0.1:{port}"
-        finally:
-            server.kill()
-
-
-def _listens(port: int) -> bool:
-    with socket.socket() as client:
-        return client.connect_ex(("127.0.0.1", port)) == 0
 
 
 def give(spark: Any, name: str, rows: pa.Table) -> None:

@@ -55,7 +55,7 @@ def rows(connection: Any, name: str) -> pa.Table:
 
 def found(spark: Any, connection: Any, view: str) -> list[str]:
     """Return what the engine says otherwise of one view over the rows that DuckDB has for what it reads."""
-    from batchpond.views import dialect
+    from batchpond_spark import dialect
 
     wanted = rows(connection, view)
     for name in SCRIPTS[view].needs & columns_of_all().keys():
@@ -91,7 +91,7 @@ def test_the_script_says_of_a_lake_what_duckdb_says(
     spark: Any, errors: dict[str, str], lake: str, tmp_path: Path
 ) -> None:
     """As it is printed, from the lake's files on; each view is then the table that the next ones read."""
-    from batchpond.views import dialect
+    from batchpond_spark import dialect
 
     with tarfile.open(TESTS / f"golden/lakes/{lake}.tar.gz") as packed:
         packed.extractall(tmp_path, filter="data")
@@ -111,3 +111,32 @@ def test_the_script_says_of_a_lake_what_duckdb_says(
                 problems += [f"{name}: {problem}" for problem in engines.differences(wanted, got, grain)]
             engines.give(spark, name, wanted)
     assert problems == []
+
+
+@pytest.mark.parametrize("lake", LAKES)
+def test_what_an_engine_makes_and_duckdb_counts_is_what_duckdb_says_of_the_lake(tmp_path: Path, lake: str) -> None:
+    """`query --engine` and `results --engine`: every view above a row per judgment, and all results, in one go."""
+    from batchpond.views import read
+    from batchpond_spark import engine
+
+    with tarfile.open(TESTS / f"golden/lakes/{lake}.tar.gz") as packed:
+        packed.extractall(tmp_path, filter="data")
+    (path,) = (marker.parent for marker in tmp_path.rglob("batchpond.json"))
+    views = ["results", *(name for name, script in SCRIPTS.items() if script.stage != "1_core")]
+    asked = " JOIN ".join(views)
+    named = engines.name()
+    problems = []
+    with (
+        engine.levels(Store.open(path), f"FROM {asked}", "spark" if named == "local" else named) as connect,
+        connect(path, memory_limit="1GB") as made,
+        database.connect(path) as connection,
+    ):
+        for view in views:
+            wanted, got = rows(connection, view), rows(made, view)
+            told = engines.differences(wanted, got, VIEWS[view].grain_columns)
+            problems += [f"{view}: {problem}" for problem in told]
+        with read.shown_query(path, "FROM results", is_arrow=True, connect=connect) as shown:  # in the sandbox too
+            assert not isinstance(shown, read.Rows)
+            assert shown.read_all().num_rows > 0
+    assert problems == []
+    assert list(path.glob("_tmp/*.levels")) == []

@@ -47,6 +47,11 @@ def spare() -> None:
     fetching.__getattr__ = lambda _: None  # type: ignore[method-assign]
 
 
+def unspare(name: str) -> None:
+    """Let a package be found after all, for a command that needs it."""
+    sys.meta_path[:] = [finder for finder in sys.meta_path if not (isinstance(finder, _Absent) and finder.name == name)]
+
+
 def spare_exit() -> None:
     """Leave out the search of all objects for cycles at exit."""
     if "duckdb" not in sys.modules:  # its binding takes what is not searched for a leak, and says so

@@ -9,13 +9,17 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from batchpond.cli import output
+from batchpond.cli import output, unspare
 from batchpond.cli.formats import Format
 from batchpond.cli.frame import Invocation, pond_command
 from batchpond.errors import ExitCode, UsageError
 from batchpond.model import CELL_COLUMNS
 from batchpond.text import did_you_mean
+
+if TYPE_CHECKING:
+    from batchpond.views.database import Connect
 
 SQL_BYTES_MAX = 1_000_000
 GRACE_S = 3.0
@@ -23,7 +27,7 @@ ADDRESS_SPACE_BYTES = 3 << 30
 
 
 @pond_command("query")
-def command(invocation: Invocation, sql: str, timeout_s: float, form: Format) -> None:
+def command(invocation: Invocation, sql: str, timeout_s: float, engine: str | None, form: Format) -> None:
     """Run one SELECT over the lake's views and print its rows."""
     from batchpond.views import database, read
 
@@ -35,10 +39,36 @@ def command(invocation: Invocation, sql: str, timeout_s: float, form: Format) ->
     elif sql.isidentifier():
         views = [view.name for view in database.views()]
         raise UsageError(f"there is no view {sql!r}", hint=did_you_mean(sql, views, "`batchpond views` lists them"))
-    opened = read.shown_query(store.path, sql, read.Limits(timeout_s), is_arrow=form is Format.PARQUET)
-    with _bounded(invocation, timeout_s), opened as rows:
-        prepared = output.prepared(rows, form, has_color=invocation.color_stdout())
-    invocation.note_left_out(output.show(prepared))
+    is_arrow, limits = form is Format.PARQUET, read.Limits(timeout_s)
+    with made_by(invocation, sql, engine) as connect:
+        opened = read.shown_query(store.path, sql, limits, is_arrow=is_arrow, connect=connect)
+        with _bounded(invocation, timeout_s), opened as rows:
+            prepared = output.prepared(rows, form, has_color=invocation.color_stdout())
+        invocation.note_left_out(output.show(prepared))
+
+
+@contextmanager
+def made_by(invocation: Invocation, sql: str, engine: str | None, study: str | None = None) -> Iterator[Connect]:
+    """Yield what opens the lake's views: the lens, or, where an engine is named, views over what that has made."""
+    from batchpond.views import database, read
+
+    if engine is None:
+        yield database.connect
+        return
+    store = invocation.store()
+    if study is not None:
+        with read.asked(store.path, lambda lens: read.check_study(lens, study)):
+            pass
+    unspare("pandas")  # Spark's client asks for it
+    try:
+        from batchpond_spark.engine import levels
+    except ModuleNotFoundError as error:
+        raise UsageError(f"`--engine` needs {error.name}", hint="pip install 'batchpond[cluster]'") from None
+    with levels(
+        store, sql, engine, study, lambda name: invocation.diagnostics.progress(f"{engine} makes {name}")
+    ) as connect:
+        invocation.diagnostics.end_progress()
+        yield connect
 
 
 @contextmanager
@@ -98,7 +128,7 @@ def views(invocation: Invocation, is_ddl: bool, dialect: str | None, form: Forma
 
     if dialect:
         try:
-            from batchpond.views.dialect import script
+            from batchpond_spark.dialect import script
         except ModuleNotFoundError as error:
             raise UsageError(f"`--dialect` needs {error.name}", hint="pip install 'batchpond[cluster]'") from None
         store = invocation.store()
@@ -124,7 +154,14 @@ LEFT_OUT = frozenset({"rubric_id", "thinking"})
 
 
 @pond_command("results")
-def results(invocation: Invocation, study: str | None, limit: int | None, all_columns: bool, form: Format) -> None:
+def results(
+    invocation: Invocation,
+    study: str | None,
+    limit: int | None,
+    all_columns: bool,
+    engine: str | None,
+    form: Format,
+) -> None:
     """Print one row per planned request: who won, or why nobody did."""
     from batchpond.views.read import answer, arrow, stream
 
@@ -133,6 +170,11 @@ def results(invocation: Invocation, study: str | None, limit: int | None, all_co
     left_out = LEFT_OUT if output.width() < LEFT_OUT_BELOW else ()
     columns = [name for name in TERMINAL_COLUMNS if name not in left_out] if is_short else None
     read = arrow if form is Format.PARQUET else answer
-    with stream(store.path, "results", read, columns=columns, study=study, order=ORDER, limit=limit) as rows:
-        prepared = output.prepared(rows, form, has_color=invocation.color_stdout())
-    invocation.note_left_out(output.show(prepared))
+    with made_by(invocation, "FROM results", engine, study) as connect:
+        of_study = study if engine is None else None  # of another an engine has made nothing
+        opened = stream(
+            store.path, "results", read, columns=columns, study=of_study, order=ORDER, limit=limit, connect=connect
+        )
+        with opened as rows:
+            prepared = output.prepared(rows, form, has_color=invocation.color_stdout())
+        invocation.note_left_out(output.show(prepared))

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 import duckdb
 import orjson
@@ -86,6 +86,13 @@ _LISTS = "SELECT table_name, paths, stood FROM lens_lists"
 # (DuckDB makes that name by adding `.tmp` to the database's: at its end, or before a question mark in it.)
 _STANDS = "coalesce(getvariable('lake'), parse_dirpath(replace(current_setting('temp_directory'), '.tmp?', '?')))"
 _BAD = "SELECT path, problem FROM lens_bad ORDER BY path"
+
+
+class Connect(Protocol):
+    """What opens a lake's views, as `connect` does."""
+
+    def __call__(self, lake_path: Path, /, *, memory_limit: str) -> duckdb.DuckDBPyConnection:
+        """Open them; close the connection after use."""
 
 
 class _Info(NamedTuple):
@@ -207,6 +214,31 @@ def empty() -> Iterator[duckdb.DuckDBPyConnection]:
     with duckdb.connect(":memory:") as connection:
         _create(connection)
         yield connection
+
+
+def over(folder: Path, files: Mapping[str, Sequence[str]], memory_limit: str) -> duckdb.DuckDBPyConnection:
+    """Open all views, some of them over files below a folder that hold their rows, made elsewhere; close it after use.
+
+    The others stand on those, or have no rows. Such a file's columns may be of types that are as good as the view's.
+    """
+    connection = duckdb.connect(":memory:", config=_config(folder, memory_limit))
+    _create(connection)
+    connection.execute(_set_lake(folder))
+    for view, paths in files.items():
+        described = connection.execute(f"DESCRIBE {quoted(view)}").fetchall()
+        columns = ", ".join(
+            f"CAST({quoted(name)} AS {_signed(kind)}) AS {quoted(name)}" for name, kind, *_ in described
+        )
+        listed = ", ".join(literal(f"{folder}/{path}") for path in paths)
+        rows = f"SELECT {columns} FROM read_parquet([{listed}], hive_partitioning = false)"
+        connection.execute(f"CREATE OR REPLACE VIEW {quoted(view)} AS {rows}")
+        connection.execute("INSERT INTO lens_lists VALUES (?, ?, '[]')", [view, "\n".join(paths)])
+    return connection
+
+
+def _signed(kind: str) -> str:
+    """Return a type that also holds what an engine without unsigned numbers makes of it, as of an item's hash."""
+    return kind.replace("UBIGINT", "HUGEINT")
 
 
 def _set_lake(lake_path: Path) -> str:

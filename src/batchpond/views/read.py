@@ -28,7 +28,7 @@ from batchpond.errors import BatchpondError, LakeError, UsageError
 from batchpond.lake.tables import literal, quoted, reading
 from batchpond.text import did_you_mean
 from batchpond.views import database, refresh
-from batchpond.views.database import is_view
+from batchpond.views.database import Connect, is_view
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -94,16 +94,20 @@ def check_study(connection: duckdb.DuckDBPyConnection, study: str) -> None:
 
 @contextmanager
 def asked(
-    lake_path: Path, ask: Callable[[duckdb.DuckDBPyConnection], _T], *, memory_limit: str = database.MEMORY_LIMIT
+    lake_path: Path,
+    ask: Callable[[duckdb.DuckDBPyConnection], _T],
+    *,
+    memory_limit: str = database.MEMORY_LIMIT,
+    connect: Connect = database.connect,
 ) -> Iterator[_T]:
     """Open the lens and what `ask` asks of it; once more where a file went because a merged one stands for it now."""
-    connection = database.connect(lake_path, memory_limit=memory_limit)
+    connection = connect(lake_path, memory_limit=memory_limit)
     try:
         try:
             answer = ask(connection)
         except duckdb.IOException:
             connection.close()
-            connection = database.connect(lake_path, memory_limit=memory_limit)
+            connection = connect(lake_path, memory_limit=memory_limit)
             answer = ask(connection)
         yield answer
     finally:
@@ -120,23 +124,28 @@ def stream(
     study: str | None = None,
     order: Sequence[str] = (),
     limit: int | None = None,
+    connect: Connect = database.connect,
 ) -> Iterator[_T]:
     """Open a view's rows, of one study or of all, as `arrow` or `answer`; LakeError when a file cannot be read."""
     sql = _select(view, columns, study, "", order, limit)
-    with _opened(lake_path, view, study, lambda lens: read(lens, sql, _values(study))) as found:
+    with _opened(lake_path, view, study, lambda lens: read(lens, sql, _values(study)), connect) as found:
         yield found
 
 
 @contextmanager
 def _opened(
-    lake_path: Path, view: str, study: str | None, ask: Callable[[duckdb.DuckDBPyConnection], _T]
+    lake_path: Path,
+    view: str,
+    study: str | None,
+    ask: Callable[[duckdb.DuckDBPyConnection], _T],
+    connect: Connect = database.connect,
 ) -> Iterator[_T]:
     def checked(connection: duckdb.DuckDBPyConnection) -> _T:
         if study is not None:
             check_study(connection, study)
         return ask(connection)
 
-    with reading(f"view {view}"), asked(lake_path, checked) as found:
+    with reading(f"view {view}"), asked(lake_path, checked, connect=connect) as found:
         yield found
 
 
@@ -272,10 +281,10 @@ def stream_query(
 
 @contextmanager
 def shown_query(
-    lake_path: Path, sql: str, limits: Limits = _USUAL, *, is_arrow: bool
+    lake_path: Path, sql: str, limits: Limits = _USUAL, *, is_arrow: bool, connect: Connect = database.connect
 ) -> Iterator[Rows | pa.RecordBatchReader]:
     """Run one SELECT as `run_query` does and open its rows, as Arrow or as what is quicker; raises as that does."""
-    with _asked(lake_path, sql, limits, None, arrow if is_arrow else answer) as found:
+    with _asked(lake_path, sql, limits, None, arrow if is_arrow else answer, connect) as found:
         if isinstance(found, Rows):
             yield Rows(found.names, _batches(found.batches, limits))
         else:
@@ -286,7 +295,12 @@ def shown_query(
 
 @contextmanager
 def _asked(
-    lake_path: Path, sql: str, limits: Limits, values: Mapping[str, object] | None, read: Reader[_T]
+    lake_path: Path,
+    sql: str,
+    limits: Limits,
+    values: Mapping[str, object] | None,
+    read: Reader[_T],
+    connect: Connect = database.connect,
 ) -> Iterator[_T]:
     if len(sql) > SQL_CHARACTERS_MAX:
         raise UsageError(f"the query is longer than {SQL_CHARACTERS_MAX:,} characters", hint=_HINT_SELECT)
@@ -299,7 +313,7 @@ def _asked(
 
     with (
         _translated(lake_path),
-        asked(lake_path, ask, memory_limit=limits.memory) as (connection, found),
+        asked(lake_path, ask, memory_limit=limits.memory, connect=connect) as (connection, found),
         _deadline(connection, limits.timeout_s),
     ):
         yield found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import subprocess
 import sys
@@ -12,14 +13,16 @@ import pytest
 import sqlglot
 from sqlglot import exp
 
+from batchpond.errors import ExitCode
 from batchpond.lake.store import Store
-from batchpond.views import dialect, refresh
+from batchpond.views import refresh
+from batchpond_spark import dialect
 from tests.rigs import spark_page
 
 SCRIPTS = {script.name: script for script in refresh.scripts() if script.views}
 MACROS = {name for script in refresh.scripts() for name in script.macros}
 REFUSED = dialect.refused()
-QUERIES = [*refresh.sql_folder().glob("*/*.sql"), *Path(dialect.__file__).parents[1].glob("*/**/*.sql")]
+QUERIES = [*refresh.sql_folder().glob("*/*.sql"), *Path(refresh.__file__).parents[1].glob("*/**/*.sql")]
 
 
 @pytest.fixture(scope="module")
@@ -123,3 +126,40 @@ def test_without_sqlglot_one_error_says_what_to_install(tmp_path: Path) -> None:
     assert "sqlglot" in done.stderr
     assert "pip install 'batchpond[cluster]'" in done.stderr
     assert done.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("sql", "levels"),
+    [
+        ("FROM results", {"results", *dialect.AS_TABLES}),
+        ("SELECT 1 FROM metric_consistency", {"pair_clusters", *dialect.AS_TABLES}),
+        ("FROM report_consistency JOIN plan", {"plan", "pair_judgments", "pair_clusters", *dialect.AS_TABLES}),
+        ("FROM metric_agreement", {"agreement_pairs", *dialect.AS_TABLES}),
+        ("FROM metric_power", {"item_status", "paired_counts", *dialect.AS_TABLES}),
+        ("SELECT 42", set[str]()),
+    ],
+)
+def test_an_engine_makes_what_is_read_from_above_and_what_is_dear_to_plan(sql: str, levels: set[str]) -> None:
+    """And each after what it is made of, so that the next may read what is written."""
+    found = dialect.levels(sql)
+    assert set(found) == levels
+    made = [name for name, _ in dialect.statements(Path("lake"), {name: {} for name in dialect.TABLES}, found)]
+    assert len(made) == len(set(made))
+    for name in made:
+        if name in SCRIPTS:
+            assert SCRIPTS[name].needs & (SCRIPTS.keys() | dialect.TABLES.keys()) <= {*made[: made.index(name)]}
+
+
+@pytest.mark.parametrize("command", [["results"], ["query", "FROM results"]])
+def test_an_engine_that_is_not_there_is_one_clear_error(tmp_path: Path, command: list[str]) -> None:
+    """Without the extra it is the extra that is named, with it the engines that there are; nothing is left behind."""
+    lake = Store.init(tmp_path / "lake").path
+    ran = subprocess.run(
+        [sys.executable, "-m", "batchpond", *command, "--engine", "flink", "--lake", str(lake)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert ran.returncode == ExitCode.USAGE
+    has_extra = importlib.util.find_spec("pyspark") is not None
+    assert ("no engine 'flink'" if has_extra else "pip install 'batchpond[cluster]'") in ran.stderr
+    assert ran.stdout == ""
+    assert list((lake / "_tmp").iterdir()) == []

@@ -2,9 +2,9 @@
 
 A call of a macro is written out where it stands, its arguments bound once by a `transform` over a list of one, or is
 the number that DuckDB makes of it where nothing in it is a column; what DuckDB has and Spark lacks are macros too
-(`spark.sql`). What says one thing there and another here, and no error, is
+(`macros.sql`). What says one thing there and another here, and no error, is
 rewritten: a decimal literal (Spark divides decimals at six digits), the first row of `arg_max` (Spark takes one without
-a value), an index beyond a list. `spark.toml` names the views that cannot be said, and why.
+a value), an index beyond a list. `refused.toml` names the views that cannot be said, and why.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import os
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cache
@@ -27,11 +27,13 @@ from sqlglot.dialects.duckdb import DuckDB
 
 from batchpond.lake.schemas import TABLES, Table
 from batchpond.views import refresh
+from batchpond.views.draft import AS_TABLES
 from batchpond.views.refresh import Files, Good, Script, named, sorted_out
 
 SPARK: Final = "spark"
-_MACROS: Final = Path(__file__).with_name("spark.sql")
-_REFUSED: Final = Path(__file__).with_name("spark.toml")
+_MACROS: Final = Path(__file__).with_name("macros.sql")
+_REFUSED: Final = Path(__file__).with_name("refused.toml")
+_LEVEL: Final = "1_core"
 _OF_ITS_MOMENT: Final = (
     exp.CurrentTimestamp, exp.CurrentDate, exp.CurrentDatetime, exp.CurrentTime, exp.Localtimestamp, exp.Rand, exp.Uuid
 )  # fmt: skip
@@ -49,7 +51,8 @@ _HEAD: Final = """\
 def script(lake_path: Path, files: Files) -> str:
     """Return the views over a lake as one script of Spark SQL; one that Spark cannot run is a comment that says why."""
     good, _ = sorted_out(lake_path, named(lake_path, files), {})
-    return "\n".join([_HEAD.format(lake=os.path.abspath(lake_path)), *_tables(lake_path, good), *_views()])
+    tables = (_table(lake_path, table, good) for table in TABLES.values())
+    return "\n".join([_HEAD.format(lake=os.path.abspath(lake_path)), *tables, *_views()])
 
 
 def refused() -> dict[str, str]:
@@ -73,6 +76,33 @@ def select(script: Script) -> str:
     return _rewritten(tree).sql(SPARK)
 
 
+def statements(lake_path: Path, good: Good, names: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Yield what makes some views and all that they are made of, each by its name, one after another."""
+    by_name = {script.name: script for script in refresh.scripts() if script.views}
+    reached = refresh.reached(names, by_name.get)
+    read = {*names}.union(*(script.needs for script in reached.values()))
+    yield from ((name, _table(lake_path, TABLES[name], good)) for name in TABLES if name in read)
+    yield from ((name, _view(name, select(script))) for name, script in by_name.items() if name in reached)
+
+
+def levels(sql: str) -> list[str]:
+    """Return what an engine writes for a query, in running order.
+
+    That are the tables and views of a row per judgment, pair or cluster that are read from above, and of what those
+    are made of the few that are small and dear to plan, which are tables of the lens too.
+    """
+    by_name = {script.name: script for script in refresh.scripts() if script.views}
+    asked = refresh.parse("", "", sql).needs
+    above = refresh.reached(asked, lambda name: None if _is_level(by_name.get(name)) else by_name.get(name))
+    read = asked.union(*(script.needs for script in above.values())) - above.keys()
+    below = refresh.reached(read, by_name.get).keys() & AS_TABLES
+    return [name for name in (*TABLES, *by_name) if name in read | below]
+
+
+def _is_level(script: Script | None) -> bool:
+    return script is not None and script.stage == _LEVEL
+
+
 def _views() -> Iterator[str]:
     why = refused()
     for script in refresh.scripts():
@@ -86,12 +116,11 @@ def _view(name: str, rows: str) -> str:
     return f"CREATE OR REPLACE TEMPORARY VIEW {name} AS\n{rows};\n"
 
 
-def _tables(lake_path: Path, good: Good) -> Iterator[str]:
-    for table in TABLES.values():
-        files = good[table.name].items()
-        parts = [_file(table, f"{os.path.abspath(lake_path)}/{path}", sound.is_older) for path, sound in files]
-        nothing = sqlglot.transpile(table.select(" WHERE FALSE", is_empty=True), "duckdb", SPARK)[0]
-        yield _view(table.name, "\nUNION ALL\n".join(parts) or nothing)
+def _table(lake_path: Path, table: Table, good: Good) -> str:
+    files = good[table.name].items()
+    parts = [_file(table, f"{os.path.abspath(lake_path)}/{path}", sound.is_older) for path, sound in files]
+    nothing = sqlglot.transpile(table.select(" WHERE FALSE", is_empty=True), "duckdb", SPARK)[0]
+    return _view(table.name, "\nUNION ALL\n".join(parts) or nothing)
 
 
 def _file(table: Table, path: str, is_older: bool) -> str:
@@ -120,7 +149,7 @@ _NAMES: Final = {name.upper() for name, _, _ in _SPARKS}
 
 
 class _Lens(DuckDB):
-    """DuckDB's SQL, in which what `spark.sql` defines is a call like any other."""
+    """DuckDB's SQL, in which what `macros.sql` defines is a call like any other."""
 
     class Parser(DuckDB.Parser):  # type: ignore[misc, valid-type]
         FUNCTIONS: ClassVar = {name: make for name, make in DuckDB.Parser.FUNCTIONS.items() if name not in _NAMES}
