@@ -221,8 +221,8 @@ class _Lines:
 def _records(lines: _Lines, path: Path) -> Iterator[tuple[int, list[str]]]:
     """Yield each record with the line that it starts on; a quoted field may span lines."""
     reader = csv.reader(map(lines.text, lines), delimiter=delimiter_of(lines.first()), strict=True)
-    # The reader's field limit is global to the process; long texts need more than its default.
-    limit = csv.field_size_limit(FIELD_SIZE_MAX)
+    # The limit is the process's, and long texts need more than its default. Put back, it would end who still reads.
+    csv.field_size_limit(max(csv.field_size_limit(), FIELD_SIZE_MAX))
     try:
         start = lines.n_read + 1
         for record in reader:
@@ -233,8 +233,6 @@ def _records(lines: _Lines, path: Path) -> Iterator[tuple[int, list[str]]]:
             f"{path}: the record that starts on line {start} is not CSV: {error} (line {lines.n_read})",
             hint='check its quotes: a quote inside a quoted field is written twice (""); nothing was recorded',
         ) from None
-    finally:
-        csv.field_size_limit(limit)
 
 
 def _block(columns: Columns, block: Sequence[tuple[int, Mapping[str, str | None]]]) -> pa.Table:

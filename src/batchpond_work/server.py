@@ -141,7 +141,8 @@ class Server:
             asked = answer.headers.get("retry-after", "")
             delay_s = min(float(asked), ASKED_DELAY_MAX_S) if asked.isdigit() else None
             return _Failed(said, status < 300 or status == 500, delay_s)
-        if status in {401, 402, 403}:
+        is_of_request = status == 403 and self._answered_s >= 0  # who lets others pass has looked into this one
+        if status in {401, 402, 403} and not is_of_request:
             hint = "--key-env names the variable that has a good key"
             raise WorkError(f"{self._host} refuses to answer: {said}", hint=hint, exit_code=ACCESS)
         if status in {404, 405} or 300 <= status < 400:

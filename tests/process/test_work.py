@@ -213,7 +213,7 @@ def test_a_dead_server_ends_the_worker_and_nothing_is_called_an_error(laid: Laid
         made.check_whole()
 
 
-@pytest.mark.parametrize(("status", "code"), [(401, 4), (402, 4), (404, 2)])
+@pytest.mark.parametrize(("status", "code"), [(401, 4), (402, 4), (403, 4), (404, 2)])
 def test_what_every_call_would_meet_ends_the_worker(laid: Laid, status: int, code: int) -> None:
     """A key that is refused, money, a model that is not served: nothing of it is an answer to a request."""
     with laid(faults=(f"live:status={status}",)) as made:
@@ -221,9 +221,12 @@ def test_what_every_call_would_meet_ends_the_worker(laid: Laid, status: int, cod
         assert (made.rows(), made.n_asked <= 2) == ({}, True)
 
 
-def test_a_request_that_is_refused_has_a_row_and_one_that_fails_in_passing_is_tried_again(laid: Laid) -> None:
-    """400 is an answer, which `sync` counts as an error; 429 with its Retry-After, 503 and a reset are not."""
-    faults = ("live@1:retry_after=1", "live@2:status=503", "live@3:reset_before", "live@9:status=400")
+@pytest.mark.parametrize("status", [400, 403])
+def test_a_request_that_is_refused_has_a_row_and_one_that_fails_in_passing_is_tried_again(
+    laid: Laid, status: int
+) -> None:
+    """A 400, and a 403 of who answers others, are errors; 429 with its Retry-After, 503 and a reset are none."""
+    faults = ("live@1:retry_after=1", "live@2:status=503", "live@3:reset_before", f"live@9:status={status}")
     with laid(faults=faults) as made:
         code, said = made.run("--concurrency", "1")
         assert (code, made.n_asked) == (0, 15), said
