@@ -83,6 +83,24 @@ def test_a_pass_reads_the_events_of_what_is_open_and_none_of_what_was_settled_be
     assert fold(log.events) == rig.lake_state()
 
 
+def test_requests_that_failed_are_counted_until_they_are_answered_though_their_batches_are_archived(
+    tmp_path: Path,
+) -> None:
+    """One in each of three batches; what waits to be asked again counts no more, nor what was answered then."""
+    rig = Rig(tmp_path, max_requests=2, with_lens=False)
+    rig.world.add_fault("lines@1-3:error_rows=1")
+    rig.plan()
+    rig.submit()
+    rig.clock.advance(1_000)
+    report = rig.sync()
+    archive = EventLog(rig.store()).archive
+    assert (report.n_pending, report.n_failed, len(archive.short)) == (0, 3, 3)
+    rig.retry()
+    assert rig.sync().n_failed == 0
+    rig.clock.advance(1_000)
+    assert (rig.sync().n_failed, len(EventLog(rig.store()).archive.short)) == (0, 3)
+
+
 def test_a_second_batch_of_an_archived_attempt_is_noticed_and_its_own_is_passed_over(tmp_path: Path) -> None:
     """From then on the attempt is one of those that a pass reads about, until a person knows of it."""
     rig = Rig(tmp_path, max_requests=2, with_lens=False)

@@ -409,7 +409,8 @@ class Archive:
 
     `settled` has, by study, the place of the last fact that settled any; `asked`, by version, how many requests
     its first shards hold; `took_s`, by provider, how long the last of its batches ran; `marks` what a batch is known
-    by: its id, its token, the file that it was made of. `last_ord` is the last place of all events.
+    by: its id, its token, the file that it was made of; `short`, by attempt, the shards of which some requests failed.
+    `last_ord` is the last place of all events.
     """
 
     last_ord: int = 0
@@ -418,9 +419,10 @@ class Archive:
     asked: dict[str, int] = field(default_factory=dict)
     took_s: dict[str, list[float]] = field(default_factory=dict)
     marks: frozenset[str] = frozenset()
+    short: dict[str, str] = field(default_factory=dict)
 
-    def with_more(self, archived: Sequence[Attempt], lake_state: LakeState) -> Archive:
-        """Return what is told once these attempts are archived too."""
+    def with_more(self, archived: Sequence[Attempt], lake_state: LakeState, short: Collection[str]) -> Archive:
+        """Return what is told once these attempts are archived too, of which those named have fallen `short`."""
         asked = dict(self.asked)
         took_s = {name: list(values) for name, values in self.took_s.items()}
         marks = set(self.marks)
@@ -439,7 +441,14 @@ class Archive:
             asked,
             {name: values[-HISTORY_MAX:] for name, values in took_s.items()},
             frozenset(marks),
+            self.short | {one.attempt_id: one.shard_id for one in archived if one.attempt_id in short},
         )
+
+
+def fallen_short(events: Iterable[Event], since: int = 0) -> set[str]:
+    """Return the attempts that ended without an answer to each request, by the facts after that place."""
+    counted = (event for event in events if event.ord > since and isinstance(event, records.Counted))
+    return {event.attempt_id for event in counted if event.n_completed < event.n_requests}
 
 
 def seconds_of(attempt: Attempt) -> float | None:
@@ -473,7 +482,7 @@ def parted(events: Sequence[Event], archive: Archive) -> tuple[list[Event], Arch
     shards = {attempt.shard_id for attempt in over.values()}
     latest = {_subject(event): event.event_id for event in events}
     kept = [event for event in events if _is_kept(event, over.keys(), shards, latest)]
-    return kept, archive.with_more(list(over.values()), lake_state)
+    return kept, archive.with_more(list(over.values()), lake_state, fallen_short(events))
 
 
 def _subject(event: Event) -> tuple[str, str]:

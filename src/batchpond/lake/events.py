@@ -121,7 +121,7 @@ COMPACT_ABOVE_FILES = 64
 MEMO = ".events"
 _MICROSECOND = timedelta(microseconds=1)
 _TIMES: Final = frozenset(name for name, kind in EVENTS.columns if kind == "timestamp")
-_LAYOUT: Final = hashlib.sha256(repr(EVENTS.columns).encode()).hexdigest()
+_LAYOUT: Final = hashlib.sha256(repr((Archive.__dataclass_fields__.keys(), EVENTS.columns)).encode()).hexdigest()
 
 
 class EventLog:

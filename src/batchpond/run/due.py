@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 OVER_PHASES: Final = frozenset({Phase.VERIFIED, Phase.MISMATCH, Phase.LOST})
 
+_NONE: Final[Mapping[str, str]] = MappingProxyType({})
 ASKED_TABLES: Final = ("plan", "requests", "shard_requests", "responses")
 FAILED_SQL: Final = tables.query(__package__, "failed")
 _COUNT: Final = tables.query(__package__, "failures_counted", failed=FAILED_SQL)
@@ -68,16 +69,17 @@ def parameters(lake_state: LakeState, again: Again) -> dict[str, Any]:
     return of_settled(lake_state.attempts.values()) | chosen
 
 
-def of_settled(attempts: Iterable[Attempt]) -> dict[str, Any]:
-    """Return the parameters of `FAILED_SQL`: those of the attempts that nothing more can come of."""
-    settled = [attempt for attempt in attempts if is_over(attempt)]
-    return {
-        "attempt_ids": [attempt.attempt_id for attempt in settled],
-        "shard_ids": [attempt.shard_id for attempt in settled],
-        "rowless": [_class_without_row(attempt) for attempt in settled],
-        "codes": [attempt.failure_code for attempt in settled],
-        "messages": [attempt.status.detail if attempt.failure_code and attempt.status else None for attempt in settled],
-    }
+def of_settled(attempts: Iterable[Attempt], verified: Mapping[str, str] = _NONE) -> dict[str, Any]:
+    """Return the parameters of `FAILED_SQL`: those of the attempts that nothing more can come of.
+
+    Before them stand those that were `verified` earlier, whose shards are given by attempt.
+    """
+    rows: list[tuple[str | None, ...]] = [(*names, ErrorClass.MISSING, None, None) for names in verified.items()]
+    for one in filter(is_over, attempts):
+        said = one.status.detail if one.failure_code and one.status else None
+        rows.append((one.attempt_id, one.shard_id, _class_without_row(one), one.failure_code, said))
+    names = ("attempt_ids", "shard_ids", "rowless", "codes", "messages")
+    return {name: [row[at] for row in rows] for at, name in enumerate(names)}
 
 
 def _class_without_row(attempt: Attempt) -> ErrorClass:

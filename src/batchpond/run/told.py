@@ -20,8 +20,8 @@ import orjson
 
 from batchpond.errors import AccessError, ExitCode
 from batchpond.lake import tables
-from batchpond.lake.attempts import UNDER_WAY_PHASES, Attempt, LakeState, Phase, seconds_of
-from batchpond.lake.records import Counted, Sharded
+from batchpond.lake.attempts import UNDER_WAY_PHASES, Attempt, LakeState, Phase, fallen_short, seconds_of
+from batchpond.lake.records import Listed, PutOff, Sharded, Status
 from batchpond.lake.store import Store
 from batchpond.model import ErrorClass, Mode
 from batchpond.plan import versions
@@ -41,6 +41,8 @@ COUNTDOWN_SHARE: Final = 1 / 3
 _MESSAGE_CHARS: Final = 200
 _UNCOLLECTED_PHASES: Final = frozenset({Phase.ENDED, Phase.MISMATCH})
 _A_PASS: Final = "a pass: `batchpond sync` sends them"
+_NO_MATTER: Final = (Status, Listed, PutOff)  # what tells nothing of who has failed
+_NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 _NO_PAST: Final[Mapping[str, Sequence[float]]] = MappingProxyType({})
 
 # What helps against each kind of failure; STUDY stands for the study.
@@ -74,38 +76,40 @@ class Failure:
         return ADVICE[self.error_class].replace("STUDY", self.study)
 
 
-def failures(store: Store, lake_state: LakeState, attempts: Collection[Attempt]) -> list[Failure]:
-    """Return how the requests failed of those attempts that nothing more can come of, and that wait for no other."""
-    values = due.of_settled(attempts)
+def failures(
+    store: Store, lake_state: LakeState, attempts: Collection[Attempt], archived: Mapping[str, str] = _NOTHING
+) -> list[Failure]:
+    """Return how the requests failed of those attempts that nothing more can come of, and that wait for no other.
+
+    `archived` has the shards of others that were verified long ago, by attempt.
+    """
+    values = due.of_settled(attempts, archived)
     if not values["attempt_ids"]:
         return []
-    values["pending"] = [name for name in lake_state.shards if due.is_free(lake_state.latest_attempt(name))]
+    values["pending"] = due.pending_shards(lake_state)
     values["versions"] = list(lake_state.current_versions.values())
     return [Failure(*row) for row in tables.rows(store, due.ASKED_TABLES, _FAILED, values)]
 
 
 def tell_failures(session: Session) -> None:
     """Say how requests failed that the facts of this pass show to have ended."""
-    for failure in failures(session.store, session.open_state, _fallen_short(session, session.began_ord)):
+    short = [session.attempt(name) for name in sorted(fallen_short(session.log.recent, session.began_ord))]
+    for failure in failures(session.store, session.open_state, short):
         is_for_a_person = failure.error_class == ErrorClass.UNREADABLE  # paid, here, and nothing is made of it
         exit_code = ExitCode.ATTENTION if is_for_a_person else ExitCode.DONE
         session.note(Severity.WARNING, failure.text, hint=failure.hint, exit_code=exit_code)
 
 
-def _fallen_short(session: Session, since: int) -> list[Attempt]:
-    """Return the attempts that the facts after that place show to have ended without an answer to each request."""
-    counted = (event for event in session.log.recent if event.ord > since and isinstance(event, Counted))
-    names = {event.attempt_id for event in counted if event.n_completed < event.n_requests}
-    return [session.attempt(name) for name in sorted(names)]
-
-
 def count_failed(session: Session) -> int:
     """Return how many requests have failed, now or long ago, that no other attempt answered or is about to."""
-    short = _fallen_short(session, 0)
-    if not short:
+    recent, archived = fallen_short(session.log.recent), session.log.archive.short
+    if not recent and not archived:
         return 0
-    found = partial(failures, session.store, session.open_state, short)
-    return session.remembered(".failed", session.log.last_ord, lambda: sum(failure.n_requests for failure in found()))
+    short = [session.attempt(name) for name in sorted(recent)]
+    told = (event.ord for event in session.log.recent if not isinstance(event, _NO_MATTER))
+    last = max((*told, *session.log.archive.settled.values()), default=0)
+    found = partial(failures, session.store, session.open_state, short, archived)
+    return session.remembered(".failed", last, lambda: sum(failure.n_requests for failure in found()))
 
 
 @dataclass(frozen=True, slots=True)
