@@ -17,7 +17,7 @@ from pathlib import Path
 import duckdb
 
 from batchpond.errors import BatchpondError, BusyError, ExitCode, LakeError, LakeWarning
-from batchpond.lake import manifest
+from batchpond.lake import manifest, tables
 from batchpond.lake.attempts import Attempt, fold
 from batchpond.lake.disk import drop, read_through
 from batchpond.lake.events import read
@@ -111,6 +111,9 @@ def _files(store: Store, *, is_deep: bool) -> Iterator[Finding]:
                 found.append(manifest.Damage(known, problem))
     for damage in found[:FINDINGS_MAX]:
         yield _damage("files", f"{damage.name}: {damage.problem}", damage.hint)
+    for name in tables.misfolded(store) if is_deep else ():
+        problem = "its bytes are not those that were written; it holds copies of rows alone"
+        yield _damage("files", f"{name}: {problem}", "`batchpond doctor --fix` drops it and a pass makes it again")
     if not found:
         read = f", and {n_rows:,} rows read as they were written" if is_deep else ""
         yield _ok("files", f"{n_files:,} published files have their table's columns{read}")
@@ -155,6 +158,8 @@ def rebuild_lens(store: Store) -> None:
         for path in derived:
             if _content(path)[1] is not None:
                 drop(path)
+        for name in [*tables.misfolded(store)]:
+            drop(store.path / name)
         (store.path / LENS).unlink(missing_ok=True)
         database.build(store.path, store.all_files())
 

@@ -6,6 +6,7 @@ Then the Parquet files of a lake: how one is written and read, and which of a ta
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import os
 import re
@@ -298,6 +299,12 @@ def read_through(path: Path) -> int:
         for number in range(file.num_row_groups):
             n_rows += file.read_row_group(number).num_rows
     return n_rows
+
+
+def sha256(path: Path) -> str:
+    """Return the digest of all bytes of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def stands(path: str) -> tuple[int, int] | None:

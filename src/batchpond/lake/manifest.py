@@ -242,8 +242,7 @@ def _row(name: str, entry: Entry) -> dict[str, object]:
 
 
 def _seen(path: Path) -> Entry:
-    with path.open("rb") as file:
-        return Entry(path.stat().st_size, hashlib.file_digest(file, "sha256").hexdigest())
+    return Entry(path.stat().st_size, disk.sha256(path))
 
 
 def _present(lake_path: Path, tables: Collection[str]) -> set[str]:

@@ -28,6 +28,7 @@ MEMORY_LIMIT = "256MB"
 FOLDED: Final[Mapping[str, tuple[str, ...]]] = {"shard_requests": (), "responses": ("text", "thoughts", "refusal")}
 """The tables that have a file per batch, whose rows `fold` keeps in one more, without these columns: texts."""
 FOLD_ABOVE = 64
+_FOLD: Final = "2"
 FOLD_SHARE = 16  # what is folded is copied again once so large a part of it has come since
 
 
@@ -148,13 +149,22 @@ def fold(store: Store) -> None:
                 connection.execute(f"COPY (SELECT * EXCLUDE (filename) FROM {name}) TO {literal(str(staged))}")
             os.chmod(staged, disk.FILE_MODE)
             disk.sync(staged)
+            content = {"sha256": disk.sha256(staged)}
             disk.replace(staged, store.path / kept)
-            keep_memo(store, f".{name}.of", Memo("1", [kept, *disk.relative(store.path, files)], (), {}))
+            keep_memo(store, f".{name}.of", Memo(_FOLD, [kept, *disk.relative(store.path, files)], (), content))
+
+
+def misfolded(store: Store) -> Iterator[str]:
+    """Yield the files that `fold` keeps and whose bytes are not those that it wrote, relative to the lake."""
+    for name in FOLDED:
+        kept = recall_memo(store, f".{name}.of", _FOLD)
+        if kept is not None and disk.sha256(store.path / kept.held[0]) != kept.content["sha256"]:
+            yield kept.held[0]
 
 
 def _folded(store: Store, name: str) -> list[str]:
     """Return the file with the rows of many, and those, relative to the lake; none where it cannot be relied on."""
-    kept = recall_memo(store, f".{name}.of", "1")
+    kept = recall_memo(store, f".{name}.of", _FOLD)
     return [] if kept is None else [*kept.held]
 
 

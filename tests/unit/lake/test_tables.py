@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from batchpond import doctor
+from batchpond.errors import ExitCode
 from batchpond.lake import tables
 from batchpond.lake.jsonl import shard_file_name
 from batchpond.lake.schemas import RUBRICS, SHARD_REQUESTS
@@ -179,3 +181,26 @@ def test_what_is_folded_counts_only_as_long_as_all_stands_as_it_did(
     n_there = 5 - ("shard" in harm)
     n_files, found = shards(store)
     assert (n_files, len(found)) == (n_there, n_there)
+
+
+def test_a_bit_that_turned_in_what_is_folded_is_found_and_mended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its size and time tell nothing; which requests were asked is read of it, and so what is bought."""
+    monkeypatch.setattr(tables, "FOLD_ABOVE", 2)
+    store = Store.init(tmp_path / "lake")
+    with store.lock("test"):
+        for number in range(5):
+            add_shard(store, number)
+        tables.fold(store)
+    folded = store.path / ".shard_requests.a"
+    assert list(tables.misfolded(store)) == []
+    stood, content = folded.stat(), bytearray(folded.read_bytes())
+    content[len(content) // 3] ^= 1
+    folded.write_bytes(content)
+    os.utime(folded, ns=(stood.st_atime_ns, stood.st_mtime_ns))
+    (found,) = [one for one in doctor.examine(store, is_deep=True) if ".shard_requests.a" in one.message]
+    assert found.exit_code is ExitCode.LAKE
+    doctor.rebuild_lens(store)
+    assert not folded.exists()
+    assert shards(store) == (5, {f"s{number}" for number in range(5)})
