@@ -37,7 +37,6 @@ SETTINGS: Final = {
     "spark.sql.analyzer.maxIterations": "400",
 }
 STARTS_WITHIN_S: Final = 60.0
-MEMORY_BYTES: Final = 2 << 30
 _SERVE: Final = (
     "from pysail.spark import SparkConnectServer as S; s = S('127.0.0.1', {port}); s.start(background=False)"
 )
@@ -120,7 +119,7 @@ def _translated(name: str) -> Iterator[None]:
 def session(engine: str, spill: Path) -> Iterator[SparkSession]:
     """Open a session of an engine, with the settings that the views need; raises UsageError where there is none.
 
-    A Sail of our own keeps to some memory, as DuckDB does, and writes what is more below `spill`.
+    A Sail of our own writes what does not fit into the memory that its settings allow it below `spill`.
     """
     with _builder(engine, spill) as builder:
         try:
@@ -161,12 +160,7 @@ def _sail(spill: Path) -> Iterator[str]:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     command = [sys.executable, "-c", _SERVE.format(port=port)]
-    limits = {
-        "SAIL_RUNTIME__MEMORY_POOL__TYPE": "fair",
-        "SAIL_RUNTIME__MEMORY_POOL__FAIR__MAX_SIZE": str(MEMORY_BYTES),
-        "SAIL_RUNTIME__TEMPORARY_FILES__PATHS": f'["{spill}"]',
-    }
-    environment = limits | os.environ  # what somebody has set of Sail stands
+    environment = {"SAIL_RUNTIME__TEMPORARY_FILES__PATHS": f'["{spill}"]'} | os.environ
     silent = subprocess.DEVNULL
     with subprocess.Popen(command, stdout=silent, stderr=silent, env=environment) as server:
         try:

@@ -121,7 +121,7 @@ def main() -> int:
             size_mb = sum(file.stat().st_size for file in path.rglob("*.parquet")) / 1e6
             sys.stdout.write(f"{n_rows:,} judgments, {size_mb:,.0f} MB, {asked.view}\n")
             theirs, took = ask(path, asked.view)
-            sys.stdout.write(f"  DuckDB  {took}\n")
+            sys.stdout.write(f"  DuckDB  {took}; {theirs[0] if len(theirs) == 1 else f'{len(theirs) - 1} rows'}\n")
             sys.stdout.flush()
             ours, took = ask(path, asked.view, "--engine", asked.engine)
             n = differences(theirs, ours)

@@ -281,11 +281,15 @@ def test_what_is_published_meanwhile_is_shown(tmp_path: Path) -> None:
 
 
 def test_rows_of_the_report_lead_to_the_judgments_behind_them(tmp_path: Path, every: Path, planned: Path) -> None:
-    """Of every task: each names a list of this server that holds some, of that cell alone."""
+    """Of every task, findings too: each names a list of this server that holds some, of that cell alone."""
     studies = batchpond.Lake(every).sql("select distinct study from studies_current").to_series().to_list()
     judged = judged_lake(tmp_path)
     for lake, study in [(judged, ESSAYS), (planned, rig.STUDY), *((every, study) for study in studies)]:
         check_links(client_of(lake), study)
+
+
+def links_to_rows(text: str) -> list[str]:
+    return [html.unescape(one) for one in re.findall(r'<a href="(/rows[^"]+)"', text)]
 
 
 def check_links(client: TestClient, study: str) -> None:
@@ -294,9 +298,13 @@ def check_links(client: TestClient, study: str) -> None:
     assert answer.status_code == 200, answer.text
     assert "style-src 'unsafe-inline'" in answer.headers["content-security-policy"]
     assert len(answer.headers.get_list("content-security-policy")) == 1
-    there = [html.unescape(one) for one in re.findall(r'<a href="(/rows[^"]+)"', answer.text)]
+    findings = "".join(re.findall(r'<ol class="findings">(.*?)</ol>', answer.text, re.DOTALL))
+    said = [links_to_rows(one) for one in re.findall(r"<li>(.*?)</li>", findings, re.DOTALL)]
+    assert said or study != ESSAYS
+    assert all(len(there) == 1 for there in said), "each finding leads to what it is about"
+    there = links_to_rows(answer.text.replace(findings, ""))
     assert there.count(f"/rows?{urlencode({'study': study})}") == 1, "the head alone leads to all judgments"
-    for one in {*there}:
+    for one in {*there, *(link for links in said for link in links)}:
         shown = client.get(one)
         assert (shown.status_code, "<tr data-row" in shown.text) == (200, True), one
 

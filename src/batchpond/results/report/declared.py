@@ -235,7 +235,7 @@ class Said:
         key = next((key for key in self.shown if key in exhibits), None)
         if key is not None:
             for row in source.rows(self.sql.replace("{study}", source.name), self.limit).dicts():
-                yield Finding(self.text.format_map({name: _Printed(row, name) for name in row}), key)
+                yield Finding(self.text.format_map({name: _Printed(row, name) for name in row}), key, row)
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,13 +26,14 @@ LinkTo = Callable[[Mapping[str, str]], str]
 
 
 def render(report: Report, link_to: LinkTo | None = None) -> str:
-    """Return the whole page; with `link_to`, each row of a table leads to the judgments behind it, its head to all."""
+    """Return the whole page; with `link_to`, findings and rows of tables lead to their judgments, heads to all."""
     names = _names(report)
     with Work("drawing", "figures", len(report.figures())) as work:
         return _environment(work).get_template("report.html.j2").render(
             report=report,
             back="" if link_to is None else link_to({}),
             links=lambda exhibit: [] if link_to is None else [_link(link_to, row) for row in _rows(exhibit)],
+            judged=lambda finding: "" if link_to is None else _link(link_to, finding.row) or link_to({}),
             names=names,
             anchor=lambda key: f"{key}-{'figure' if names[key].startswith('Figure') else 'table'}",
             queries=_queries(report, names),

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import polars as pl
 
@@ -168,10 +168,11 @@ Part = Exhibit | Facts | Cases
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One sentence of what was found, with its number, and the key of the exhibit that shows it."""
+    """One sentence of what was found, the key of the exhibit that shows its number, and the row that it was made of."""
 
     text: str
     key: str
+    row: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

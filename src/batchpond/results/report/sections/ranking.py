@@ -54,7 +54,7 @@ def _winners(frame: pl.DataFrame, by: tuple[str, ...]) -> Iterator[Finding]:
         if best["rank"] is not None and len(rows) > 1:
             yield Finding(
                 f"{best['item']} is first of {len(rows):,} {best['item_kind']}s{where}: places "
-                f"{best['rank_lo']} to {best['rank_hi']} fit the data, and {tied}.", "ranking",
+                f"{best['rank_lo']} to {best['rank_hi']} fit the data, and {tied}.", "ranking", best,
             )  # fmt: skip
 
 
