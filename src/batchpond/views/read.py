@@ -462,7 +462,8 @@ def _translation(message: str, more: str, lake_path: Path) -> BatchpondError:
             f"a file of the lake cannot be read: {message}", hint="`batchpond doctor` names what is damaged"
         )
     if kind == "Out of Memory Error":
-        return UsageError(f"the query needs too much memory: {message}", hint="narrow it with WHERE")
+        hint = "narrow it with WHERE, or let an engine make the large half of it: `--engine`, `batchpond guide spark`"
+        return UsageError(f"the query needs too much memory: {message}", hint=hint)
     if kind in {"Catalog Error", "Binder Error"}:
         wanted = re.search(r'column (?:named )?"([^"]+)"|table "([^"]+)"|with name (\S+) does', message)
         near = re.findall(r'"([^"]+)"', more.partition("\n")[0])  # DuckDB's own candidates, of which many are far off
