@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -18,11 +19,15 @@ import pytest
 
 from batchpond.doctor import Level, examine
 from batchpond.errors import ExitCode, LakeError, StudyError
+from batchpond.interop import labels
 from batchpond.lake.jsonl import build_payload
 from batchpond.lake.schemas import BLOBS
 from batchpond.lake.store import Store
 from batchpond.plan import verb as plan
 from batchpond.providers import registry
+from batchpond.results.report import build as report
+from batchpond.results.report import markdown, page
+from batchpond.results.report.sections import answers
 from batchpond.run.due import new_shards
 from batchpond.run.forget import Target, forget
 from batchpond.study.file import load
@@ -105,6 +110,47 @@ def test_both_pictures_of_a_pair_reach_the_provider(provider: str, tmp_path: Pat
     rig.plan()
     assert rig.tree() == before
     assert not [one for one in examine(rig.store(), is_deep=True) if one.level not in (Level.OK, Level.NONE)]
+
+
+def test_who_labels_sees_what_the_judges_saw(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each text's own picture, byte for byte, on a page; where one is too large, or in a table, a line says so."""
+    rig = Rig(tmp_path, models=one_model_each(["openai"]), max_requests=50)
+    with_photos(rig.study_path)
+    rig.settle()
+    sheet = labels.draw(rig.lake, STUDY, 3)
+    for question in sheet.questions:
+        for text, (picture,) in zip(question.texts, question.pictures, strict=True):
+            kind, _, content = picture.partition(";base64,")
+            name = text.split()[1]
+            assert (kind.startswith("data:image/"), base64.b64decode(content)) == (True, PICTURES[name])
+    labels.write(sheet, tmp_path / "sheet.html")
+    page = (tmp_path / "sheet.html").read_text("utf-8")
+    assert "img-src data:" in page
+    assert all(
+        base64.b64encode(PICTURES[name]).decode() in page for name in {q.texts[0].split()[1] for q in sheet.questions}
+    )
+    labels.write(sheet, tmp_path / "sheet.csv")
+    assert "image/png: shown in a page, .html]" in (tmp_path / "sheet.csv").read_text("utf-8-sig")
+    monkeypatch.setattr(labels, "PICTURE_BYTES_MAX", 10)
+    for question in labels.draw(rig.lake, STUDY, 3).questions:
+        assert question.pictures == ((), ())
+        assert all("[not shown here: image/" in text and " bytes]" in text for text in question.texts)
+
+
+def test_the_report_shows_small_pictures_beside_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As they were shown, in the page; Markdown, and a page where they are too large, say that they are there."""
+    rig = Rig(tmp_path, models=one_model_each(["openai"]), max_requests=50)
+    with_photos(rig.study_path)
+    rig.settle()
+    pictures = {f"data:image/{kind};base64,{base64.b64encode(content).decode()}" for content in PICTURES.values()
+                for kind in ("png", "jpeg", "gif", "webp")}  # fmt: skip
+    made = report.build(rig.lake)
+    drawn = re.findall(r'<img class="shown" src="([^"]+)" alt="Picture 1 of', page.render(made))
+    assert (len(drawn), {*drawn} <= pictures) == (4, True)
+    assert "[1 picture: in the page]" in "".join(markdown.render(made))
+    monkeypatch.setattr(answers, "PICTURE_BYTES_MAX", 10)
+    text = page.render(report.build(rig.lake))
+    assert ('class="shown"' in text.partition("</style>")[2], "[not shown here: image/png " in text) == (False, True)
 
 
 def test_live_calls_show_them_too(tmp_path: Path) -> None:

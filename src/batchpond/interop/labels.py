@@ -20,6 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from functools import partial
+from itertools import chain, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 _query: Final = partial(tables.query, __package__)
 CHOICES_MAX: Final = 12
 TEXTS_BYTES_MAX: Final = 64 << 20
+PICTURE_BYTES_MAX: Final = 3_000_000
 RATER: Final = "person"
 COLUMNS: Final = ("study", "key", "criterion", "question", "text_1", "text_2", "choices", "label", "comment")
 _TEMPLATE: Final = Path(__file__).with_name("labels.html")
@@ -56,13 +58,17 @@ class By(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One row of a sheet: what a person sees, and what may be said of it."""
+    """One row of a sheet: what a person sees, and what may be said of it.
+
+    `pictures` has what is shown with each text, as `data:` addresses; a table of texts alone leaves them out.
+    """
 
     key: str
     criterion: str
     question: str
     texts: tuple[str, ...]
     choices: tuple[str, ...]
+    pictures: tuple[tuple[str, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +120,8 @@ def _questions(
     lens: duckdb.DuckDBPyConnection, study: str, choices: Mapping[str, tuple[str, ...]], drawn: Sequence[dict[str, Any]]
 ) -> Iterator[Question]:
     ids = sorted({unit[name] for unit in drawn for name in ("item_lo", "item_hi") if unit[name] is not None})
-    items = {row["item_id"]: row for row in _dicts(lens, _query("shown_items"), {"study": study, "ids": ids})}
+    shown_items = _query("shown_items", media=read.media("chosen", PICTURE_BYTES_MAX))
+    items = {row["item_id"]: row for row in _dicts(lens, shown_items, {"study": study, "ids": ids})}
     criteria = {row["rubric_id"]: row["words"] for row in _dicts(lens, _query("criteria"), {"study": study})}
     n_bytes = 0
     for unit in drawn:
@@ -126,14 +133,15 @@ def _questions(
                 hint="import the texts that were judged, or label elsewhere and `batchpond import judgments`",
             )
         order = named if unit["is_lo_first"] else named[::-1]
-        texts = tuple(items[name]["text"] for name in order)
-        n_bytes += sum(map(len, texts))
+        texts = tuple(read.with_what_lacks(items[name]["text"], items[name]["elsewhere"]) for name in order)
+        pictures = tuple(tuple(items[name]["pictures"]) for name in order)
+        n_bytes += sum(map(len, (*texts, *chain.from_iterable(pictures))))
         if n_bytes > TEXTS_BYTES_MAX:
-            raise UsageError("the sheet would hold more than 64 MiB of texts", hint="draw fewer: --sample")
+            raise UsageError("the sheet would hold more than 64 MiB of texts and pictures", hint="draw fewer: --sample")
         question = next((items[name]["question"] for name in order if items[name]["question"]), "")
         criterion = criteria.get(unit["rubric_id"]) or unit["rubric_id"] or ""
         key = f"{unit['unit_key']}{'a' if unit['is_lo_first'] else 'b'}"  # with a letter for which text stands first
-        yield Question(key, criterion, question, texts, _of(choices, unit, study)[1])
+        yield Question(key, criterion, question, texts, _of(choices, unit, study)[1], pictures)
 
 
 def choices(lake_path: Path, study: str) -> dict[str, tuple[str, ...]]:
@@ -214,10 +222,16 @@ def _table(sheet: Sheet) -> str:
     rows = csv.writer(out)
     rows.writerow(COLUMNS)
     for question in sheet.questions:
-        first, *second = question.texts
+        first, *second = _texts_alone(question)
         shown = (sheet.study, question.key, question.criterion, question.question, first, *(second or [""]))
         rows.writerow([*map(defused, shown), " | ".join(question.choices), "", ""])
     return f"\ufeff{out.getvalue()}"
+
+
+def _texts_alone(question: Question) -> Iterator[str]:
+    """Yield the texts, with a line for each picture, which a table cannot show."""
+    for text, pictures in zip(question.texts, question.pictures or repeat(()), strict=False):
+        yield "\n".join([text, *(f"[{found.partition(';')[0][5:]}: shown in a page, .html]" for found in pictures)])
 
 
 def _page(sheet: Sheet) -> str:

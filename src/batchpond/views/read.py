@@ -25,7 +25,7 @@ import duckdb
 import orjson
 
 from batchpond.errors import BatchpondError, LakeError, UsageError
-from batchpond.lake.tables import literal, quoted, reading
+from batchpond.lake.tables import literal, query, quoted, reading
 from batchpond.text import did_you_mean
 from batchpond.views import database, refresh
 from batchpond.views.database import Connect, is_view
@@ -147,6 +147,19 @@ def _opened(
 
     with reading(f"view {view}"), asked(lake_path, checked, connect=connect) as found:
         yield found
+
+
+def media(items: str, bytes_max: int) -> str:
+    """Return the SQL of what is shown with items, by item_hash: `pictures` as data, `elsewhere` what the others are.
+
+    `items` names rows with item_hash and metadata; a picture of more than `bytes_max` bytes is one of the others.
+    """
+    return query(__package__, "media", items=items, bytes_max=str(bytes_max))
+
+
+def with_what_lacks(text: str, elsewhere: Sequence[str]) -> str:
+    """Return the text of an item, with a line for each picture or document of it that is not shown beside it."""
+    return "\n".join([text, *(f"[not shown here: {what}]" for what in elsewhere)])
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ import polars as pl
 
 from batchpond.results.report.numbers import Kind, interval, shown
 from batchpond.results.report.parts import Case, Cases, Column, Exhibit, Facts, Report, Section
-from batchpond.text import defused, escape
+from batchpond.text import defused, escape, plural
 from batchpond.views import refresh
 from batchpond.views.refresh import Script
 
@@ -161,7 +161,8 @@ def _case(case: Case) -> Iterator[str]:
     for passage in (*case.sides, *case.background):
         yield f"{plain(passage.title)}:\n"
         rest = f"\n[{passage.n_left_out:,} more characters]" if passage.n_left_out else ""
-        yield from _fenced(passage.text + rest, "text")
+        shown = f"\n[{plural(len(passage.pictures), 'picture')}: in the page]" if passage.pictures else ""
+        yield from _fenced(passage.text + rest + shown, "text")
 
 
 def _row(texts: tuple[str, ...] | list[str]) -> str:

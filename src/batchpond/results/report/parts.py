@@ -136,11 +136,12 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A text that somebody or something wrote, cut to a bounded length."""
+    """A text that somebody or something wrote, cut to a bounded length, and small pictures as `data:` addresses."""
 
     title: str
     text: str
     n_left_out: int = 0
+    pictures: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)

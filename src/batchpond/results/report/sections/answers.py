@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, Final
@@ -12,10 +13,12 @@ from batchpond.model import CELL_COLUMNS
 from batchpond.results.report.parts import Case, Cases, Passage, Section
 from batchpond.results.report.source import Source
 from batchpond.text import escape
+from batchpond.views.read import media, with_what_lacks
 
 OF_TASK_MAX: Final = 2
 ANSWER_CHARACTERS_MAX: Final = 1_500
 ITEM_CHARACTERS_MAX: Final = 900
+PICTURE_BYTES_MAX: Final = 200_000
 _PLACE: Final = (*CELL_COLUMNS, "unit_id", "item_first", "item_second")
 _NO_TEXT: Final = "(the answer's text is not in the lake)"
 
@@ -61,7 +64,9 @@ class Answers:
     def __init__(self, source: Source, places: Sequence[Row]) -> None:
         listed = (f"({n}, {', '.join(_text(place[name]) for name in _PLACE)})" for n, place in enumerate(places))
         same = " AND ".join(f"results.{name} IS NOT DISTINCT FROM places.{name}" for name in _PLACE)
-        parts = {"places": ", ".join(listed), "columns": ", ".join(_PLACE), "same": same, "study": source.name}
+        shown = media("judged", PICTURE_BYTES_MAX)
+        columns = ", ".join(_PLACE)
+        parts = {"places": ", ".join(listed), "columns": columns, "same": same, "study": source.name, "media": shown}
         rows = source.values(query(__package__, "answers", **parts), len(places)) if places else []
         self._found = {_place_of(places[row["place_no"]]): row for row in rows}
 
@@ -81,8 +86,10 @@ class Answers:
     def items(self, place: Row) -> list[Passage]:
         """Return the texts of what a place judges, where the lake holds them."""
         row = self._found.get(_place_of(place), {})
-        texts = {place[f"item_{side}"]: row.get(f"text_{side}") for side in ("first", "second")}
-        return [_cut(str(name), text, ITEM_CHARACTERS_MAX) for name, text in texts.items() if text is not None]
+        sides = {
+            str(place[f"item_{side}"]): side for side in ("first", "second") if row.get(f"text_{side}") is not None
+        }
+        return [_of_item(name, row, side) for name, side in sides.items()]
 
 
 def _place_of(row: Row) -> tuple[Any, ...]:
@@ -91,6 +98,12 @@ def _place_of(row: Row) -> tuple[Any, ...]:
 
 def _text(value: Any) -> str:
     return "NULL::VARCHAR" if value is None else literal(str(value))
+
+
+def _of_item(name: str, row: Row, side: str) -> Passage:
+    text = _cut(name, row[f"text_{side}"], ITEM_CHARACTERS_MAX)
+    whole = with_what_lacks(text.text, [escape(what) for what in row[f"elsewhere_{side}"] or ()])
+    return replace(text, text=whole, pictures=row[f"pictures_{side}"] or ())
 
 
 def _cut(title: str, text: str, size: int) -> Passage:

@@ -16,14 +16,24 @@ found AS (
 ),
 first AS (
   SELECT * FROM found QUALIFY row_number() OVER (PARTITION BY place_no ORDER BY kind, place) = 1
+),
+judged AS (
+  SELECT item_hash, text, metadata FROM items
+  WHERE item_hash IN (SELECT item_first_hash FROM first UNION SELECT item_second_hash FROM first)
+  QUALIFY row_number() OVER (PARTITION BY item_hash) = 1
+),
+shown AS (
+  SELECT judged.item_hash, text, pictures, elsewhere FROM judged LEFT JOIN ({media}) USING (item_hash)
 )
 SELECT
   place_no, verdict, label, score, first.outcome,
-  coalesce(explanation, responses.text) AS text, items_first.text AS text_first, items_second.text AS text_second
+  coalesce(explanation, responses.text) AS text, items_first.text AS text_first, items_second.text AS text_second,
+  items_first.pictures AS pictures_first, items_second.pictures AS pictures_second,
+  items_first.elsewhere AS elsewhere_first, items_second.elsewhere AS elsewhere_second
 FROM first
 LEFT JOIN responses
   ON responses.request_id = first.request_id AND responses.attempt_id = first.attempt_id AND status = 'succeeded'
-LEFT JOIN items AS items_first ON items_first.item_hash = item_first_hash
-LEFT JOIN items AS items_second ON items_second.item_hash = item_second_hash
+LEFT JOIN shown AS items_first ON items_first.item_hash = item_first_hash
+LEFT JOIN shown AS items_second ON items_second.item_hash = item_second_hash
 QUALIFY row_number() OVER (PARTITION BY place_no ORDER BY line_number DESC) = 1
 ORDER BY place_no
