@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -138,3 +140,19 @@ def test_one_study_that_cannot_go_on_does_not_stop_the_pass(tmp_path: Path) -> N
     assert report.exit_code in {ExitCode.DONE, ExitCode.USAGE}
     assert report.counts.n_verified == 6
     assert sum(isinstance(event, Verified) for event in read(rig.store())) == 6
+
+
+def test_requests_that_begin_alike_are_sent_one_after_another(tmp_path: Path) -> None:
+    """A cache has what a prompt begins with for minutes: of three templates none is left before it is done."""
+    rig = Rig(tmp_path, models=("gpt-5.4-mini",), max_requests=100, with_lens=False)
+    head, mark, rest = rig.study_path.read_text().partition('[[templates]]\nuse = "plain"\n')
+    assert mark
+    more = '[[templates]]\nuse = "concise"\n[[templates]]\nuse = "step_by_step"\n'
+    rig.study_path.write_text(f"{head}{mark}{more}{rest}")
+    rig.plan()
+    rig.submit()
+    (payload,) = (rig.lake / "_payloads").iterdir()
+    bodies = [json.loads(line)["body"] for line in payload.read_bytes().splitlines()]
+    begins = [json.dumps(body["messages"])[:60] for body in bodies]
+    assert len(begins) == 3 * 12
+    assert len([None for _ in itertools.groupby(begins)]) == len({*begins}) == 3
