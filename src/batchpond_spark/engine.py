@@ -36,6 +36,13 @@ SETTINGS: Final = {
     "spark.sql.ansi.enabled": "false",
     "spark.sql.analyzer.maxIterations": "400",
 }
+# Of a Spark that this process starts: one query is thousands of expressions, of which its compiler makes no code.
+LOCAL_SETTINGS: Final = {
+    "spark.driver.memory": "4g",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.ui.enabled": "false",
+}
 STARTS_WITHIN_S: Final = 60.0
 _SERVE: Final = (
     "from pysail.spark import SparkConnectServer as S; s = S('127.0.0.1', {port}); s.start(background=False)"
@@ -144,7 +151,7 @@ def _builder(engine: str, spill: Path) -> Iterator[SparkSession.Builder]:
         with _sail(spill) as address:
             yield SparkSession.builder.remote(address)
     elif engine == LOCAL:
-        yield SparkSession.builder.master("local[*]")
+        yield SparkSession.builder.config(map={**LOCAL_SETTINGS, **SETTINGS}).master("local[*]")
     elif engine.startswith("sc://"):
         yield SparkSession.builder.remote(engine)
     else:

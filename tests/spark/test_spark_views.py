@@ -116,6 +116,7 @@ def test_the_script_says_of_a_lake_what_duckdb_says(
 @pytest.mark.parametrize("lake", LAKES)
 def test_what_an_engine_makes_and_duckdb_counts_is_what_duckdb_says_of_the_lake(tmp_path: Path, lake: str) -> None:
     """`query --engine` and `results --engine`: every view above a row per judgment, and all results, in one go."""
+    named = engines.name()
     from batchpond.views import read
     from batchpond_spark import engine
 
@@ -124,7 +125,6 @@ def test_what_an_engine_makes_and_duckdb_counts_is_what_duckdb_says_of_the_lake(
     (path,) = (marker.parent for marker in tmp_path.rglob("batchpond.json"))
     views = ["results", *(name for name, script in SCRIPTS.items() if script.stage != "1_core")]
     asked = " JOIN ".join(views)
-    named = engines.name()
     problems = []
     with (
         engine.levels(Store.open(path), f"FROM {asked}", "spark" if named == "local" else named) as connect,

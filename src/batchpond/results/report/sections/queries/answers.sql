@@ -20,7 +20,7 @@ first AS (
 judged AS (
   SELECT item_hash, text, metadata FROM items
   WHERE item_hash IN (SELECT item_first_hash FROM first UNION SELECT item_second_hash FROM first)
-  QUALIFY row_number() OVER (PARTITION BY item_hash) = 1
+  QUALIFY row_number() OVER (PARTITION BY item_hash ORDER BY item_id) = 1
 ),
 shown AS (
   SELECT judged.item_hash, text, pictures, elsewhere FROM judged LEFT JOIN ({media}) USING (item_hash)
