@@ -7,7 +7,8 @@ SELECT
 FROM (
   SELECT
     item_hash, place,
-    concat_ws(' ', media ->> '$.media_type', media ->> '$.url', size_bytes || ' bytes') AS what,
+    concat_ws(' ', json_extract_string(media, '$.media_type'), json_extract_string(media, '$.url'), size_bytes || ' bytes')
+      AS what,
     CASE WHEN blobs.media_type LIKE 'image/%' AND size_bytes <= {bytes_max}
          THEN 'data:' || blobs.media_type || ';base64,' || to_base64(content) END AS data
   FROM (
@@ -15,7 +16,7 @@ FROM (
       item_hash, unnest(metadata -> '$.*') AS media, generate_subscripts(metadata -> '$.*', 1) AS place
     FROM {items}
   ) AS named
-  LEFT JOIN blobs ON blobs.sha256 = media ->> '$.sha256'
-  WHERE json_type(media) = 'OBJECT' AND media ->> '$.media_type' IS NOT NULL
+  LEFT JOIN blobs ON blobs.sha256 = json_extract_string(media, '$.sha256')
+  WHERE json_type(media) = 'OBJECT' AND json_extract_string(media, '$.media_type') IS NOT NULL
 ) AS shown
 GROUP BY item_hash
