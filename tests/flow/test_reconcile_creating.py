@@ -221,6 +221,24 @@ def test_a_full_queue_is_sent_again_later_and_nothing_is_billed_for_the_failure(
     assert rig.violations() == []
 
 
+@pytest.mark.parametrize("is_submitted", [True, False])
+def test_what_a_full_queue_kept_out_is_asked_by_the_next_plan_too(rig: Rig, *, is_submitted: bool) -> None:
+    """Its shard is of a plan that is over: nothing of it is sent as it is, and its requests stay due."""
+    rig.world.add_fault("batches.create@1:enqueued")
+    rig.submit()
+    rig.clock.advance(400)
+    rig.sync()
+    rig.change()
+    if not is_submitted:
+        rig.sync()
+        assert any("waits for an approval of the new plan" in note for note in rig.notes)
+    rig.submit()
+    rig.settle()
+    ((n_planned,),) = rig.rows("select count(distinct request_id) from plan", "plan")
+    assert rig.billed()[0] == len(rig.answers()) == n_planned > N
+    assert rig.violations() == []
+
+
 def test_a_batch_that_had_failed_when_it_was_found_is_sent_again_too(rig: Rig) -> None:
     """Its error is on no later status: adopting it must keep why it failed."""
     rig.world.add_fault("batches.create@1:enqueued")

@@ -240,8 +240,8 @@ def is_voidable(lake_state: LakeState, shard_id: str) -> bool:
 
 
 def is_free(latest: Attempt | None) -> bool:
-    """Whether no batch of a shard is at the provider or on its way."""
-    return latest is None or latest.phase in BEFORE_SENT_PHASES | {Phase.ABSENT}
+    """Whether no batch of a shard is at the provider or on its way, or what failed unbilled for want of room."""
+    return latest is None or latest.phase in BEFORE_SENT_PHASES | {Phase.ABSENT} or is_requeued(latest)
 
 
 def pending_shards(lake_state: LakeState) -> list[str]:
