@@ -6,7 +6,8 @@
 -- estimators:
 --   - clustered_variance: the one place that says what a target is. For *these items* a pair is a draw: v_pair. For
 --     *items in general* items are: v_jack leaves out one item after the other, which counts each pair's own variance
---     once for either of its items, n_sides = 2, so that once is taken off; and never less than v_pair
+--     once for either of its items, n_sides = 2, so that once is taken off; and never less than v_pair. With n_sides = 1
+--     nothing is: that is wider, by a pair's own variance at most
 --   - logodds_matched: 0.5 ln((r + w/2) / (s + w/2)), half the log of Mantel and Haenszel's odds ratio, half a term
 --     added to either side; with one vote per order 0.5 ln((b + 0.5) / (c + 0.5)), McNemar's
 --   - logodds_matched_variance: of its linearisation, pairs being draws; with one vote per order

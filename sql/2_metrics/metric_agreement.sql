@@ -10,8 +10,9 @@
 --   - kappa: Cohen's, with the large-sample error clustered by pair of items, and a normal interval, cut where
 --     kappa ends: at -1 and 1
 --   - agreement_lo_in_general, agreement_hi_in_general, kappa_se_in_general, kappa_lo_in_general, kappa_hi_in_general:
---     for items in general (clustered_variance), each item left out in turn by what it moves; as wilson_clustered and,
---     for kappa, by t over n_clusters - 1. Those above are of these items
+--     for items in general (clustered_variance), each item left out in turn by what it moves, and nothing taken off for
+--     an item's two sides: intervals would then cover as little as .91. As wilson_clustered and, for kappa, by t over
+--     n_clusters - 1. Those above are of these items
 --   - alpha_nominal, alpha_ordinal, alpha_interval: Krippendorff's, taking votes as names, as ranks, as numbers
 --     (vote_scale; n_units_scaled units have two)
 --   - ac1: Gwet's, its categories those in use in the study, task and template
@@ -139,7 +140,6 @@ drawn AS (
 cluster_moves AS (
   SELECT
     drawn.pair_no,
-    sum(part.value) AS n_parts,
     sum(part.value * n_places) AS n_here,
     sum(part.value * agreement_move) AS agreement_move,
     sum(part.value * kappa_move) AS kappa_move
@@ -151,7 +151,6 @@ jackknives AS (
   SELECT
     cluster_moves.pair_no,
     count(*) AS n_clusters,
-    sum(n_parts) AS n_parts,
     (count(*) - 1) / count(*) * sum(power(agreement_move / nullif(n - n_here, 0), 2)) AS agreement_jack,
     (count(*) - 1) / count(*) * sum(power(kappa_move / nullif(n - n_here, 0), 2)) AS kappa_jack
   FROM cluster_moves
@@ -182,9 +181,8 @@ measured AS (
     (po - pe) / (1 - pe) AS kappa,
     kappa_error / n AS kappa_se,
     n_clusters,
-    sqrt(clustered_variance(agreement_jack, power(agreement_error / n, 2), n_parts / n_subjects)) AS agreement_general_se,
-    CASE WHEN n_clusters >= 5
-         THEN sqrt(clustered_variance(kappa_jack, power(kappa_error / n, 2), n_parts / n_subjects)) END
+    sqrt(clustered_variance(agreement_jack, power(agreement_error / n, 2), 1)) AS agreement_general_se,
+    CASE WHEN n_clusters >= 5 THEN sqrt(clustered_variance(kappa_jack, power(kappa_error / n, 2), 1)) END
       AS kappa_general_se,
     CASE WHEN n_clusters >= 5 THEN t_two_sided_quantile(0.05, n_clusters - 1) END AS t,
     CASE WHEN spread > 0 THEN 1 - (2 * n - 1) * 2 * (n - n_equal) / spread END AS alpha_nominal,

@@ -17,8 +17,9 @@
 --   - agreement_lo_in_general, agreement_hi_in_general, unanimity_lo_in_general, unanimity_hi_in_general,
 --     alpha_nominal_lo_in_general, alpha_nominal_hi_in_general, alpha_ordinal_lo_in_general,
 --     alpha_ordinal_hi_in_general, alpha_interval_lo_in_general, alpha_interval_hi_in_general, ac1_lo_in_general,
---     ac1_hi_in_general: for items in general (clustered_variance), each item left out in turn by what it moves; as
---     wilson_clustered for the two shares, by t over n_clusters - 1 for the others. Those above are of these items
+--     ac1_hi_in_general: for items in general (clustered_variance), each item left out in turn by what it moves, and nothing
+--     taken off for an item's two sides, as in metric_agreement; as wilson_clustered for the two shares, by t over
+--     n_clusters - 1 for the others. Those above are of these items
 --   - n_units_majority: the units that have a single most frequent vote
 -- reference: Krippendorff (alpha); Fleiss (kappa); Gwet 2008 (AC1); clustered, wilson_clustered.
 -- nulls: the figures beyond chance are NULL where every vote is the same: there is nothing to agree about. fleiss_kappa
@@ -262,7 +263,6 @@ drawn AS (
 cluster_moves AS (
   SELECT
     moves.set_no,
-    sum(CASE WHEN n_places > 0 THEN part.value END) AS n_parts,
     sum(part.value * n_places) AS n_here,
     sum(part.value * n_places_scaled) AS n_scaled_here,
     sum(CASE WHEN n_places > 0 THEN part.value ELSE 0 END) AS g_here,
@@ -283,7 +283,6 @@ jackknives AS (
   SELECT
     cluster_moves.set_no,
     count(*) AS n_clusters,
-    sum(n_parts) / max(g) AS n_sides,
     (count(*) - 1) / count(*) * sum(power(agreement_move / nullif(n_units - n_here, 0), 2)) AS agreement_jack,
     (count(*) - 1) / count(*) * sum(power(unanimity_move / nullif(n_units - n_here, 0), 2)) AS unanimity_jack,
     (count(*) - 1) / count(*)
@@ -367,7 +366,7 @@ measured AS (
     -- the small-sample factor of a jackknife: g / (g - 1)
     CASE WHEN g > 1 THEN agreement_error / n_units * sqrt(g / (g - 1)) END AS agreement_se,
     unanimity_error / n_units AS unanimity_se,
-    n_clusters, n_sides, agreement_jack, unanimity_jack, nominal_jack, ordinal_jack, interval_jack, ac1_jack,
+    n_clusters, agreement_jack, unanimity_jack, nominal_jack, ordinal_jack, interval_jack, ac1_jack,
     CASE WHEN n_clusters >= 5 THEN t_two_sided_quantile(0.05, n_clusters - 1) END AS t,
     CASE WHEN unanimity_error > 0 THEN effective_size(unanimity, n_units, unanimity_error / n_units)
          ELSE coalesce(g, n_units) END AS n_effective,
@@ -388,14 +387,14 @@ measured AS (
 clustered AS (
   SELECT
     *,
-    CASE WHEN t > 0 THEN sqrt(clustered_variance(agreement_jack, agreement_se * agreement_se, n_sides)) END
+    CASE WHEN t > 0 THEN sqrt(clustered_variance(agreement_jack, agreement_se * agreement_se, 1)) END
       AS agreement_general_se,
-    CASE WHEN t > 0 THEN sqrt(clustered_variance(unanimity_jack, unanimity_se * unanimity_se, n_sides)) END
+    CASE WHEN t > 0 THEN sqrt(clustered_variance(unanimity_jack, unanimity_se * unanimity_se, 1)) END
       AS unanimity_general_se,
-    t * sqrt(clustered_variance(nominal_jack, alpha_nominal_se * alpha_nominal_se, n_sides)) AS nominal_reach,
-    t * sqrt(clustered_variance(ordinal_jack, alpha_ordinal_se * alpha_ordinal_se, n_sides)) AS ordinal_reach,
-    t * sqrt(clustered_variance(interval_jack, alpha_interval_se * alpha_interval_se, n_sides)) AS interval_reach,
-    t * sqrt(clustered_variance(ac1_jack, ac1_se * ac1_se, n_sides)) AS ac1_reach
+    t * sqrt(clustered_variance(nominal_jack, alpha_nominal_se * alpha_nominal_se, 1)) AS nominal_reach,
+    t * sqrt(clustered_variance(ordinal_jack, alpha_ordinal_se * alpha_ordinal_se, 1)) AS ordinal_reach,
+    t * sqrt(clustered_variance(interval_jack, alpha_interval_se * alpha_interval_se, 1)) AS interval_reach,
+    t * sqrt(clustered_variance(ac1_jack, ac1_se * ac1_se, 1)) AS ac1_reach
   FROM measured
 ),
 bounded AS (

@@ -264,7 +264,7 @@ def settled(rig: Rig, undisturbed: Rig, *, is_lossy: bool, is_begun: bool = Fals
     try:
         n_passes = rig.settle(n_max=60, step_s=2_000.0, is_begun=is_begun)
         problems = rig.violations()
-    except AssertionError as error:
+    except (AssertionError, BatchpondError) as error:
         problems = [str(error), *rig.violations()]
     if not is_lossy:
         if rig.billed() != undisturbed.billed():
