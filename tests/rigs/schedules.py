@@ -14,6 +14,7 @@ from pathlib import Path
 import httpx
 
 from batchpond.errors import BatchpondError
+from batchpond.lake.store import MARKER
 from batchpond.providers import registry
 from tests.rigs.foreign_tool import make_batch
 from tests.rigs.sim_inputs import N_ITEMS
@@ -185,7 +186,7 @@ def _misfortune(
 def _twin(rig: Rig, draw: random.Random, history: list[str]) -> int:
     """Let a copy of the lake send and collect for a while and throw it away; returns how often that died."""
     own, rig.lake = rig.lake, rig.path / "twin"
-    if not own.exists():
+    if not (own / MARKER).exists():  # it has no name yet, and what is copied of it would get another
         rig.lake = own
         return 0
     shutil.copytree(own, rig.lake)
