@@ -245,7 +245,8 @@ class Response(NamedTuple):
     Token counts are None when the provider did not say; they are never guessed. `input_tokens` is
     all of the prompt, what was read from (`cached_tokens`) and written to a cache included;
     `output_tokens` is all that is billed as output, reasoning included. `logprobs` are the tokens of the answer where
-    it came with log probabilities; the lake keeps those in the raw line alone.
+    it came with log probabilities; the lake keeps those in the raw line alone, as it does how many of
+    `cache_write_tokens` were written for an hour, `cache_hour_tokens`, which are dearer.
     """
 
     custom_id: str | None
@@ -267,6 +268,7 @@ class Response(NamedTuple):
     error_message: str | None = None
     provider_request_id: str | None = None
     logprobs: tuple[Token, ...] | None = None
+    cache_hour_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

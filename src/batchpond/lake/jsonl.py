@@ -15,7 +15,7 @@ import hashlib
 import itertools
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property, lru_cache, partial
@@ -142,8 +142,10 @@ def shard_lines(store: Store, provider: str, shard_id: str) -> ShardLines:
     return ShardLines(rows.column("request_id").to_pylist(), files, rows.column("custom_id").to_pylist())
 
 
-def build_payload(store: Store, module: LineBuilder, asked: Asked, attempt_id: str) -> Payload:
-    """Write an attempt's payload, or find it written, and return its size and digest.
+def build_payload(
+    store: Store, module: LineBuilder, asked: Asked, attempt_id: str, marked: Callable[[bytes], bytes] = bytes
+) -> Payload:
+    """Write an attempt's payload, its bodies as `marked`, or find it written, and return its size and digest.
 
     Raises LakeError when a request of the shard, or what one shows, is not in the lake.
     """
@@ -159,7 +161,7 @@ def build_payload(store: Store, module: LineBuilder, asked: Asked, attempt_id: s
             Work("writing a batch", "requests", len(lines.request_ids)) as work,
         ):
             for name, (_, body) in pairs:  # each by itself: what shows pictures is long
-                text = module.payload_line(name, asked.endpoint, blobs.expanded(body)) + b"\n"
+                text = module.payload_line(name, asked.endpoint, marked(blobs.expanded(body))) + b"\n"
                 out.write(text)
                 digest.update(text)
                 work.add()

@@ -208,9 +208,11 @@ def _cost(one: Known, asked: _Asked, prices: Prices) -> Estimate:
     n, expected = round(asked.n_per_way), one.stage.expected_output_tokens
     tokens = n * tokens_of(round(asked.size_bytes))
     return total(
-        prices.estimate(config.spec.priced, config.thinking, config.settings.max_output_tokens, n, tokens, expected)
-        for config in one.configs
-    )
+        prices.estimate(
+            config.spec.priced, config.thinking, config.settings.max_output_tokens, n, tokens, expected,
+            cache=config.spec.cache,
+        ) for config in one.configs
+    )  # fmt: skip
 
 
 def _handed_on(one: Known, flow: _Flow, first: _Asked) -> _Flow:

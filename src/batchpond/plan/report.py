@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from batchpond.lake import tables
 from batchpond.lake.store import CONFIG
-from batchpond.model import Mode
+from batchpond.model import Mode, Role
 from batchpond.plan.asks import NO_RUBRIC
 from batchpond.plan.cells import WISHES, Dropped, ModelConfig, model_notes, named
 from batchpond.plan.items import Balance, Pairs
@@ -217,7 +217,7 @@ def cell_reports(counted: Counted, configs: ConfigOf, stages: Iterable[StageSpec
         learned = counted.used.get((cell.stage, cell.template_id, cell.provider, cell.request_model, cell.thinking))
         cost = prices.estimate(
             config.spec.priced, cell.thinking, config.settings.max_output_tokens, cell.n_to_ask,
-            cell.estimated_input_tokens, expected[cell.stage], learned,
+            cell.estimated_input_tokens, expected[cell.stage], learned, config.spec.cache,
         )  # fmt: skip
         own = {name: said[name] for name in _OF_CELL}
         n_learned_from = learned.n if learned and cell.n_to_ask else 0
@@ -310,6 +310,9 @@ def _of_answers(draft: StageDraft) -> Iterator[str]:
 def _of_caches(draft: StageDraft) -> Iterator[str]:
     """Yield which texts providers would cache if they stood before what varies: they do what prompts begin with."""
     stage, known = draft.stage, {config.module.DESCRIPTOR.cache_min_tokens for config in draft.configs} - {0}
+    bare = [template.template_id for template in stage.templates if template.turns[0].role is not Role.SYSTEM]
+    if bare and any(config.spec.cache for config in draft.configs):
+        yield f"template {bare[0]} has no [[system]], so that nothing of it is marked for a cache"
     values = rubric_values((*stage.rubrics, NO_RUBRIC)[0]) | stage.rule.values()
     for template in stage.templates if known else ():
         forms, least = forms_of(stage, template, values, ()), min(known)

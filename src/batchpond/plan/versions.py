@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
@@ -17,9 +18,11 @@ from batchpond.errors import UsageError
 from batchpond.lake import tables
 from batchpond.lake.attempts import LakeState
 from batchpond.lake.disk import read_rows, relative
+from batchpond.lake.records import Asked
 from batchpond.lake.schemas import STUDIES
 from batchpond.lake.store import Memo, Store, keep_memo, recall_memo
 from batchpond.model import ErrorClass, Mode
+from batchpond.providers import registry
 from batchpond.providers.base import Descriptor
 from batchpond.study.prices import ANSWERS_LEAST, Usage, Used
 from batchpond.text import did_you_mean
@@ -112,6 +115,19 @@ def _read(paths: Iterable[Path]) -> dict[str, dict[str, Any]]:
         for row in read_rows(path, ["study_version", *_COLUMNS]).to_pylist():
             found.setdefault(row["study_version"], {column: row[column] for column in _COLUMNS})
     return found
+
+
+def caches(store: Store, version: str) -> dict[tuple[str, str], str]:
+    """Return how long a cache is to keep what bodies mark, by the providers and models that a version says it of."""
+    settings = study_settings(store, version)
+    models = (model for part in (settings, *settings.get("stages", ())) for model in part.get("models") or ())
+    return {(model["provider"], model["model"]): model["cache"] for model in models if model.get("cache")}
+
+
+def marked(store: Store, asked: Asked) -> Callable[[bytes], bytes]:
+    """Return what puts into bodies of a shard the marks that its study wants."""
+    cache = caches(store, asked.study_version).get((asked.provider, asked.request_model))
+    return bytes if cache is None else partial(registry.module(asked.provider).marked, cache=cache)
 
 
 def expected_output_tokens(store: Store, version: str) -> dict[str, int]:

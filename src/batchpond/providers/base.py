@@ -57,7 +57,8 @@ class Descriptor:
     What a cancelled batch says may be taken back for `cancel_settle_s`. `takes_schema` says that answers can be held to
     a JSON schema, by some of its models at least. `logprobs` is what a body says so that answers come with the log
     probabilities of their tokens, empty where they never do. What prompts begin with is read from a cache by itself
-    from `cache_min_tokens` on, by the least of its models; 0 where nothing is known of it. `key_header` carries the
+    from `cache_min_tokens` on, by the least of its models; 0 where nothing is known of it. `cache_marks` has how long
+    what a request marks may be kept, and what writing it costs for each token of plain input. `key_header` carries the
     key, as a bearer token where it is `Authorization`; `headers` go with every call, and those of `header_env` with the
     value of their variable where it is set. The answers' headers `scope_headers`, in lower case, say which account a
     key belongs to; an empty name stands for a part that none says. `price_name` is what the price data call the
@@ -102,6 +103,7 @@ class Descriptor:
     takes_schema: bool = False
     logprobs: Mapping[str, Any] = field(default_factory=dict)
     cache_min_tokens: int = 0
+    cache_marks: Mapping[str, float] = field(default_factory=dict)
     key_header: str = "Authorization"
     headers: tuple[tuple[str, str], ...] = ()
     header_env: tuple[tuple[str, str], ...] = ()

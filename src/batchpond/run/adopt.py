@@ -84,7 +84,9 @@ def shard_of(
     book = Prices.of_lake(store.path / CONFIG, batch.created_at or store.clock.now())
     pairs = zip(mapped.custom_ids, mapped.lines["request_id"].to_pylist(), strict=True)
     names = (part for pair in pairs for part in pair)
-    said = due.shard_event(study, version, mapped.lines, ShardKind.ADOPTED, book, 0).asked()
+    said = due.shard_event(
+        study, version, mapped.lines, ShardKind.ADOPTED, due.estimated(book, mapped.lines), 0
+    ).asked()
     shard_id = ids.digest("adopted shard", provider.descriptor.name, batch.batch_id, *names)
     fact = AdoptedShard(
         **said | {"shard_id": shard_id},

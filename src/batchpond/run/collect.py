@@ -289,8 +289,9 @@ def price_of(session: Session, attempt: Attempt) -> derive.PriceRow:
     book = prices.Prices.of_lake(session.store.path / CONFIG, attempt.created_at or session.store.clock.now())
     asked = PricedModel(attempt.provider, attempt.intent.request_model, attempt.mode)
     return lambda said: book.cost(
-        asked, said.input_tokens, said.cached_tokens, said.output_tokens, said.cache_write_tokens
-    )
+        asked, said.input_tokens, said.cached_tokens, said.output_tokens, said.cache_write_tokens,
+        said.cache_hour_tokens,
+    )  # fmt: skip
 
 
 def rules_for(session: Session, attempt: Attempt) -> dict[str, dict[str, Any]]:

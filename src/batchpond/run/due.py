@@ -124,8 +124,7 @@ def count_failures(store: Store, lake_state: LakeState, study: str, version: str
 CELLS_TEXT_MAX = 500
 _FETCH_ROWS = 10_000
 _EVERYTHING = 2**62
-_UNSAID: Mapping[str, int] = MappingProxyType({})
-_UNSEEN: Used = MappingProxyType({})
+_NOTHING: Mapping[Any, Any] = MappingProxyType({})
 
 _DUE = tables.query(__package__, "due")
 _CHOSEN_FIRST = "chosen AS (SELECT CAST(NULL AS VARCHAR) AS request_id WHERE FALSE)"
@@ -162,7 +161,7 @@ def new_shards(
     rule = ShardsSpec(**(versions.study_settings(store, version).get("shards") or {}))
     settings = load_config(store.path)
     book = Prices.of_lake(store.path / CONFIG, store.clock.now())
-    expected = versions.expected_output_tokens(store, version)
+    expected, caches = versions.expected_output_tokens(store, version), versions.caches(store, version)
     is_any_answered = any(a.phase is Phase.VERIFIED for a in lake_state.attempts.values() if a.intent.study == study)
     chosen, values = _chosen(lake_state, again)
     kind = ShardKind.FIRST if again is None else ShardKind.RETRY
@@ -190,7 +189,8 @@ def new_shards(
 
         parts = ([part] for part in found.to_arrow_reader(_FETCH_ROWS))
         for lines in versions.cut(map(pa.Table.from_batches, parts), limits, rule.segments):
-            yield NewShard(shard_event(study, version, lines, kind, book, generation, expected, used), lines)
+            cost = estimated(book, lines, expected, used, caches)
+            yield NewShard(shard_event(study, version, lines, kind, cost, generation), lines)
 
 
 def unformed(store: Store, lake_state: LakeState, plans: Mapping[str, str]) -> dict[str, int]:
@@ -250,22 +250,9 @@ def pending_shards(lake_state: LakeState) -> list[str]:
     return [shard_id for shard_id, attempt in latest.items() if attempt is None or not is_over(attempt)]
 
 
-def shard_event(
-    study: str,
-    version: str,
-    lines: pa.Table,
-    kind: ShardKind,
-    book: Prices,
-    generation: int,
-    expected_tokens: Mapping[str, int] = _UNSAID,
-    used: Used = _UNSEEN,
-) -> Sharded:
-    """Return the fact of a shard of these lines, with what they are expected to cost.
-
-    `expected_tokens` is the expected output of an answer by stage, where the study says it; `used` what answers did.
-    """
+def shard_event(study: str, version: str, lines: pa.Table, kind: ShardKind, cost: Estimate, generation: int) -> Sharded:
+    """Return the fact of a shard of these lines."""
     asked, endpoint, tier = _asked(lines), lines["endpoint"][0].as_py(), lines["tier"][0].as_py()
-    cost = _estimate(book, asked, lines, expected_tokens, used)
     return Sharded(
         study=study,
         study_version=version,
@@ -296,15 +283,26 @@ _ALIKE: Final = ("stage", "template_id", "thinking", "max_output_tokens")
 """What requests of one price and length of answers share."""
 
 
-def _estimate(
-    book: Prices, asked: PricedModel, lines: pa.Table, expected_tokens: Mapping[str, int], used: Used
+def estimated(
+    book: Prices,
+    lines: pa.Table,
+    expected_tokens: Mapping[str, int] = _NOTHING,
+    used: Used = _NOTHING,
+    caches: Mapping[tuple[str, str], str] = _NOTHING,
 ) -> Estimate:
+    """Return what a shard of these lines may cost.
+
+    `expected_tokens` is the expected output of an answer by stage, where the study says it; `used` what answers did;
+    `caches` as `versions.caches` has them.
+    """
+    asked = _asked(lines)
+    cache = caches.get((asked.provider, asked.model))
     tokens = lines.group_by(_ALIKE, use_threads=False).aggregate([("estimated_input_tokens", "sum"), ([], "count_all")])
     total = NOTHING
     for stage, template_id, thinking, max_output_tokens, n_tokens, n in zip(*tokens.to_pydict().values(), strict=True):
         total += book.estimate(
             asked, thinking, max_output_tokens, n, n_tokens, expected_tokens.get(stage),
-            used.get((stage, template_id, asked.provider, asked.model, thinking)),
+            used.get((stage, template_id, asked.provider, asked.model, thinking)), cache,
         )  # fmt: skip
     return total
 

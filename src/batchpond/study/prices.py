@@ -49,6 +49,7 @@ ANSWERS_LEAST: Final = 10
 """So many answers of a way say more of the next ones than what models usually write."""
 INPUT_FACTOR_LOW: Final = 0.8
 INPUT_FACTOR_WORST: Final = 1.5
+HOUR: Final = "1h"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,7 @@ class Tier:
     cached_usd: float
     output_usd: float
     cache_write_usd: float
+    cache_hour_usd: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,18 +72,20 @@ class UnitPrices:
     source: str
 
     def cost_usd(
-        self, input_tokens: float, cached_tokens: float, output_tokens: float, cache_write_tokens: float = 0
-    ) -> float:
+        self, input_tokens: float, cached_tokens: float, output_tokens: float, cache_write_tokens: float = 0,
+        cache_hour_tokens: float = 0,
+    ) -> float:  # fmt: skip
         """Return what one request costs; `input_tokens` includes those read from and written to a cache.
 
-        What is written is taken to live for minutes: Anthropic's cache of an hour costs more.
+        `cache_hour_tokens` of those are written to live for an hour, not for minutes.
         """
         tier = self.tiers[0]
         for higher in self.tiers[1:]:
             tier = higher if input_tokens > higher.above_tokens else tier
         fresh = max(0, input_tokens - cached_tokens - cache_write_tokens)
         total = fresh * tier.input_usd + cached_tokens * tier.cached_usd + output_tokens * tier.output_usd
-        return (total + cache_write_tokens * tier.cache_write_usd) / PER_TOKENS
+        written = (cache_write_tokens - cache_hour_tokens) * tier.cache_write_usd
+        return (total + written + cache_hour_tokens * tier.cache_hour_usd) / PER_TOKENS
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +193,7 @@ class Prices:
         cached_tokens: int | None,
         output_tokens: int | None,
         cache_write_tokens: int | None = None,
+        cache_hour_tokens: int | None = None,
     ) -> float | None:
         """Return what one answered request cost in USD, or None when prices or tokens are unknown.
 
@@ -196,7 +201,8 @@ class Prices:
         """
         if input_tokens is None or output_tokens is None or (unit := self.unit(asked)) is None:
             return None
-        return unit.cost_usd(input_tokens, cached_tokens or 0, output_tokens, cache_write_tokens or 0)
+        written, for_an_hour = cache_write_tokens or 0, cache_hour_tokens or 0
+        return unit.cost_usd(input_tokens, cached_tokens or 0, output_tokens, written, min(for_an_hour, written))
 
     def estimate(
         self,
@@ -207,8 +213,12 @@ class Prices:
         input_tokens: int,
         expected_tokens: int | None = None,
         used: Usage | None = None,
+        cache: str | None = None,
     ) -> Estimate:
-        """Return the rough cost of `n_requests` with `input_tokens` estimated tokens, by what was `used` before."""
+        """Return the rough cost of `n_requests` with `input_tokens` estimated tokens, by what was `used` before.
+
+        At worst all of what is to be kept in a `cache` for so long is written there, and nothing read.
+        """
         if n_requests == 0:
             return NOTHING
         if (unit := self.unit(asked)) is None:
@@ -219,7 +229,9 @@ class Prices:
         expected_usd = unit.cost_usd(round(mean), 0, expected) * n_requests
         worst_usd = None
         if worst is not None:
-            worst_usd = unit.cost_usd(round(mean * INPUT_FACTOR_WORST), 0, worst) * n_requests
+            n_in = round(mean * INPUT_FACTOR_WORST)
+            n_written = n_in if cache else 0
+            worst_usd = unit.cost_usd(n_in, 0, worst, n_written, n_written if cache == HOUR else 0) * n_requests
         if used is not None:
             return used.cost(unit, n_requests, input_tokens, worst_usd)
         return Estimate(low_usd, expected_usd, worst_usd, None, low_usd, expected_usd, worst_usd or 0.0)
@@ -250,7 +262,8 @@ def overrides(data: bytes, source: str = "config.toml") -> dict[str, UnitPrices]
     found = {}
     for name, written in config_file.prices(config_file.document(data, source)).items():
         cached, stored = (written.input if usd is None else usd for usd in (written.cached_input, written.cache_write))
-        found[name] = UnitPrices((Tier(0, written.input, cached, written.output, stored),), "config.toml")
+        ((_, hour),) = _for_an_hour(name.partition("/")[0], [(0, written.input)], [(0, stored)])
+        found[name] = UnitPrices((Tier(0, written.input, cached, written.output, stored, hour),), "config.toml")
     return found
 
 
@@ -260,7 +273,7 @@ def _bundled(asked: PricedModel, when: datetime) -> UnitPrices | None:
     except UsageError:  # prices are also asked for what other tools asked elsewhere
         descriptor = None
     if descriptor is not None and descriptor.is_free:
-        return UnitPrices((Tier(0, 0.0, 0.0, 0.0, 0.0),), "a server of one's own")
+        return UnitPrices((Tier(0, 0.0, 0.0, 0.0, 0.0, 0.0),), "a server of one's own")
     share = 1.0
     name = asked.provider if descriptor is None else descriptor.price_name or asked.provider
     match asked.mode:
@@ -277,7 +290,8 @@ def _bundled(asked: PricedModel, when: datetime) -> UnitPrices | None:
     if found is None or not found[0] or not found[1]:
         return None
     input_steps, output_steps, cached_steps, stored_steps = found
-    priced = (input_steps, cached_steps or input_steps, output_steps, stored_steps or input_steps)
+    stored = stored_steps or input_steps
+    priced = (input_steps, cached_steps or input_steps, output_steps, stored, _for_an_hour(name, input_steps, stored))
     starts = sorted({start for steps in priced for start, _ in steps})
     tiers = (Tier(start, *(share * _at(steps, start) for steps in priced)) for start in starts)
     return UnitPrices(tuple(tiers), f"genai-prices {_version('genai-prices')}")
@@ -287,6 +301,12 @@ def _bundled(asked: PricedModel, when: datetime) -> UnitPrices | None:
 _Steps: TypeAlias = list[tuple[int, float]]
 # Of input, output, what is read from a cache, and what is written to one.
 _Rates: TypeAlias = tuple[_Steps, _Steps, _Steps, _Steps]
+
+
+def _for_an_hour(provider: str, input_steps: _Steps, stored_steps: _Steps) -> _Steps:
+    """Return what writing for an hour costs: a provider's share of the input, or what any writing does."""
+    marks = next((one.cache_marks for one in registry.descriptors() if one.name == provider), {})
+    return [(start, marks[HOUR] * usd) for start, usd in input_steps] if HOUR in marks else stored_steps
 
 
 def _at(steps: _Steps, start: int) -> float:

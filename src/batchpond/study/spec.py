@@ -150,6 +150,7 @@ class ModelSpec:
     mode: Annotated[Mode, about("by batches, one call per request, or files")] = Mode.BATCH
     parameters: Annotated[dict[str, Any], about("passed through as they are")] = field(default_factory=dict)
     parameters_unchecked: Annotated[bool, about("also those that batchpond does not know of")] = False
+    cache: Annotated[str, at_most(9, "how long the system prompt is marked to be kept, as 5m or 1h")] | None = None
 
     @property
     def priced(self) -> PricedModel:
@@ -226,9 +227,14 @@ def pairs_config(plain: dict[str, Any]) -> dict[str, Any]:
 
 
 def without_checks(plain: dict[str, Any]) -> dict[str, Any]:
-    """Return the plain values of a study or stage without what only told `plan` what it need not check."""
+    """Return the plain values of a study or stage without what only told `plan` what it need not check.
+
+    Nor have they marks for a cache where there are none: those came later.
+    """
     for model in plain["models"]:
         del model["parameters_unchecked"]
+        if model["cache"] is None:
+            del model["cache"]
     for template in plain["templates"]:
         template.pop("literal", None)
     return plain

@@ -68,6 +68,7 @@ def test_an_answer_is_made_uniform() -> None:
         reasoning_tokens=30,
         cached_tokens=1000,
         cache_write_tokens=100,
+        cache_hour_tokens=0,
         provider_request_id="msg_01",
     )
 

@@ -55,6 +55,8 @@ def test_anthropic_prices_tell_reading_and_writing_a_cache_apart(model: str, pri
     input_usd, cached_usd, output_usd, written_usd = prices
     usd = PRICES.cost(PricedModel("anthropic", model), 10_000, 4_000, 500, 3_000)
     assert usd == pytest.approx((3_000 * input_usd + 4_000 * cached_usd + 500 * output_usd + 3_000 * written_usd) / 1e6)
+    hour = PRICES.cost(PricedModel("anthropic", model), 10_000, 4_000, 500, 3_000, 1_000)
+    assert hour == pytest.approx(usd + 1_000 * (2 * input_usd - written_usd) / 1e6), "an hour costs twice the input"
     assert PRICES.cost(PricedModel("anthropic", model), 10_000, 4_000, 500, None) == PRICES.cost(
         PricedModel("anthropic", model), 10_000, 4_000, 500
     )

@@ -170,6 +170,14 @@ class Anthropic(Dialect):
             raise UsageError(f"custom_id {custom_id[:80]!r} is not 1 to 64 of a-z, A-Z, 0-9, _ and -")
         return b'{"custom_id":%b,"params":%b}' % (orjson.dumps(custom_id), on_one_line(custom_id, body))
 
+    def marked(self, body: bytes, cache: str) -> bytes:
+        """Return a body with a mark after its system prompt (anthropic 2.11 `cache_control_ephemeral_param.py`)."""
+        found = orjson.loads(body)
+        if isinstance(found.get("system"), str):
+            mark = {"type": "ephemeral", "ttl": cache}
+            found["system"] = [{"type": "text", "text": found["system"], "cache_control": mark}]
+        return orjson.dumps(found)
+
     def is_answer(self, body: dict[str, Any]) -> bool:
         """Return whether the body of a live call that went well is an answer at all."""
         return isinstance(body.get("content"), list | str)
@@ -198,7 +206,9 @@ class Anthropic(Dialect):
         finish = FINISH.get(reason, Finish.OTHER) if reason else Finish.OTHER
         refusal = _refusal(body.get("stop_details")) if finish is Finish.REFUSAL else None
         named = row._replace(request_id=fields.identifier(body.get("id")))
-        return answered(named, body.get("model"), reason, finish, (*texts, refusal), _usage(body.get("usage")))
+        usage = fields.mapping(body.get("usage"))
+        hour = fields.count(fields.mapping(usage.get("cache_creation")).get("ephemeral_1h_input_tokens"))
+        return answered(named, body.get("model"), reason, finish, (*texts, refusal), _usage(usage), hour)
 
 
 DIALECT: Final = Anthropic()
@@ -354,9 +364,8 @@ def _refusal(details: object) -> str | None:
     return ": ".join(part for part in parts if part) or None
 
 
-def _usage(value: object) -> Tokens:
+def _usage(usage: Mapping[str, object]) -> Tokens:
     """Return the counts; Anthropic's `input_tokens` leaves out what the cache read and wrote of the prompt."""
-    usage = fields.mapping(value)
     fresh, made = fields.count(usage.get("input_tokens")), fields.count(usage.get("output_tokens"))
     read = fields.count(usage.get("cache_read_input_tokens"))
     written = fields.count(usage.get("cache_creation_input_tokens"))

@@ -164,6 +164,10 @@ class Dialect(ABC):
     def payload_line(self, custom_id: str, endpoint: str, body: bytes) -> bytes:
         """Return one line of a batch input file, without its line feed; `body` is used as it is."""
 
+    def marked(self, body: bytes, cache: str) -> bytes:  # noqa: ARG002
+        """Return a body with marks of what a cache is to keep for so long: the same where a provider has no marks."""
+        return body
+
     @abstractmethod
     def read_row(self, row: dict[str, Any]) -> Response:
         """Return a result line's object made uniform, total over any JSON."""

@@ -136,8 +136,9 @@ Texts = tuple[str | None, str | None, str | None]
 
 
 def answered(
-    row: Row, model: object, reason: str | None, finish: Finish | None, texts: Texts, tokens: Tokens
-) -> Response:
+    row: Row, model: object, reason: str | None, finish: Finish | None, texts: Texts, tokens: Tokens,
+    cache_hour_tokens: int | None = None,
+) -> Response:  # fmt: skip
     """Return a row that was answered."""
     return Response(
         row.custom_id,
@@ -149,6 +150,7 @@ def answered(
         *texts,
         *tokens,
         provider_request_id=row.request_id,
+        cache_hour_tokens=cache_hour_tokens,
     )
 
 

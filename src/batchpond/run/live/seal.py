@@ -31,6 +31,7 @@ from batchpond.lake.records import Approval, CancelAsked, Created, Intent, Shard
 from batchpond.lake.schemas import DOUBTS
 from batchpond.lake.store import SPOOL, Store
 from batchpond.model import BatchState, FileRole, Mode, Origin
+from batchpond.plan import versions
 from batchpond.providers.base import LiveStart
 from batchpond.providers.shared.live import LiveClient
 from batchpond.run import collect
@@ -215,14 +216,15 @@ def _answered(store: Store, attempt: Attempt) -> Iterator[str]:
 
 def items_left(store: Store, attempt: Attempt, left: Left, *, is_held: bool) -> Iterator[Item]:
     """Yield the requests that are still to be asked; with `is_held`, without those in doubt."""
-    lines, expanded = shard_lines(store, attempt.provider, attempt.shard_id), Blobs(store).expanded
+    lines, blobs = shard_lines(store, attempt.provider, attempt.shard_id), Blobs(store)
+    marked = versions.marked(store, attempt.intent)
     for request_id, body in bodies(lines):
         custom_id = ids.custom_id(attempt.attempt_id, request_id)
         n_doubts = left.doubts[custom_id]
         if custom_id in left.answered or (is_held and n_doubts):
             continue
         n_tokens = len(body) / BYTES_PER_TOKEN + body.count(HEAD) * PICTURE_TOKENS + ANSWER_TOKENS
-        yield Item(custom_id, body, n_tokens, expanded, n_doubts=n_doubts)
+        yield Item(custom_id, body, n_tokens, lambda kept: marked(blobs.expanded(kept)), n_doubts=n_doubts)
 
 
 def unsettled(lake_state: LakeState) -> list[Attempt]:
