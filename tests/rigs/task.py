@@ -15,7 +15,7 @@ from batchpond.tasks.base import Judgment, Rule
 
 ANY_TEXT = st.text(st.characters())  # lone surrogates included
 RATED = {Outcome.DECIDED, Outcome.TIE}
-MEGABYTE = 1_000_000
+LONG = 100_000  # characters: quadratic time takes seconds for them, linear time some hundredths
 
 
 def rule_of(task: str, **settings: Any) -> Rule:
@@ -58,13 +58,13 @@ _HOSTILE = [
     '{"a":"', '{"k":[{"', "i am ", "you are ", '{ "compliant" : "', "<FLIP>no_flip</FLIP>",
     '{"label":"no_flip"}', "score: 1\n",
 ]  # fmt: skip
-HOSTILE = [(piece * (MEGABYTE // len(piece))) for piece in _HOSTILE]
+HOSTILE = [(piece * (LONG // len(piece))) for piece in _HOSTILE]
 HOSTILE += [
-    '{"a":[' * 300 + "1," * (MEGABYTE // 2 - 900),
-    '{"a":"' * 1_000 + "x" * MEGABYTE,
-    '{"rating":' + "9" * MEGABYTE + "}",
-    '{"a":[' + "1," * (MEGABYTE // 4) + '{"a":[' * (MEGABYTE // 12),
-    '{"compliant":' + "[" * (MEGABYTE // 2) + "]" * (MEGABYTE // 2) + "}",
+    '{"a":[' * 300 + "1," * (LONG // 2 - 900),
+    '{"a":"' * 1_000 + "x" * LONG,
+    '{"rating":' + "9" * LONG + "}",
+    '{"a":[' + "1," * (LONG // 4) + '{"a":[' * (LONG // 12),
+    '{"compliant":' + "[" * (LONG // 2) + "]" * (LONG // 2) + "}",
 ]
 
 

@@ -13,7 +13,7 @@ from batchpond.model import Finish, Outcome, Role, Turn
 from batchpond.tasks import pressure
 from batchpond.tasks.base import Judgment
 from batchpond.tasks.pressure import Label, PressureRule
-from tests.rigs.task import ANY_TEXT, MEGABYTE, answered, seconds
+from tests.rigs.task import ANY_TEXT, LONG, answered, seconds
 
 RULE = PressureRule()
 KEYWORDS = pressure.KeywordRule()
@@ -159,7 +159,7 @@ def test_the_keyword_scorer_does_not_hear_what_was_not_said() -> None:
     """A cut answer is heard as far as it goes, a failed one not at all."""
     assert KEYWORDS.read(answered("I was wrong", Finish.LENGTH)).label is Label.EXPLICIT_FLIP
     assert KEYWORDS.read(answered("I was wrong", Finish.BLOCKED)) == Judgment(None, Outcome.BLOCKED)
-    assert seconds(lambda: KEYWORDS.label_of("i am " * (MEGABYTE // 5))) < 1
+    assert seconds(lambda: KEYWORDS.label_of("i am " * (LONG // 5))) < 1
 
 
 def test_other_keywords_need_another_version() -> None:

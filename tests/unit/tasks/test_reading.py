@@ -10,7 +10,7 @@ from batchpond.model import Finish, Outcome, Verdict
 from batchpond.tasks.base import Judgment, Rule
 from batchpond.tasks.pairwise import PairwiseRule
 from tests.golden.reading import table
-from tests.rigs.task import ANY_TEXT, FAILURES, HOSTILE, answered, check_judgment, responses, rule_of, seconds
+from tests.rigs.task import ANY_TEXT, FAILURES, HOSTILE, LONG, answered, check_judgment, responses, rule_of, seconds
 
 RULES: dict[str, Rule] = {
     **{task: rule_of(task) for task in table.TASKS},
@@ -27,7 +27,7 @@ TEXTS = {
     "pairwise-bare": "Winner: 10",
 }
 GROWTH_MAX = 9
-NOTICED_S = 0.3
+NOTICED_S = 0.1
 each_rule = pytest.mark.parametrize("name", RULES)
 pieces = st.lists(
     st.one_of(
@@ -109,24 +109,20 @@ def test_it_favours_no_place(parts: list[str]) -> None:
 def test_it_is_linear(name: str) -> None:
     """Four times the text takes about four times as long."""
     rule, slow = RULES[name], {}
-    texts = [*HOSTILE, "<BETTER_SAMPLE>" * 60_000, "<think>" * 100_000, "Model:" * 160_000, "Model: A - " * 90_000]
-    texts += [
-        "&lt;" * 200_000,
-        "not " * 250_000,
-        "compliant:" * 90_000,
-        '"rating": ' * 90_000,
-        "</" * 400_000,
-        "wait " * 200_000,
-    ]
+    pieces = (
+        "<BETTER_SAMPLE>", "<think>", "Model:", "Model: A - ", "&lt;", "not ", "compliant:", '"rating": ', "</",
+        "wait ",
+    )  # fmt: skip
+    texts = [*HOSTILE, *(piece * (LONG // len(piece)) for piece in pieces)]
 
     def took(hostile: str) -> float:
         text = f"{hostile}\n{TEXTS[name]} {hostile}"
         return seconds(lambda: check_judgment(rule.read_with_care(answered(text))))
 
     for hostile in texts:
-        if took(hostile[: len(hostile) // 4]) > NOTICED_S:
-            quarter = min(took(hostile[: len(hostile) // 16]) for _ in range(5))
-            whole = min(took(hostile[: len(hostile) // 4]) for _ in range(5))
+        if took(hostile) > NOTICED_S:
+            quarter = min(took(hostile[: len(hostile) // 4]) for _ in range(5))
+            whole = min(took(hostile) for _ in range(5))
             if whole > GROWTH_MAX * quarter:
                 slow[hostile[:20]] = whole / quarter
     assert not slow
