@@ -203,15 +203,31 @@ def test_foreign_batches_in_the_account_are_left_alone(tmp_path: Path) -> None:
     rig.world.close()
 
 
-def test_results_that_are_gone_are_told_and_their_requests_are_free_again(tmp_path: Path) -> None:
+def test_results_that_are_404_while_they_are_kept_are_waited_for(tmp_path: Path) -> None:
+    """What was paid for is not called gone for a 404, which may pass: the next run takes it in."""
     rig = rig_at(tmp_path, "openai")
     rig.submit()
     finish(rig)
     lose(rig)
     rig.world.add_fault("files.content@1:status=404")
     report = recovered(rig)
-    assert (fates(report), report.exit_code) == ({Fate.TAKEN_IN: 2, Fate.GONE: 1}, ExitCode.ATTENTION)
+    assert (fates(report), report.exit_code) == ({Fate.TAKEN_IN: 2, Fate.SILENT: 1}, ExitCode.ATTENTION)
     assert (report.n_held, report.n_answered) == (8, 8)
+    assert any("says 404 for its results, which it still keeps" in note for note in rig.notes)
+    assert (fates(rig.recover()), len(rig.answers())) == ({Fate.TAKEN_IN: 1}, 12)
+    assert rig.submit().counts is None, "nothing is left to buy"
+    rig.world.close()
+
+
+def test_results_that_are_gone_are_told_and_their_requests_are_free_again(tmp_path: Path) -> None:
+    rig = rig_at(tmp_path, "openai")
+    rig.submit()
+    finish(rig)
+    lose(rig)
+    rig.clock.advance(31 * 86_400)
+    rig.world.add_fault("files.content@1-9:status=404")
+    report = recovered(rig)
+    assert (fates(report), report.exit_code) == ({Fate.GONE: 3}, ExitCode.ATTENTION)
     assert any("its results are gone" in note for note in rig.notes)
     rig.world.close()
 

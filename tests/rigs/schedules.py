@@ -16,6 +16,7 @@ import httpx
 from batchpond.errors import BatchpondError
 from batchpond.lake.store import MARKER
 from batchpond.providers import registry
+from batchpond.run.recover import Fate
 from tests.rigs.foreign_tool import make_batch
 from tests.rigs.sim_inputs import N_ITEMS
 from tests.rigs.sim_providers import SIMULATED, one_model_each, provider_of
@@ -24,6 +25,7 @@ from tests.rigs.sim_study import Rig
 STEPS = 10
 ITEMS_MAX = N_ITEMS + 2
 TWIN_SHARE = LOST_SHARE = 0.15
+_SILENT_MAX = 4  # results are a 404 up to so often
 LAGS_END_S = 3_000  # by then every listing shows what was made, and no create is under way
 VERBS = ("submit", "sync", "advance", "fault", "plan", "limited", "retry", "cancel", "foreign", "change")
 MIXES = (*(provider.models for provider in SIMULATED.values()), one_model_each())
@@ -218,7 +220,10 @@ def _lose(rig: Rig, draw: random.Random, history: list[str]) -> int:
         n_crashes += not rig.survive(lambda: _recover(rig, history))
         rig.clock.advance(LAGS_END_S)
     rig.world.clear_faults()
-    _recover(rig, history)
+    for _ in range(_SILENT_MAX):
+        _recover(rig, history)
+        if str(Fate.SILENT) not in history[-1]:
+            break
     return n_crashes
 
 

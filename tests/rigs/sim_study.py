@@ -348,7 +348,9 @@ class Rig:
             self.clock.advance(step_s if n <= n_max / 2 else LATE_STEP_S)
             report = self.sync()
             if not report.n_pending and not self._is_any_unsent():
-                return n
+                if is_begun or not report.n_unapproved:
+                    return n
+                self.submit()  # what was in doubt when a part was approved is nobody's yet
             if n * step_s > GIVEN_UP_AFTER_S:
                 self.decide_what_stays_open()
             if report.n_attention or self._is_any_unsent():

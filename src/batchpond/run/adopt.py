@@ -85,7 +85,7 @@ def shard_of(
     pairs = zip(mapped.custom_ids, mapped.lines["request_id"].to_pylist(), strict=True)
     names = (part for pair in pairs for part in pair)
     said = due.shard_event(
-        study, version, mapped.lines, ShardKind.ADOPTED, due.estimated(book, mapped.lines), 0
+        study, version, mapped.lines, ShardKind.ADOPTED, due.estimated(book, mapped.lines, {}, {}, {}), 0
     ).asked()
     shard_id = ids.digest("adopted shard", provider.descriptor.name, batch.batch_id, *names)
     fact = AdoptedShard(

@@ -124,7 +124,6 @@ def count_failures(store: Store, lake_state: LakeState, study: str, version: str
 CELLS_TEXT_MAX = 500
 _FETCH_ROWS = 10_000
 _EVERYTHING = 2**62
-_NOTHING: Mapping[Any, Any] = MappingProxyType({})
 
 _DUE = tables.query(__package__, "due")
 _CHOSEN_FIRST = "chosen AS (SELECT CAST(NULL AS VARCHAR) AS request_id WHERE FALSE)"
@@ -284,11 +283,7 @@ _ALIKE: Final = ("stage", "template_id", "thinking", "max_output_tokens")
 
 
 def estimated(
-    book: Prices,
-    lines: pa.Table,
-    expected_tokens: Mapping[str, int] = _NOTHING,
-    used: Used = _NOTHING,
-    caches: Mapping[tuple[str, str], str] = _NOTHING,
+    book: Prices, lines: pa.Table, expected_tokens: Mapping[str, int], used: Used, caches: Mapping[tuple[str, str], str]
 ) -> Estimate:
     """Return what a shard of these lines may cost.
 

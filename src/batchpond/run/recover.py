@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import StrEnum
 from typing import Final
 
@@ -37,6 +38,7 @@ class Fate(StrEnum):
 
     TAKEN_IN = "taken_in"
     NOT_YET = "not_yet"
+    SILENT = "silent"
     GONE = "gone"
     SHORT = "short"
     OTHER_VERSION = "other_version"
@@ -188,7 +190,7 @@ class _Search:
                 elif not (has_lines or state.is_terminal):
                     self._tell(one, Fate.NOT_YET, f"is {state}, and may hold requests of study {self.study}")
                 elif is_named:
-                    self._tell(one, Fate.GONE, f"is named after the study and {state}, and its results are gone")
+                    self._tell_without_results(one, "named after the study and ")
 
     def _list(self) -> None:
         session = self.session
@@ -233,12 +235,21 @@ class _Search:
         with session.isolated(one.client_name, f"taking in batch {batch.batch_id}"):
             provider = session.providers.get(one.client_name)
             if unknown.is_gone(provider, batch):
-                self._tell(one, Fate.GONE, f"is {batch.state}, and its results are gone")
+                self._tell_without_results(one)
                 return
             attempt = adopt.take_in(session, provider, batch, mapped, self.study, self.version)
             self.attempts[batch.batch_id] = attempt
             self.seen[attempt.attempt_id] = batch
             self.found.append(FoundBatch(one.client_name, batch, Fate.TAKEN_IN, len(mapped.lines)))
+
+    def _tell_without_results(self, one: UnknownBatch, how: str = "") -> None:
+        """Say that a batch's results are gone, or that they are a 404 while they are kept, which may pass."""
+        provider = self.session.providers.get(one.client_name)
+        kept = timedelta(days=provider.descriptor.results_retention_days)
+        is_kept = self.session.store.clock.now() < (one.batch.created_at or EPOCH) + kept
+        fate = Fate.SILENT if is_kept and provider.result_files(one.batch) else Fate.GONE
+        what = "says 404 for its results, which it still keeps" if fate is Fate.SILENT else "its results are gone"
+        self._tell(one, fate, f"is {how}{one.batch.state}, and {what}")
 
     def _tell(self, one: UnknownBatch, fate: Fate, why: str) -> None:
         text = why if why.startswith("batch ") else f"batch {one.batch.batch_id} {why}"
@@ -250,7 +261,8 @@ class _Search:
 
 _HINTS: Final = {
     Fate.NOT_YET: "run it again once the batch has ended: only its results will tell; do not submit before that",
-    Fate.GONE: "nothing brings them back; what it asked is asked anew when the study is submitted",
+    Fate.SILENT: "404s come and go: run it again before you submit, which asks it all anew",
+    Fate.GONE: "nothing brings them back; `submit` asks it anew, `submit --fresh` where no other batch was found",
     Fate.SHORT: "run it again later; what the files hold then counts",
     Fate.OTHER_VERSION: "`batchpond plan` the study file as it was then, run it again, and plan today's file after it",
     Fate.TAKEN_IN: None,

@@ -215,10 +215,7 @@ class Prices:
         used: Usage | None = None,
         cache: str | None = None,
     ) -> Estimate:
-        """Return the rough cost of `n_requests` with `input_tokens` estimated tokens, by what was `used` before.
-
-        At worst all of what is to be kept in a `cache` for so long is written there, and nothing read.
-        """
+        """Return the rough cost of `n_requests` of so many estimated tokens, by what was `used`; a `cache` reads none."""
         if n_requests == 0:
             return NOTHING
         if (unit := self.unit(asked)) is None:

@@ -227,10 +227,7 @@ def pairs_config(plain: dict[str, Any]) -> dict[str, Any]:
 
 
 def without_checks(plain: dict[str, Any]) -> dict[str, Any]:
-    """Return the plain values of a study or stage without what only told `plan` what it need not check.
-
-    Nor have they marks for a cache where there are none: those came later.
-    """
+    """Return a study's or stage's plain values without what only told `plan` what not to check, or came later."""
     for model in plain["models"]:
         del model["parameters_unchecked"]
         if model["cache"] is None:
