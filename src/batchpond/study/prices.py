@@ -215,7 +215,10 @@ class Prices:
         used: Usage | None = None,
         cache: str | None = None,
     ) -> Estimate:
-        """Return the rough cost of `n_requests` of so many estimated tokens, by what was `used`; a `cache` reads none."""
+        """Return the rough cost of `n_requests` with `input_tokens` estimated tokens, by what was `used` before.
+
+        At worst what a `cache` is to keep for so long is written there each time, and nothing is read.
+        """
         if n_requests == 0:
             return NOTHING
         if (unit := self.unit(asked)) is None:
