@@ -245,8 +245,8 @@ class Response(NamedTuple):
     Token counts are None when the provider did not say; they are never guessed. `input_tokens` is
     all of the prompt, what was read from (`cached_tokens`) and written to a cache included;
     `output_tokens` is all that is billed as output, reasoning included. `logprobs` are the tokens of the answer where
-    it came with log probabilities; the lake keeps those in the raw line alone, as it does how many of
-    `cache_write_tokens` were written for an hour, `cache_hour_tokens`, which are dearer.
+    it came with log probabilities. In the raw line alone are those kept, and the `cache_hour_tokens` of
+    `cache_write_tokens`, which are written for an hour and dearer.
     """
 
     custom_id: str | None

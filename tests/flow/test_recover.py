@@ -219,6 +219,22 @@ def test_results_that_are_404_while_they_are_kept_are_waited_for(tmp_path: Path)
     rig.world.close()
 
 
+@pytest.mark.parametrize("provider", ["openai", "together", "gemini"])
+def test_a_new_lake_does_not_buy_again_what_is_a_404_for_now(tmp_path: Path, provider: str) -> None:
+    """A look before the first purchase believes no 404 either, while the results are kept."""
+    rig = rig_at(tmp_path, provider)
+    rig.submit()
+    finish(rig)
+    lose(rig)
+    rig.plan()
+    rig.world.add_fault("files.content@1-30:status=404")
+    n_bought = len(rig.world.ledger.batches)
+    with pytest.raises(AttentionError, match="was asked before, though not from this lake"):
+        rig.submit()
+    assert len(rig.world.ledger.batches) == n_bought
+    rig.world.close()
+
+
 def test_results_that_are_gone_are_told_and_their_requests_are_free_again(tmp_path: Path) -> None:
     rig = rig_at(tmp_path, "openai")
     rig.submit()

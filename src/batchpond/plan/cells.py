@@ -180,9 +180,8 @@ def resolve_endpoint(spec: ModelSpec, module: Dialect) -> str:
     if spec.mode not in descriptor.modes:
         hint = f"its modes: {', '.join(map(str, descriptor.modes))}"
         raise StudyError(f"{spec.provider} has no mode {str(spec.mode)!r}", hint=hint)
-    if spec.cache is not None and spec.cache not in descriptor.cache_marks:
-        known = ", ".join(descriptor.cache_marks)
-        hint = f"it keeps for: {known}" if known else "leave `cache` out: it takes no marks"
+    if spec.cache not in {None, *descriptor.cache_marks}:
+        hint = f"it keeps for: {', '.join(descriptor.cache_marks) or 'nothing; leave `cache` out'}"
         raise StudyError(f"{spec.provider} keeps nothing that is marked for {spec.cache!r}", hint=hint)
     if written is None:
         return module.endpoint_for(spec.model, spec.include_thoughts, spec.temperature)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import timedelta
 from enum import StrEnum
 from typing import Final
 
@@ -234,7 +233,7 @@ class _Search:
         session, batch = self.session, one.batch
         with session.isolated(one.client_name, f"taking in batch {batch.batch_id}"):
             provider = session.providers.get(one.client_name)
-            if unknown.is_gone(provider, batch):
+            if unknown.is_silent(provider, batch):
                 self._tell_without_results(one)
                 return
             attempt = adopt.take_in(session, provider, batch, mapped, self.study, self.version)
@@ -244,12 +243,9 @@ class _Search:
 
     def _tell_without_results(self, one: UnknownBatch, how: str = "") -> None:
         """Say that a batch's results are gone, or that they are a 404 while they are kept, which may pass."""
-        provider = self.session.providers.get(one.client_name)
-        kept = timedelta(days=provider.descriptor.results_retention_days)
-        is_kept = self.session.store.clock.now() < (one.batch.created_at or EPOCH) + kept
-        fate = Fate.SILENT if is_kept and provider.result_files(one.batch) else Fate.GONE
-        what = "says 404 for its results, which it still keeps" if fate is Fate.SILENT else "its results are gone"
-        self._tell(one, fate, f"is {how}{one.batch.state}, and {what}")
+        is_kept = unknown.is_kept(self.session, self.session.providers.get(one.client_name), one.batch)
+        what = "says 404 for its results, which it still keeps" if is_kept else "its results are gone"
+        self._tell(one, Fate.SILENT if is_kept else Fate.GONE, f"is {how}{one.batch.state}, and {what}")
 
     def _tell(self, one: UnknownBatch, fate: Fate, why: str) -> None:
         text = why if why.startswith("batch ") else f"batch {one.batch.batch_id} {why}"

@@ -23,8 +23,7 @@ from batchpond import fields, ids, model
 from batchpond.errors import AccessError, AttentionError, ExitCode, LakeError, ProviderError, UnreachableError
 from batchpond.lake import failpoints, jsonl
 from batchpond.lake.attempts import BEFORE_SENT_PHASES, Attempt, Phase, seen_as
-from batchpond.lake.records import Approval, Asked, Created, Fresh, Intent, Planned, Rejected, Sent, Sharded, Uploaded
-from batchpond.lake.store import Store
+from batchpond.lake.records import Approval, Created, Fresh, Intent, Planned, Rejected, Sent, Sharded, Uploaded
 from batchpond.model import CreateSpec, ErrorClass, Mode, Origin, RemoteBatch, RemoteFile, Unclear
 from batchpond.plan import versions
 from batchpond.providers import registry
@@ -218,7 +217,8 @@ def _record_intent(
     store = session.store
     start = _start(session, provider, shard)
     attempt_id = ids.attempt_id(store.lake_id, shard.shard_id, ordinal)
-    built = _payload(store, shard, attempt_id)
+    marked = versions.marked(store, shard)
+    built = jsonl.build_payload(store, registry.module(shard.provider), shard, attempt_id, marked)
     session.record(
         Intent(
             **shard.asked() | start | {"size_bytes": built.size_bytes},
@@ -240,14 +240,9 @@ def origin_of(mode: Mode, provider: BatchProvider) -> Origin:
     return Origin.SIMULATED if provider.is_loopback else Origin.BATCH
 
 
-def _payload(store: Store, asked: Asked, attempt_id: str) -> jsonl.Payload:
-    marked = versions.marked(store, asked)
-    return jsonl.build_payload(store, registry.module(asked.provider), asked, attempt_id, marked)
-
-
 def _rebuild_payload(session: Session, attempt: Attempt) -> None:
-    intent = attempt.intent
-    built = _payload(session.store, intent, attempt.attempt_id)
+    intent, store, module = attempt.intent, session.store, registry.module(attempt.provider)
+    built = jsonl.build_payload(store, module, intent, attempt.attempt_id, versions.marked(store, intent))
     if built.sha256 != intent.sha256:
         raise LakeError(
             f"{built.path} is not the payload that attempt {attempt.attempt_id} announced",

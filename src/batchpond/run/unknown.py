@@ -35,7 +35,7 @@ from batchpond.lake.attempts import UNCLEAR_PHASES, Attempt, LakeState, fold
 from batchpond.lake.events import read
 from batchpond.lake.records import Fresh, Sharded
 from batchpond.lake.store import Store
-from batchpond.model import FILES_MARK, BatchState, Mode, RemoteBatch, client_name, named_client
+from batchpond.model import EPOCH, FILES_MARK, BatchState, Mode, RemoteBatch, client_name, named_client
 from batchpond.plan import versions
 from batchpond.providers import registry
 from batchpond.providers.base import BatchProvider, Descriptor
@@ -123,9 +123,10 @@ def of_shards(
 
 @dataclass(slots=True)
 class Lines:
-    """What the lines of batches say, each looked into once."""
+    """What the lines of batches say, each looked into once; `silent` are those whose results are a 404 for now."""
 
     session: Session
+    silent: set[str] = field(default_factory=set)
     _heads: dict[tuple[str, str], list[str]] = field(default_factory=dict)
 
     def of_study(self, study: str, batches: Collection[UnknownBatch]) -> list[UnknownBatch]:
@@ -149,6 +150,10 @@ class Lines:
                 text = f"{one.client_name} batch {one.batch.batch_id} cannot be looked into: {error.message}"
                 self.session.note(Severity.WARNING, text, hint=error.hint, exit_code=error.exit_code)
                 return []
+            if not found and one.batch.state.is_terminal and is_kept(self.session, provider, one.batch):
+                self.silent.add(one.batch.batch_id)
+                text = f"{one.client_name} batch {one.batch.batch_id} says 404 for its results, which it still keeps"
+                self.session.alert(text, hint="that may pass: run it again")
             self._heads[place] = [custom_id for custom_id in found if ids.request_key_of(custom_id)]
         return self._heads[place]
 
@@ -168,8 +173,14 @@ class Lines:
             return MapReader(connection, rows, target).read()
 
 
-def is_gone(provider: BatchProvider, batch: RemoteBatch) -> bool:
-    """Whether a batch that ended has no results any more, or never had any."""
+def is_kept(session: Session, provider: BatchProvider, batch: RemoteBatch) -> bool:
+    """Whether a batch names results and its provider keeps them as yet: a 404 for them may pass."""
+    ends_at = (batch.created_at or EPOCH) + timedelta(days=provider.descriptor.results_retention_days)
+    return session.store.clock.now() < ends_at and bool(provider.result_files(batch))
+
+
+def is_silent(provider: BatchProvider, batch: RemoteBatch) -> bool:
+    """Whether a batch that ended shows no results: they are gone, were never there, or are a 404 for now."""
     return batch.state.is_terminal and not any(
         provider.peek(file_id, 1) is not None for _, file_id in provider.result_files(batch)
     )
@@ -252,7 +263,11 @@ def before_first(session: Session, study: str, only: str | None = None) -> None:
     if found:
         shown = ", ".join(f"{one.client_name} {one.batch.batch_id}" for one in found[:_SHOWN_MAX])
         more = f" and {len(found) - _SHOWN_MAX:,} more" if len(found) > _SHOWN_MAX else ""
-        noun = "batch that this lake does not know holds" if len(found) == 1 else "batches that it does not know hold"
+        noun = (
+            "batch that this lake does not know holds, or may hold,"
+            if len(found) == 1
+            else "batches that it does not know hold, or may hold,"
+        )
         raise AttentionError(
             f"study {study} was asked before, though not from this lake: {len(found):,} {noun} requests of it"
             f" ({shown}{more}); nothing was sent",
@@ -313,7 +328,9 @@ def _of_study(session: Session, study: str, version: str, candidates: Sequence[U
         by_lines = lines.of_study(study, likeliest)
         if not any(_is_own(session, shards, lines.head(one)) for one in by_lines):
             found += by_lines  # else a copy is at work, whose other batches are cut otherwise
-    return [one for one in found if not is_gone(session.providers.get(one.client_name), one.batch)]
+            found += [one for one in likeliest if one.batch.batch_id in lines.silent]
+    asked = ((one, session.providers.get(one.client_name)) for one in found)
+    return [one for one, at in asked if is_kept(session, at, one.batch) or not is_silent(at, one.batch)]
 
 
 def _is_own(session: Session, shards: Sequence[Sharded], custom_ids: Sequence[str]) -> bool:

@@ -215,10 +215,7 @@ class Prices:
         used: Usage | None = None,
         cache: str | None = None,
     ) -> Estimate:
-        """Return the rough cost of `n_requests` with `input_tokens` estimated tokens, by what was `used` before.
-
-        At worst what a `cache` is to keep for so long is written there each time, and nothing is read.
-        """
+        """Return the rough cost of requests of so many tokens, by what was `used`; at worst a `cache` is only written."""
         if n_requests == 0:
             return NOTHING
         if (unit := self.unit(asked)) is None:

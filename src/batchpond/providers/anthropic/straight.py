@@ -18,17 +18,13 @@ class _Details(Struct):
     thinking_tokens: Count | None = None
 
 
-class _Written(Struct):
-    ephemeral_1h_input_tokens: Count | None = None
-
-
 class _Usage(Struct):
     input_tokens: Count
     output_tokens: Count
     cache_read_input_tokens: Count | None = None
     cache_creation_input_tokens: Count | None = None
     output_tokens_details: _Details | None = None
-    cache_creation: _Written | None = None
+    cache_creation: dict[str, Count] | None = None
 
     def tokens(self) -> Tokens:
         read, written = self.cache_read_input_tokens, self.cache_creation_input_tokens
@@ -70,7 +66,7 @@ def _read(line: _Line) -> Response | None:
     thoughts = [block.thinking for block in message.content if block.type == "thinking" and block.thinking]
     usage, row = message.usage, Row(line.custom_id, None, message.id or None)
     tokens = usage.tokens() if usage else NO_TOKENS
-    hour = usage.cache_creation.ephemeral_1h_input_tokens if usage and usage.cache_creation else None
+    hour = usage.cache_creation.get("ephemeral_1h_input_tokens") if usage and usage.cache_creation else None
     return answered(row, message.model, message.stop_reason, finish, (*joined(texts, thoughts), None), tokens, hour)
 
 
