@@ -215,7 +215,7 @@ class Prices:
         used: Usage | None = None,
         cache: str | None = None,
     ) -> Estimate:
-        """Return the rough cost of requests of so many tokens, by what was `used`; at worst a `cache` is only written."""
+        """Return the rough cost of requests, by what was `used` before; at worst a `cache` is only written to."""
         if n_requests == 0:
             return NOTHING
         if (unit := self.unit(asked)) is None:
