@@ -235,6 +235,17 @@ def test_a_new_lake_does_not_buy_again_what_is_a_404_for_now(tmp_path: Path, pro
     rig.world.close()
 
 
+def test_a_batch_that_answered_nothing_stops_no_first_purchase(tmp_path: Path) -> None:
+    """Another program's batch that expired whole shows no lines, and what it might hold of the study was not paid."""
+    rig = rig_at(tmp_path, "anthropic")
+    rig.world.add_fault("batches.create@1:expire_bare")
+    make_batch(rig, 5)
+    finish(rig)
+    rig.submit()
+    assert len(set(rig.world.ledger.batches) - rig.foreign) > 0
+    rig.world.close()
+
+
 def test_results_that_are_gone_are_told_and_their_requests_are_free_again(tmp_path: Path) -> None:
     rig = rig_at(tmp_path, "openai")
     rig.submit()

@@ -174,9 +174,10 @@ class Lines:
 
 
 def is_kept(session: Session, provider: BatchProvider, batch: RemoteBatch) -> bool:
-    """Whether a batch names results and its provider keeps them as yet: a 404 for them may pass."""
+    """Whether a batch answered anything by its counts, and its provider keeps that as yet: a 404 for it may pass."""
     ends_at = (batch.created_at or EPOCH) + timedelta(days=provider.descriptor.results_retention_days)
-    return session.store.clock.now() < ends_at and bool(provider.result_files(batch))
+    has_none = bool(batch.n_total) and batch.n_completed == 0  # before a batch is counted all counts may be 0
+    return not has_none and session.store.clock.now() < ends_at and bool(provider.result_files(batch))
 
 
 def is_silent(provider: BatchProvider, batch: RemoteBatch) -> bool:
