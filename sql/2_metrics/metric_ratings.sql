@@ -8,7 +8,7 @@
 --   - score_lowest, score_highest: the least and the largest score
 -- reference: own definitions; student_t.
 -- nulls: n_null items were answered without a score: they are out, never the lowest rating. score is NULL where n_rated
---   is 0, its error and interval for a single item.
+--   is 0, its error for a single item, its interval also where all scores are alike: no spread to see.
 
 CREATE OR REPLACE VIEW metric_ratings AS
 WITH counts AS (
@@ -26,7 +26,7 @@ WITH counts AS (
   GROUP BY study, task, template_id, rubric_id, provider, request_model, thinking, candidate
 ),
 staged AS (
-  SELECT *, t_quantile(0.975, n_rated - 1) AS t
+  SELECT *, CASE WHEN score_sd > 0 THEN t_quantile(0.975, n_rated - 1) END AS t
   FROM counts
 )
 SELECT
