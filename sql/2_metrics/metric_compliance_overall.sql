@@ -13,7 +13,7 @@
 --   - judge_delta: compliance - judges_mean, the judge's bias
 -- reference: SpecEval (judges_mean, judge_delta); wilson_clustered.
 -- nulls: the interval of compliance is NULL below 5 statements, compliance_se below 2, judges_mean without a model that
---   judged the candidate, its interval below 2.
+--   judged the candidate, its interval below 2 and where all of them say the same.
 -- note: the panel, and people whose labels were imported under the same template, are no part of judges_mean; their
 --   judge_delta says how far they are from the judges.
 
@@ -57,7 +57,10 @@ compared AS (
   WINDOW candidates AS (PARTITION BY study, template_id, candidate)
 ),
 staged AS (
-  SELECT *, wilson_clustered(compliance, n_valid, compliance_se, n_rubrics) AS ends, t_quantile(0.975, n_judges - 1) AS t
+  SELECT
+    *,
+    wilson_clustered(compliance, n_valid, compliance_se, n_rubrics) AS ends,
+    CASE WHEN judges_sd > 0 THEN t_quantile(0.975, n_judges - 1) END AS t
   FROM compared
 )
 SELECT

@@ -7,7 +7,8 @@
 --   - delta_sd: their standard deviation, which says whether the judge treats all alike
 --   - delta_min, delta_max: the least and the largest judge_delta
 -- reference: SpecEval (judge bias).
--- nulls: delta_sd, delta_se and the interval are NULL for a single candidate.
+-- nulls: delta_sd, delta_se and the interval are NULL for a single candidate, the interval also where all deltas are
+--   alike.
 
 CREATE OR REPLACE VIEW metric_judge_bias AS
 WITH deltas AS (
@@ -23,7 +24,7 @@ WITH deltas AS (
   GROUP BY study, template_id, provider, request_model, thinking
 ),
 staged AS (
-  SELECT *, t_quantile(0.975, n_candidates - 1) AS t
+  SELECT *, CASE WHEN delta_sd > 0 THEN t_quantile(0.975, n_candidates - 1) END AS t
   FROM deltas
 )
 SELECT
