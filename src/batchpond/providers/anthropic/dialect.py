@@ -28,7 +28,6 @@ from batchpond.providers.shared.dialect import (
     apart,
     check_endpoint,
     messages,
-    on_one_line,
     refused_thinking,
 )
 from batchpond.providers.shared.lines import PARTS_MAX, Row, Tokens, answered, failed, joined, unreadable
@@ -104,6 +103,7 @@ class Anthropic(Dialect):
     """What is asked of Anthropic's models, and what they answer."""
 
     answer_members = ("content",)
+    line_form = b'{"custom_id":%(id)b,"params":%(body)b}'
     shapes = "anthropic.straight"
     DESCRIPTOR = base.descriptor(
         "anthropic",
@@ -161,14 +161,14 @@ class Anthropic(Dialect):
             _set_effort(body, thinking.effort, settings)
         return BuiltBody(body, tuple(dropped), body["max_tokens"])
 
-    def payload_line(self, custom_id: str, endpoint: str, body: bytes) -> bytes:  # noqa: ARG002  # the version is a header
+    def payload_line(self, custom_id: str, endpoint: str, body: bytes) -> bytes:
         """Return one entry of a batch's `requests`, without a line feed; `body` is used as it is.
 
         Raises UsageError for a custom_id that Anthropic refuses: 1 to 64 of `[a-zA-Z0-9_-]`.
         """
         if not _CUSTOM_ID.fullmatch(custom_id):
             raise UsageError(f"custom_id {custom_id[:80]!r} is not 1 to 64 of a-z, A-Z, 0-9, _ and -")
-        return b'{"custom_id":%b,"params":%b}' % (orjson.dumps(custom_id), on_one_line(custom_id, body))
+        return super().payload_line(custom_id, endpoint, body)
 
     def marked(self, body: bytes, cache: str) -> bytes:
         """Return a body with a mark after its system prompt (anthropic 2.11 `cache_control_ephemeral_param.py`)."""

@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
-import orjson
-
 from batchpond import fields
 from batchpond.errors import UsageError
 from batchpond.model import ErrorClass, Finish, Prompt, Response, Role
@@ -31,7 +29,6 @@ from batchpond.providers.shared.dialect import (
     add_parameters,
     apart,
     check_endpoint,
-    on_one_line,
     refused_thinking,
 )
 from batchpond.providers.shared.lines import (
@@ -122,6 +119,7 @@ class Gemini(Dialect):
     """What is asked of Gemini's models, and what they answer."""
 
     id_name = "key"
+    line_form = b'{"key":%(id)b,"request":%(body)b}'
     shapes = "gemini.straight"
     answer_members = ("candidates", "promptFeedback", "usageMetadata")
     DESCRIPTOR = base.descriptor("gemini", endpoints=(GENERATE,), nearest=FAMILIES.nearest, base_of=_base_of)
@@ -165,10 +163,6 @@ class Gemini(Dialect):
         if generation:
             body["generationConfig"] = generation
         return BuiltBody(body, tuple(dropped))
-
-    def payload_line(self, custom_id: str, endpoint: str, body: bytes) -> bytes:  # noqa: ARG002  # the model's URL has it
-        """Return one line of a batch input file, without its line feed; `body` is used as it is."""
-        return b'{"key":%b,"request":%b}' % (orjson.dumps(custom_id), on_one_line(custom_id, body))
 
     def read_row(self, row: dict[str, Any]) -> Response:
         """Return one row of a result file made uniform.

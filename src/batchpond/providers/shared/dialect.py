@@ -120,22 +120,23 @@ def on_one_line(custom_id: str, body: bytes) -> bytes:
     return body
 
 
-def bare_line(custom_id: str, body: bytes) -> bytes:
-    """Return a line of a batch input file that names no path, which the batch does."""
-    return b'{"custom_id":%b,"body":%b}' % (orjson.dumps(custom_id), on_one_line(custom_id, body))
+BARE_LINE: Final = b'{"custom_id":%(id)b,"body":%(body)b}'
+"""The form of lines that name no path, which the batch does."""
 
 
 class Dialect(ABC):
     """The pure half of a provider: building lines before, reading lines after.
 
     `id_name` is what a result line calls its custom_id. A live answer has one of `answer_members`; the first names what
-    another lacks. `shapes` is the module whose LINE reads well-formed lines.
+    another lacks. `shapes` is the module whose LINE reads well-formed lines. `line_form` is the form of a line of a
+    batch input file, by what stands in it: `id`, `endpoint` and `body`.
     """
 
     DESCRIPTOR: Descriptor
     id_name = "custom_id"
     answer_members: tuple[str, ...]
     shapes: ClassVar[str | None] = None
+    line_form: ClassVar[bytes] = BARE_LINE
 
     @cached_property
     def sight(self) -> Sight:
@@ -160,9 +161,10 @@ class Dialect(ABC):
     def build_body(self, prompt: Prompt, settings: ModelSettings) -> BuiltBody:
         """Return the request body for a prompt; raises UsageError for what the model refuses."""
 
-    @abstractmethod
     def payload_line(self, custom_id: str, endpoint: str, body: bytes) -> bytes:
         """Return one line of a batch input file, without its line feed; `body` is used as it is."""
+        named = {b"id": orjson.dumps(custom_id), b"endpoint": orjson.dumps(endpoint)}
+        return self.line_form % {**named, b"body": on_one_line(custom_id, body)}
 
     def marked(self, body: bytes, cache: str) -> bytes:  # noqa: ARG002
         """Return a body with marks of what a cache is to keep for so long: the same where a provider has no marks."""
@@ -217,6 +219,8 @@ class ChatDialect(Dialect):
     """
 
     answer_members = ("choices", "output")
+    # As `vllm run-batch` reads it too.
+    line_form = b'{"custom_id":%(id)b,"method":"POST","url":%(endpoint)b,"body":%(body)b}'
     row_form: ClassVar[str] = "chat"
     reserved: ClassVar[Mapping[str, str]]
     limit_name: str = "max_tokens"
@@ -259,11 +263,6 @@ class ChatDialect(Dialect):
         body |= self.logprobs(settings)
         add_parameters(body, settings, self.reserved)
         return BuiltBody(body, dropped)
-
-    def payload_line(self, custom_id: str, endpoint: str, body: bytes) -> bytes:
-        """Return one line of a batch input file in OpenAI's form, as `vllm run-batch` reads it too."""
-        said = orjson.dumps(custom_id), orjson.dumps(endpoint), on_one_line(custom_id, body)
-        return b'{"custom_id":%b,"method":"POST","url":%b,"body":%b}' % said
 
     @cached_property
     def straight(self) -> Callable[[bytes], Response | None]:

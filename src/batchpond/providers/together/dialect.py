@@ -15,7 +15,7 @@ from typing import Any, Final
 from batchpond.errors import UsageError
 from batchpond.model import ErrorClass, Response, ResponseStatus
 from batchpond.providers import base
-from batchpond.providers.shared.dialect import CHAT, ChatDialect, bare_line
+from batchpond.providers.shared.dialect import BARE_LINE, CHAT, ChatDialect
 from batchpond.providers.shared.lines import without_thoughts
 
 LINE_BYTES_MAX: Final = 10_000_000
@@ -37,6 +37,7 @@ class Together(ChatDialect):
         batch_discounts=_DISCOUNTS,
         base_of=lambda url, _: f"{url.removesuffix('/v1')}/v1",  # with it as OpenAI's SDK needs it, and without
     )
+    line_form = BARE_LINE
     reserved = base.table("together", "reserved")
 
     def caveats(self, model: str) -> tuple[str, ...]:
@@ -47,12 +48,12 @@ class Together(ChatDialect):
         """Return the thinking words of a model: efforts, and a switch where it can be turned off."""
         return _EFFORTS if _ALWAYS_REASONS.match(model) else _SWITCH | _EFFORTS
 
-    def payload_line(self, custom_id: str, endpoint: str, body: bytes) -> bytes:  # noqa: ARG002  # the batch has it
+    def payload_line(self, custom_id: str, endpoint: str, body: bytes) -> bytes:
         """Return one line of a batch input file, without its line feed; `body` is used as it is.
 
         Raises UsageError for a line that Together would not read.
         """
-        line = bare_line(custom_id, body)
+        line = super().payload_line(custom_id, endpoint, body)
         if len(line) > LINE_BYTES_MAX:
             raise UsageError(
                 f"request {custom_id}: its line has {len(line):,} bytes, and Together reads up to {LINE_BYTES_MAX:,}",
