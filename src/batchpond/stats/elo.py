@@ -45,14 +45,6 @@ class Replay:
         return Replay(self.n_items, self.a[order], self.b[order], self.score[order])
 
 
-@dataclass(frozen=True, slots=True)
-class Shuffled:
-    """Mean and standard deviation of ratings over orders of the votes; the deviation is no standard error."""
-
-    mean: Floats
-    sd: Floats
-
-
 def replay_of(votes: Votes) -> Replay:
     """Return single votes from counts, in the order of the items; raises UsageError for too many to replay."""
     if votes.counts.sum() > REPLAYED_MAX:
@@ -72,30 +64,29 @@ def replay_of(votes: Votes) -> Replay:
     return Replay(votes.n_items, votes.lo[row], votes.hi[row], np.concatenate(scores)[in_order])
 
 
-def elo(votes: Replay, *, k: float = ELO_K, start: float = ELO_START) -> Floats:
+def elo(votes: Replay) -> Floats:
     """Return Elo ratings after the votes in their order."""
-    rating = [start] * votes.n_items
+    rating = [ELO_START] * votes.n_items
     for a, b, score in zip(votes.a.tolist(), votes.b.tolist(), votes.score.tolist(), strict=True):
-        change = k * (score - 1 / (1 + 10 ** ((rating[b] - rating[a]) / ELO_SCALE)))
+        change = ELO_K * (score - 1 / (1 + 10 ** ((rating[b] - rating[a]) / ELO_SCALE)))
         rating[a] += change
         rating[b] -= change
     return np.array(rating)
 
 
-def elo_shuffled(votes: Replay, *, seed: int, shuffles: int = SHUFFLES, k: float = ELO_K) -> Shuffled:
-    """Return Elo ratings over random orders of the votes."""
-    if len(votes) * shuffles > REPLAYED_MAX:
+def elo_shuffled(votes: Replay, *, seed: int) -> tuple[Floats, Floats]:
+    """Return mean and standard deviation of Elo ratings over random orders of the votes; it is no standard error."""
+    if len(votes) * SHUFFLES > REPLAYED_MAX:
         raise UsageError(
-            f"{len(votes):,} votes in {shuffles} orders are too many to replay",
+            f"{len(votes):,} votes in {SHUFFLES} orders are too many to replay",
             hint="theta says the same from all of them at once",
         )
     rng = np.random.default_rng(seed)
-    ratings = np.array([elo(votes.shuffled(rng), k=k) for _ in range(shuffles)])
-    sd = ratings.std(axis=0, ddof=1) if shuffles > 1 else np.full(votes.n_items, np.nan)
-    return Shuffled(ratings.mean(axis=0), sd)
+    ratings = np.array([elo(votes.shuffled(rng)) for _ in range(SHUFFLES)])
+    return ratings.mean(axis=0), ratings.std(axis=0, ddof=1)
 
 
-def elochoice(votes: Replay, *, k: float = ELOCHOICE_K) -> Ints:
+def elochoice(votes: Replay) -> Ints:
     """Return ratings by the rule of the R package EloChoice: from 0, rounded to whole numbers after each vote.
 
     Votes for a tie have no place in it and are left out. Halves round away from zero.
@@ -105,7 +96,7 @@ def elochoice(votes: Replay, *, k: float = ELOCHOICE_K) -> Ints:
         if score == 0.5:
             continue
         winner, loser = (a, b) if score > 0.5 else (b, a)
-        change = k / (1 + 10 ** ((rating[winner] - rating[loser]) / ELO_SCALE))
+        change = ELOCHOICE_K / (1 + 10 ** ((rating[winner] - rating[loser]) / ELO_SCALE))
         rating[winner] = _rounded(rating[winner] + change)
         rating[loser] = _rounded(rating[loser] - change)
     return np.array(rating, dtype=np.int64)

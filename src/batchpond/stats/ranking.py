@@ -433,8 +433,7 @@ def _add_replays(result: Ranking, votes: Votes, options: Options) -> None:
     replay = ratings.replay_of(votes)
     shuffled = replay.shuffled(np.random.default_rng(options.seed))
     if Extra.ELO in options.extras:
-        found = ratings.elo_shuffled(replay, seed=options.seed)
-        result.extras |= {"elo": found.mean, "elo_sd": found.sd}
+        result.extras["elo"], result.extras["elo_sd"] = ratings.elo_shuffled(replay, seed=options.seed)
     if Extra.ELOCHOICE in options.extras:
         result.extras["elochoice"] = ratings.elochoice(shuffled).astype(np.float64)
     if Extra.TRUESKILL in options.extras:
