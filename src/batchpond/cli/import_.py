@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from batchpond.interop.foreign import Reader
     from batchpond.interop.imports import ForeignReport
 
-DEFAULT_COLUMNS = ("study", "template_id", "rubric_id", "provider", "request_model", "thinking", "direction")
 SHOWN_PLACES = 3
 READERS = "batchpond.importers"
 """The group of entry points, of this distribution and any other, that read the files of other tools."""

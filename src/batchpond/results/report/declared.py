@@ -34,7 +34,6 @@ from batchpond.results.report.source import ROWS_MAX, Rows, Source
 
 JUDGE: Final = "judge"
 LABEL: Final = "label"
-JUDGED_BY: Final = tuple(name for name in CELL_COLUMNS if name != "rubric_id")
 GROUPS_MAX: Final = 6
 TITLES: Final = {
     "template_id": "template", "rubric_id": "rubric", "thinking": "thinking", JUDGE: "judge",
@@ -234,7 +233,7 @@ class Said:
         """Yield what was found of a study."""
         key = next((key for key in self.shown if key in exhibits), None)
         if key is not None:
-            for row in source.rows(self.sql.replace("{study}", source.name), self.limit).dicts():
+            for row in source.rows(self.sql.replace("{study}", source.name), self.limit).frame.to_dicts():
                 yield Finding(self.text.format_map({name: _Printed(row, name) for name in row}), key, row)
 
 
@@ -263,7 +262,6 @@ class Chapter:
     parts: Sequence[Callable[[Source], Exhibit | Facts | Cases | None]]
     words: Sequence[str] = ()
     needs: Callable[[Source], bool] = lambda _: True
-    says: Callable[[Sequence[Any]], Sequence[str]] = lambda _: ()
     findings: Sequence[Said] = ()
 
     def __call__(self, source: Source) -> Section | None:
@@ -275,7 +273,7 @@ class Chapter:
             return None
         keys = [part.key for part in found if isinstance(part, Exhibit)]
         findings = [finding for said in self.findings for finding in said(source, keys)]
-        return Section(self.key, self.title, (*self.words, *self.says(found)), found, findings)
+        return Section(self.key, self.title, self.words, found, findings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,16 +340,14 @@ def _rest(drawn: Drawn, found: Cells) -> tuple[pl.DataFrame, dict[str, str]]:
 
 FOLDER: Final = Path(__file__).parent / "sections"
 # What stands for several names in `cells`.
-_SEVERAL: Final = {"*cell": CELL_COLUMNS, "*judge": JUDGED_BY}
+_SEVERAL: Final = {"*cell": CELL_COLUMNS, "*judge": tuple(name for name in CELL_COLUMNS if name != "rubric_id")}
 _KINDS: Final = frozenset(Kind)
 _FIELDS: Final = frozenset({"key", "title", "words", "needs", "tasks", "exhibits", "findings"})
 
 Made = Callable[[Source], Exhibit | None]
 
 
-def chapter(
-    name: str, *, says: Callable[[Sequence[Any]], Sequence[str]] = lambda _: (), **made: Callable[[Declared], Made]
-) -> Chapter:
+def chapter(name: str, **made: Callable[[Declared], Made]) -> Chapter:
     """Return the section NAME; `made` says, by its key, how an exhibit that needs code is made of what is written.
 
     Raises KeyError for a key that no exhibit has, and TypeError or ValueError for a word that no field has.
@@ -366,7 +362,6 @@ def chapter(
         title=known["title"],
         words=(known["words"],) if "words" in known else (),
         needs=_needed(known.get("needs"), frozenset(known.get("tasks", ()))),
-        says=says,
         findings=[Said(**entry) for entry in known.get("findings", ())],
         parts=[parts.get(key, exhibit) for key, exhibit in found.items()],
     )

@@ -48,10 +48,6 @@ class Rows:
         """A sentence where the query has more rows than these."""
         return f"The first {len(self):,} rows; there are more." if self.is_cut else ""
 
-    def dicts(self) -> list[dict[str, Any]]:
-        """Return the rows as dictionaries."""
-        return self.frame.to_dicts()
-
 
 class Source:
     """One study in a lake, read through one connection, so that a sync beside it changes nothing in between."""
