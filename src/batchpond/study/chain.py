@@ -60,9 +60,8 @@ def chain(name: str, table: Table, written: tables.StageKeys, rubrics: tuple[Rub
     counted like any other; what the whole keeps is asked about by stages whose items say `stage = "NAME"`. Raises
     StudyError.
     """
-    for key in table.data:
-        if key not in _CHAIN_OTHERS:
-            table.fail(key, "has no meaning where questions are made in rounds", "with items it is one step by itself")
+    others = (key for key in table.data if key not in _CHAIN_OTHERS)
+    table.refuse(others, "has no meaning where questions are made in rounds", "with items it is one step by itself")
     if not rubrics:
         table.fail((), "has no rubrics", 'say which statements the questions are to test: `rubrics.path = "..."`')
     chain = _Chain(

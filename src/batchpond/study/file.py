@@ -214,8 +214,7 @@ def _stage(
 def _fields_of(table: Table, rule: FieldsRule) -> tuple[Rubric, ...]:
     """Return the fields of an answer as what is judged by; raises StudyError where something else is too."""
     for part, key in ((table, "rubrics"), (table.inside("items"), "rubric")):
-        if part.has(key):
-            part.fail(key, "cannot be given together with [[answer.fields]]", "each field is what is judged by")
+        part.refuse([key], "cannot be given together with [[answer.fields]]", "each field is what is judged by")
     if table.inside("pairs").data.get("select") == Select.ADAPTIVE:
         why = "cannot be adaptive together with [[answer.fields]]: each field would ask for other pairs"
         table.inside("pairs").fail("select", why, "choose pairs by share, count or a file")
@@ -223,14 +222,12 @@ def _fields_of(table: Table, rule: FieldsRule) -> tuple[Rubric, ...]:
 
 
 def _check_keys(table: Table, stage: StageSpec) -> None:
-    for name in ("tactics", "turns", "cold_start"):
-        if table.has(name) and stage.task != CONVERSATION:
-            table.fail(name, f"has no meaning for the task {stage.task}", f'it belongs to `task = "{CONVERSATION}"`')
-    for name in CHAIN_KEYS:
-        if table.has(name):
-            table.fail(name, f"has no meaning for the task {stage.task}", "it is for inputs that are made in rounds")
-    if table.has("pairs") and stage.task != "pairwise":
-        table.fail("pairs", f"has no meaning for the task {stage.task}")
+    why = f"has no meaning for the task {stage.task}"
+    if stage.task != CONVERSATION:
+        table.refuse(("tactics", "turns", "cold_start"), why, f'it belongs to `task = "{CONVERSATION}"`')
+    table.refuse(CHAIN_KEYS, why, "it is for inputs that are made in rounds")
+    if stage.task != "pairwise":
+        table.refuse(["pairs"], why)
     if stage.is_structured and stage.output_schema is None:
         table.fail("structured", f"has no meaning for answers of the task {stage.task} as they are read here",
                    "compliance, likert, listwise, pressure answers in JSON and fields can be held to one")  # fmt: skip
@@ -245,10 +242,10 @@ def _check(table: Table, stage: StageSpec) -> None:
         for tactic in stage.tactics:
             if not tactic.opening:
                 table.fail("cold_start", f"needs an opening for the tactic {tactic.tactic_id}")
-    for name in ("path", "sql", "block") if stage.waits else ():
-        if table.inside("pairs").has(name):
-            why = f"this stage waits for {', '.join(stage.rows.waits_for)}"
-            table.inside("pairs").fail(name, f"is of items that are there when the study is planned; {why}")
+    if stage.waits:
+        why = f"this stage waits for {', '.join(stage.rows.waits_for)}"
+        problem = f"is of items that are there when the study is planned; {why}"
+        table.inside("pairs").refuse(("path", "sql", "block"), problem)
     if stage.rows.sql is not None and any(template.media for template in stage.templates):
         table.fail(
             "templates", "show pictures of rows that only SQL will give", "a stage that names one shows its items'"
@@ -295,18 +292,14 @@ def _rows(table: Table, written: tables.StageKeys, stages: Sequence[StageSpec]) 
     columns = {name: str(items.data[name]) for name in _COLUMNS if items.has(name)}
     after = tuple(name for stage in asked.after or () for name in _earlier(items, "after", stage, earlier))
     if asked.stage is not None:
-        for other in (*_OF_FILE, *columns):
-            if items.has(other):
-                items.fail(other, "cannot be given together with stage")
+        items.refuse((*_OF_FILE, *columns), "cannot be given together with stage")
         _earlier(items, "stage", asked.stage, earlier)
         if (own := kept.get(asked.stage)) is not None:
-            if items.has("where"):
-                why = f"cannot be given: {own.name} itself says which questions are kept"
-                items.fail("where", why, "see `keep_below`")
+            why = f"cannot be given: {own.name} itself says which questions are kept"
+            items.refuse(["where"], why, "see `keep_below`")
             return RowsSpec(after=after, kept=own)
         return RowsSpec(stage=asked.stage, where=asked.where, after=after)
-    if items.has("where"):
-        items.fail("where", "needs a stage")
+    items.refuse(["where"], "needs a stage")
     found = _items_of(items, asked)
     if after and found.source is not ItemsFrom.SQL:
         items.fail("after", "has no meaning with a file, which is read when the study is planned")
@@ -438,8 +431,7 @@ def _pairs_of(table: Table, written: tables.Pairs) -> PairsSpec:
     if not (table.has("path") or table.has("sql")):
         lacking |= {"item_1": "path or sql", "item_2": "path or sql"}
     for name, needed in lacking.items():
-        if table.has(name):
-            table.fail(name, f"has a meaning only with {needed}")
+        table.refuse([name], f"has a meaning only with {needed}")
     if table.has("share") and table.has("count"):
         table.fail("count", "cannot be given together with share")
     if written.share == 0:
@@ -459,8 +451,7 @@ def _given(table: Table, written: tables.Pairs) -> ItemsSpec | None:
     """Return where pairs of one's own stand, their two columns in place of id and text."""
     if not (table.has("path") or table.has("sql")):
         return None
-    if table.has("block"):
-        table.fail("block", "cannot be given together with path or sql", "they say themselves which pairs are asked")
+    table.refuse(["block"], "cannot be given together with path or sql", "they say themselves which pairs are asked")
     found = _items_of(table, tables.Items(id=written.item_1, text=written.item_2))
     if found.source is ItemsFrom.LINES:
         table.fail("path", "has no columns that could name two items", "write a .csv, .jsonl or .parquet file")
@@ -475,8 +466,7 @@ def _adaptive(table: Table, written: tables.Pairs) -> PairsSpec:
         *((name, "rounds choose among all pairs of the items") for name in ("path", "sql", "block", "exact")),
         ("n_reverse", "`reverse` is the share of a round"),
     ):
-        if table.has(name):
-            table.fail(name, 'has no meaning with `select = "adaptive"`', hint)
+        table.refuse([name], 'has no meaning with `select = "adaptive"`', hint)
     if isinstance(written.reverse, bool):
         table.fail("reverse", 'must be a share with `select = "adaptive"`', f"usual is {REVERSE_OF_ADAPTIVE}")
     reverse = REVERSE_OF_ADAPTIVE if written.reverse is None else written.reverse
@@ -497,9 +487,8 @@ def _rubric(table: Table, written: tables.RubricTable | str) -> Rubric:
     if isinstance(written, str):
         return known[table.choose("use", written, sorted(known))]
     if written.use is not None:
-        others = [name for name in table.data if name != "use"]
-        if others:
-            table.fail(others[0], "cannot be given together with use", "leave out use to describe a rubric of your own")
+        others = (name for name in table.data if name != "use")
+        table.refuse(others, "cannot be given together with use", "leave out use to describe a rubric of your own")
         return known[table.choose("use", written.use, sorted(known))]
     name, rubric_id, description = (table.required(key) for key in ("name", "id", "description"))
     return Rubric(rubric_id, name.strip(), description.strip())
@@ -519,9 +508,8 @@ def _template(table: Table, written: tables.TemplateTable | str, task: str) -> T
         return TemplateSpec(table.choose("use", written, known))
     _one_of(table, ("use", "file", "text", "messages"))
     if written.use is not None:
-        for key in ("id", "literal"):
-            if table.has(key):
-                table.fail(key, "cannot be given together with use: a built-in template stays as it is")
+        why = "cannot be given together with use: a built-in template stays as it is"
+        table.refuse(("id", "literal"), why)
         return TemplateSpec(table.choose("use", written.use, known))
     if written.file is not None:
         return TemplateSpec(written.id or _name_of_file(table, written.file), None, written.file, written.literal)

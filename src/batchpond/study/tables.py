@@ -115,11 +115,9 @@ class Lists:
 def check_lists(table: Table, stage: StageSpec, source: StageSpec | None) -> None:
     """Raise StudyError for what a stage of lists cannot have; `source` is the one whose answers it lists."""
     if stage.task != listwise.TASK:
-        if table.has("lists"):
-            table.fail("lists", f"has no meaning for the task {stage.task}", 'it belongs to `task = "listwise"`')
+        table.refuse(["lists"], f"has no meaning for the task {stage.task}", 'it belongs to `task = "listwise"`')
         return
-    if table.inside("answer").has("size"):
-        table.inside("answer").fail("size", "stands in [lists], where lists are drawn")
+    table.inside("answer").refuse(["size"], "stands in [lists], where lists are drawn")
     if "tier" in stage.rows.columns:
         table.inside("items").fail("tier", "cannot be given: a list has items of several", "give the stage a tier")
     if stage.waits and not (source.task == "generation" if source else "unit" in stage.rows.columns):

@@ -85,6 +85,11 @@ class Table:
         parts = (key,) if isinstance(key, str) else key
         raise StudyError(f"{self.where(*parts)} {problem}", hint=hint)
 
+    def refuse(self, names: Iterable[str], problem: str, hint: str | None = None) -> None:
+        """Raise a StudyError about the first of these keys that is written, if any is."""
+        for name in filter(self.has, names):
+            self.fail(name, problem, hint)
+
     def refuse_twice(self, name: str, labels: Sequence[str]) -> None:
         """Raise a StudyError where entries of a list cannot be told apart."""
         twice = sorted({label for label in labels if labels.count(label) > 1})
