@@ -62,6 +62,12 @@ def files_below(paths: Iterable[Path]) -> list[SourceFile]:
     return found
 
 
+def refuse(where: object, told: str, lines: Iterable[str], n: int, hint: str) -> None:
+    """Raise UsageError that says what is told of `n` places, and the first of them; of none, nothing is raised."""
+    if n:
+        raise UsageError(f"{where}: {told}:{files.listed(lines, n)}", hint=hint)
+
+
 def csv_rows(file: SourceFile, findings: Findings) -> Iterator[tuple[str, dict[str, str]]]:
     """Yield each row with its place, `name:line`; empty fields are left out, broken rows noted.
 

@@ -34,6 +34,7 @@ from batchpond.interop.foreign import (
     Record,
     TrackedBatch,
     files_below,
+    refuse,
 )
 from batchpond.lake import disk, tables
 from batchpond.lake.schemas import IMPORTED_JUDGMENTS, ITEMS, RUBRICS, Table
@@ -41,6 +42,7 @@ from batchpond.lake.store import Store
 from batchpond.model import Origin, Outcome, Verdict
 from batchpond.plan.items import Item
 from batchpond.tasks import compliance, likert, pairwise, pressure, prompts, ranking
+from batchpond.text import plural
 from batchpond.views import refresh
 
 if TYPE_CHECKING:
@@ -79,11 +81,10 @@ def check_contradictions(connection: duckdb.DuckDBPyConnection, path: Path | str
         + (f"{told_at} says {told}" if source is None else f"already in the lake from {source} as {told}")
         for _, place, word, told_at, source, told in first
     )
-    raise UsageError(
-        f"{path}: {n_clashes:,} {'rows contradict' if n_clashes > 1 else 'row contradicts'} another verdict on the"
-        f" same judgment:{listed(lines, n_clashes)}",
-        hint="repeats of a judgment need a column repeat_no (1, 2, ...); nothing was imported",
-    )
+    contradict = "contradict" if n_clashes > 1 else "contradicts"
+    told = f"{plural(n_clashes, 'row')} {contradict} another verdict on the same judgment"
+    hint = "repeats of a judgment need a column repeat_no (1, 2, ...); nothing was imported"
+    refuse(path, told, lines, n_clashes, hint)
 
 
 def tally(connection: duckdb.DuckDBPyConnection) -> Tally:
@@ -183,8 +184,8 @@ def import_foreign(
     findings = Findings(frozenset(accepted), n_files=len(files))
     where = ", ".join(map(str, paths))
     with _staged(store, reader(files, defaults or Defaults(), findings), findings, defaults or Defaults()) as staged:
-        hint = "mend or remove them; nothing was imported"
-        _refuse(where, "cannot be read", findings.problems.shown, findings.problems.n, hint)
+        n, hint = findings.problems.n, "mend or remove them; nothing was imported"
+        refuse(where, f"{plural(n, 'place')} cannot be read", findings.problems.shown, n, hint)
         with store.lock("import"):
             names = [IMPORTED_JUDGMENTS.name, ITEMS.name, RUBRICS.name]
             with connect(store, names) as connection:
@@ -259,12 +260,8 @@ def _row(record: Record, line_no: int, defaults: Defaults) -> dict[str, Any]:
 def _check_doubts(findings: Findings, where: str) -> None:
     lines = [f"{place} [{kind}]" for kind, notes in findings.doubts.items() for place in notes.shown]
     hint = "without `--strict` they are left out, or come in without a verdict; nothing was imported"
-    _refuse(where, "cannot be believed", lines, sum(notes.n for notes in findings.doubts.values()), hint)
-
-
-def _refuse(where: str, what: str, lines: Sequence[str], n: int, hint: str) -> None:
-    if n:
-        raise UsageError(f"{where}: {n:,} {'places' if n > 1 else 'place'} {what}:{listed(lines, n)}", hint=hint)
+    n = sum(notes.n for notes in findings.doubts.values())
+    refuse(where, f"{plural(n, 'place')} cannot be believed", lines, n, hint)
 
 
 def _load(connection: duckdb.DuckDBPyConnection, staged: _Staged) -> None:
@@ -411,11 +408,7 @@ def _take(connection: duckdb.DuckDBPyConnection, given: str, file: RowFile) -> N
     found = f"FROM ({_query('import_problems', **parts)}) WHERE problem IS NOT NULL"
     ((n_found,),) = connection.execute(f"SELECT count(*) {found}").fetchall()
     n_bad = n_found + file.problems.n
-    if not n_bad:
-        return
-    first = connection.execute(f"{found} ORDER BY line_no LIMIT {PROBLEMS_SHOWN_MAX}").fetchall()
+    first = connection.execute(f"{found} ORDER BY line_no LIMIT {PROBLEMS_SHOWN_MAX}").fetchall() if n_found else []
     lines = (f"{file.unit} {line_no} {problem}" for line_no, problem in sorted([*first, *file.problems.shown]))
-    raise UsageError(
-        f"{file.path}: {n_bad:,} {'rows' if n_bad > 1 else 'row'} cannot be imported:{listed(lines, n_bad)}",
-        hint=f"a verdict is one of {', '.join(WORDS)}; nothing was imported",
-    )
+    hint = f"a verdict is one of {', '.join(WORDS)}; nothing was imported"
+    refuse(file.path, f"{plural(n_bad, 'row')} cannot be imported", lines, n_bad, hint)

@@ -16,7 +16,7 @@ from batchpond import fields
 from batchpond.answers import derive
 from batchpond.answers.derive import Judge
 from batchpond.errors import UsageError
-from batchpond.files import Columns, RowFile, listed
+from batchpond.files import Columns, RowFile
 from batchpond.interop.foreign import (
     Defaults,
     Doubt,
@@ -28,6 +28,7 @@ from batchpond.interop.foreign import (
     SourceFile,
     lines,
     output_id,
+    refuse,
     shortened,
 )
 from batchpond.model import Outcome, Response, ResponseStatus
@@ -37,6 +38,7 @@ from batchpond.tasks import base, pairwise, prompts
 from batchpond.tasks import registry as tasks
 from batchpond.tasks.base import Judgment, Rule
 from batchpond.tasks.prompts import Pattern
+from batchpond.text import plural
 
 ROWS_MAX: Final = 300_000  # more than any provider takes in one batch
 ID_MAX_CHARS: Final = 1_000
@@ -137,13 +139,8 @@ def _read_table(path: Path, task: str, given: Collection[str]) -> dict[str, Row]
             found[row["custom_id"]] = row
             if len(found) > ROWS_MAX:
                 raise UsageError(f"{path} has more than {ROWS_MAX:,} rows", hint="map one output file at a time")
-    if file.problems.n:
-        told = (f"{file.unit} {line_no} {problem}" for line_no, problem in sorted(file.problems.shown))
-        raise UsageError(
-            f"{path}: {file.problems.n:,} {'rows' if file.problems.n > 1 else 'row'} cannot be used:"
-            + listed(told, file.problems.n),
-            hint=_HINT,
-        )
+    n, told = file.problems.n, (f"{file.unit} {number} {problem}" for number, problem in sorted(file.problems.shown))
+    refuse(path, f"{plural(n, 'row')} cannot be used", told, n, _HINT)
     if not found:
         raise UsageError(f"{path} has no rows", hint="it needs one per answer to be imported")
     return found
