@@ -84,10 +84,14 @@ _STUDIES_SHOWN_MAX = 20
 _STUDIES = "SELECT study FROM studies_current UNION SELECT study FROM imported_judgments ORDER BY study"
 
 
-def check_study(connection: duckdb.DuckDBPyConnection, study: str) -> None:
-    """Raise UsageError for a study that the lake neither planned nor imported, with the nearest that there is."""
-    known = [str(name) for (name,) in connection.execute(_STUDIES).fetchall()]
-    if study not in known:
+def studies(connection: duckdb.DuckDBPyConnection) -> list[str]:
+    """Return the studies that the lake planned or imported, by their names."""
+    return [str(name) for (name,) in connection.execute(_STUDIES).fetchall()]
+
+
+def check_study(connection: duckdb.DuckDBPyConnection, study: str | None) -> None:
+    """Raise UsageError for a study, where one is named, that is none of the lake's, with the nearest that there is."""
+    if study is not None and study not in (known := studies(connection)):
         listed = ", ".join(known[:_STUDIES_SHOWN_MAX]) or "none"
         raise UsageError(f"the lake holds no study {study!r}", hint=did_you_mean(study, known, f"studies: {listed}"))
 
@@ -141,8 +145,7 @@ def _opened(
     connect: Connect = database.connect,
 ) -> Iterator[_T]:
     def checked(connection: duckdb.DuckDBPyConnection) -> _T:
-        if study is not None:
-            check_study(connection, study)
+        check_study(connection, study)
         return ask(connection)
 
     with reading(f"view {view}"), asked(lake_path, checked, connect=connect) as found:

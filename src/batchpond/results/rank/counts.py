@@ -95,8 +95,7 @@ def counted(
     Raises UsageError for a study that is not there, and LakeError when the judgments cannot be read.
     """
     with reading("the pair judgments"):
-        if study is not None:
-            check_study(connection, study)
+        check_study(connection, study)
         source = "pair_judgments" if jury is None else _gathered(connection, study, jury)
         for found in _studies(connection, study, what, tuple(by), source):
             _count(connection, found, "rank_counts", "true", [*found.varying, *["unit_id"] * found.has_units])

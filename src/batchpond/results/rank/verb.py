@@ -100,8 +100,7 @@ def jury(lake_path: Path, study: str | None = None) -> dict[str, pa.Table]:
     That is by Dawid and Skene's model. Raises as `rank`, and where no unit was asked of two judges.
     """
     with closing(database.connect(lake_path)) as connection, reading("the juries"):
-        if study is not None:
-            check_study(connection, study)
+        check_study(connection, study)
         estimate(connection, study)
         return {of: connection.sql(f"FROM rank_{of}").to_arrow_table() for of in ("judges", "units")}
 

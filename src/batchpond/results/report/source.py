@@ -17,7 +17,7 @@ from batchpond.lake.tables import literal, reading
 from batchpond.results.report.parts import FIGURE_ROWS_MAX
 from batchpond.text import escape
 from batchpond.views import database
-from batchpond.views.read import check_study
+from batchpond.views.read import check_study, studies
 from batchpond.views.worked import Worked
 
 ROWS_MAX: Final = FIGURE_ROWS_MAX
@@ -122,16 +122,9 @@ def opened(lake_path: Path, study: str | None) -> Iterator[Source]:
 
 
 def _chosen(connection: duckdb.DuckDBPyConnection, study: str | None) -> str:
-    where = "" if study is None else "WHERE study = $study"
     with reading("the views"):
-        if study is not None:
-            check_study(connection, study)
-        found = connection.execute(
-            "SELECT DISTINCT study FROM (SELECT study FROM plan_current UNION ALL SELECT study FROM imported_judgments)"
-            f" AS named {where} ORDER BY study LIMIT {STUDIES_MAX + 1}",
-            {} if study is None else {"study": study},
-        ).fetchall()
-    names = [str(name) for (name,) in found]
+        check_study(connection, study)
+        names = [study] if study is not None else studies(connection)
     shown = ", ".join(names[:STUDIES_MAX]) + (", ..." if len(names) > STUDIES_MAX else "")
     if len(names) == 1:
         return names[0]
