@@ -41,8 +41,7 @@ def export_layout(
         raise UsageError(f"{folder} exists already", hint="give another folder, or --force to replace files in it")
     # Files outlive the warning that something is not in them.
     with closing(database.connect(lake_path, must_be_whole=True)) as connection, translated(folder):
-        if study is not None:
-            check_study(connection, study)
+        check_study(connection, study)
         tree = Tree(connection, folder, study, force)
         if layout is Layout.PAIRWISELLM:
             _pairwisellm(tree)
@@ -68,10 +67,7 @@ def _as_told(tree: Tree, kept: Mapping[str, str], left_out: Sequence[list[str]],
 def _pairwisellm(tree: Tree) -> None:
     """A folder as of a multi-batch run: a results CSV per batch, all of them combined, registry and samples."""
     tree.keep("layout_rows", _query("pairwise"))
-    segments = tree.connection.execute(
-        "SELECT coalesce(batch_id, origin) AS segment, any_value(batch_id), any_value(backend), any_value(model)"
-        " FROM layout_rows GROUP BY segment ORDER BY segment"
-    ).fetchall()
+    segments = tree.connection.execute(_query("segments")).fetchall()
     registry = []
     for number, (segment, batch_id, backend, model) in enumerate(segments, 1):
         name = f"batch_{number:02d}_results.csv"

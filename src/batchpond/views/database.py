@@ -28,7 +28,7 @@ from batchpond.lake.disk import held
 from batchpond.lake.manifest import GONE, Damage
 from batchpond.lake.schemas import TABLES, Table
 from batchpond.lake.store import LENS, TMP
-from batchpond.lake.tables import literal, quoted
+from batchpond.lake.tables import literal, query, quoted
 from batchpond.views import refresh
 from batchpond.views.draft import AT_HAND, CATALOG, Draft, Seen, as_tables, seen
 from batchpond.views.refresh import (
@@ -62,24 +62,13 @@ def create(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def _columns(connection: duckdb.DuckDBPyConnection, name: str) -> str:
-    sql = """
-    SELECT column_name, data_type FROM duckdb_columns()
-    WHERE database_name = current_database() AND table_name = ? ORDER BY column_index
-    """
-    return ", ".join(f"{quoted(column)} {kind}" for column, kind in connection.execute(sql, [name]).fetchall())
+    found = connection.execute(query(__package__, "columns"), {"name": name})
+    return ", ".join(f"{quoted(column)} {kind}" for column, kind in found.fetchall())
 
 
 MEMORY_LIMIT: Final = "1GB"  # a dozen joins and their buffers need up to half of it on tiny lakes
 THREADS_MAX: Final = 4
 
-_INFO = """
-CREATE TABLE lens_info (fingerprint VARCHAR, n_files BIGINT, views_digest VARCHAR, duckdb_version VARCHAR);
-CREATE TABLE lens_lists (table_name VARCHAR, paths VARCHAR, stood VARCHAR);
-CREATE TABLE lens_bad (table_name VARCHAR, path VARCHAR, problem VARCHAR);
-CREATE VIEW lens_files AS
-SELECT table_name, unnest(string_split(paths, chr(10))) AS path, NULL AS problem FROM lens_lists
-UNION ALL FROM lens_bad;
-"""
 _LISTS = "SELECT table_name, paths, stood FROM lens_lists"
 # Where the lake's files are: what `SET VARIABLE lake` says, and without it the folder of the database that is open,
 # which is its temp_directory's unless somebody set that. So a lens reads the lake that it lies in, wherever that is.
@@ -411,7 +400,7 @@ def _create(connection: duckdb.DuckDBPyConnection) -> None:
     for statement in _table_views({}):
         connection.execute(statement)
     create(connection)
-    connection.execute(_INFO)
+    connection.execute(query(__package__, "info"))
 
 
 def _info(good: Good, bad: Sequence[Damage]) -> _Info:

@@ -19,7 +19,7 @@ from typing import Final
 import duckdb
 
 from batchpond.lake.schemas import EVENTS, TABLES
-from batchpond.lake.tables import literal, quoted
+from batchpond.lake.tables import literal, query, quoted
 from batchpond.views import refresh
 from batchpond.views.refresh import Script
 
@@ -191,20 +191,7 @@ def _has_any(connection: duckdb.DuckDBPyConnection, paths: Sequence[str], which:
 
 def _named(connection: duckdb.DuckDBPyConnection, paths: Sequence[str]) -> tuple[list[str], list[str]]:
     """Return the attempts whose rows events in these files may change, and their shards: all attempts of each shard."""
-    sql = """
-    WITH found AS (SELECT attempt_id, shard_id, kind FROM read_parquet($paths, hive_partitioning = FALSE)),
-    known AS (
-      SELECT attempt_id, shard_id FROM found WHERE kind = 'intent'
-      UNION SELECT attempt_id, shard_id FROM attempts
-    ),
-    shards AS (
-      SELECT shard_id FROM found WHERE kind IN ('intent', 'voided')
-      UNION SELECT known.shard_id FROM known JOIN found ON found.attempt_id = known.attempt_id
-    )
-    SELECT known.attempt_id, shards.shard_id FROM shards LEFT JOIN known ON known.shard_id = shards.shard_id
-    ORDER BY ALL
-    """
-    rows = connection.execute(sql, {"paths": list(paths)}).fetchall() if paths else []
+    rows = connection.execute(query(__package__, "touched"), {"paths": list(paths)}).fetchall() if paths else []
     return [attempt for attempt, _ in rows if attempt is not None], list(dict.fromkeys(shard for _, shard in rows))
 
 

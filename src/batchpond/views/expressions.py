@@ -19,6 +19,7 @@ import orjson
 import pyarrow as pa
 
 from batchpond.errors import UsageError
+from batchpond.lake.tables import query
 from batchpond.views.read import interrupted, nodes, syntax_tree
 from batchpond.views.refresh import first_line
 
@@ -154,13 +155,7 @@ def _wrong_part(part: Mapping[str, Any]) -> str | None:
 
 def _wrong_function(connection: duckdb.DuckDBPyConnection, names: set[str]) -> str | None:
     refused = sorted(name for name in names if _REFUSED.fullmatch(name))
-    unsteady = connection.execute(
-        # Of a function's forms those of a time with its zone follow a setting; a text can only be cast to one.
-        "SELECT function_name FROM duckdb_functions()"
-        " WHERE function_name IN (SELECT unnest(?)) AND function_type = 'scalar' GROUP BY function_name"
-        " HAVING bool_or(stability = 'VOLATILE') OR bool_and(stability <> 'CONSISTENT') ORDER BY ALL",
-        [sorted(names)],
-    ).fetchall()
+    unsteady = connection.execute(query(__package__, "unsteady"), {"names": sorted(names)}).fetchall()
     bad = [*refused, *(name for (name,) in unsteady)]
     return f"uses the function {bad[0]}, which is not allowed here" if bad else None
 
