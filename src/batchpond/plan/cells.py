@@ -21,7 +21,7 @@ from batchpond import ids
 from batchpond.errors import StudyError, UsageError
 from batchpond.lake.jsonl import Embedded
 from batchpond.lake.store import Store
-from batchpond.lake.tables import connect
+from batchpond.lake.tables import rows
 from batchpond.model import Media, Mode
 from batchpond.providers import base, registry
 from batchpond.providers.shared.dialect import SCHEMA, Dialect, ModelSettings
@@ -384,8 +384,7 @@ def check_served(store: Store, configs: Iterable[ModelConfig], source: str) -> N
 
 
 def _is_asked(store: Store, spec: ModelSpec) -> bool:
-    with connect(store, ["plan"]) as connection:
-        return connection.execute(_ASKED, [spec.provider, spec.model]).fetchone() is not None
+    return bool(rows(store, ["plan"], _ASKED, [spec.provider, spec.model]))
 
 
 def _check_parameters(config: ModelConfig, source: str) -> None:

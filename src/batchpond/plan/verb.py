@@ -378,14 +378,11 @@ def _told(store: Store, draft: Draft, *, is_planned: bool) -> set[str]:
     """Return the providers whose general facts an earlier plan of this lake has told."""
     if is_planned:
         return {config.spec.provider for config in draft.configs.values()}
-    with tables.connect(store, ["plan"]) as connection:
-        return {provider for (provider,) in connection.execute("SELECT DISTINCT provider FROM plan").fetchall()}
+    return {provider for (provider,) in tables.rows(store, ["plan"], "SELECT DISTINCT provider FROM plan")}
 
 
 def _n_requests(store: Store) -> int:
-    with tables.connect(store, [REQUESTS.name]) as connection:
-        ((n_requests,),) = connection.execute("SELECT count(*) FROM requests").fetchall()
-    return int(n_requests)
+    return int(tables.rows(store, [REQUESTS.name], "SELECT count(*) FROM requests")[0][0])
 
 
 def _write(store: Store, draft: Draft) -> None:

@@ -156,8 +156,7 @@ def later_cost(
     later: dict[str, dict[str, Any]] = settings.get("later") or {}
     if not later:
         return 0.0, 0.0
-    with tables.connect(store, ["plan", "shard_requests"]) as connection:
-        rows = connection.execute(_REACHED, [version]).fetchall()
+    rows = tables.rows(store, ["plan", "shard_requests"], _REACHED, [version])
     reached: dict[str, int] = {stage: turn_no for stage, turn_no, *_ in rows}
     n_first = max(1, sum(row[2] for row in rows))
     n_sample = n_first if sample is None else min(sample, n_first)

@@ -223,6 +223,5 @@ def _open(look: Look, stage: StageSpec) -> int:
 
 def counts_of(store: Store, study: str, version: str) -> tuple[int, int]:
     """Return how many requests a version has by now, and the number of its last round."""
-    with tables.connect(store, ["plan"]) as connection:
-        n_requests, round_no = connection.execute(_COUNTS, {"study": study, "version": version}).fetchall()[0]
+    ((n_requests, round_no),) = tables.rows(store, ["plan"], _COUNTS, {"study": study, "version": version})
     return n_requests, round_no

@@ -15,7 +15,6 @@ results stand in `inbox`.
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import os
 import shlex
 import shutil
@@ -246,7 +245,7 @@ class Files(BatchProvider):
             "protocol": PROTOCOL,
             "part_requests": PART_REQUESTS,
             "size_bytes": spec.payload_path.stat().st_size,
-            "sha256": _sha256(spec.payload_path),
+            "sha256": disk.sha256(spec.payload_path),
             "created_at": self._clock.now(),
             "requests": requests,
             "results": results,
@@ -349,11 +348,6 @@ def _record(path: Path) -> dict[str, Any]:
     if not record:
         raise ProviderError(f"{path} is damaged", hint="restore it: it is the manifest of the same name")
     return record
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _mtime_s(path: Path) -> float | None:
