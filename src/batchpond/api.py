@@ -13,7 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Self
 
-from batchpond.errors import UsageError
+from batchpond.errors import UsageError, needed
 from batchpond.model import CELL_COLUMNS
 from batchpond.text import one_of
 
@@ -333,7 +333,7 @@ class Lake:
         from batchpond.results.report.build import is_extra_installed
 
         path = self._store().path
-        with _extra("browse"):
+        with needed("browse", "browse"):
             from batchpond_browse.server import running
         make_report = partial(_report_page, path) if is_extra_installed() else None
         return Browsing(running(path, port=port, rater=rater, make_report=make_report))
@@ -341,7 +341,7 @@ class Lake:
     def bundle(self, folder: str | os.PathLike[str], *, study: str | None = None, n_cases: int = 500) -> int:
         """Write the pages of `browse` as files into a new folder, and return how many files; raises UsageError."""
         path = self._store().path
-        with _extra("browse"):
+        with needed("browse", "browse"):
             from batchpond_browse import bundle
         return bundle.write(path, Path(folder), study=study, n_cases=n_cases)
 
@@ -493,7 +493,7 @@ def progress() -> Iterator[None]:
     """
     from batchpond.clock import heard_by
 
-    with _extra("notebook"):
+    with needed("notebook", "notebook"):
         from tqdm.auto import tqdm
     with heard_by(_Bars(tqdm)):
         yield
@@ -516,14 +516,6 @@ class _Bars:
     def ended(self, work: Work) -> None:
         if work in self._shown:
             self._shown.pop(work).close()
-
-
-@contextmanager
-def _extra(name: str) -> Iterator[None]:
-    try:
-        yield
-    except ImportError as error:
-        raise UsageError(f"`{name}` needs {error.name}", hint=f"pip install 'batchpond[{name}]'") from None
 
 
 def _report_page(path: Path, study: str, link_to: LinkTo) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import IntEnum
 
 
@@ -92,3 +94,12 @@ class PutOffError(UnreachableError):
     """A provider asked to be left alone for a while, which is no failure of anything."""
 
     exit_code = ExitCode.DONE
+
+
+@contextmanager
+def needed(what: str, extra: str) -> Iterator[None]:
+    """Raise UsageError where a package is missing that `what` needs and an extra brings."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise UsageError(f"`{what}` needs {error.name}", hint=f"pip install 'batchpond[{extra}]'") from None

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from batchpond.cli import output, unspare
 from batchpond.cli.formats import Format
 from batchpond.cli.frame import Invocation, pond_command
-from batchpond.errors import ExitCode, UsageError
+from batchpond.errors import ExitCode, UsageError, needed
 from batchpond.model import CELL_COLUMNS
 from batchpond.text import did_you_mean
 
@@ -60,10 +60,8 @@ def made_by(invocation: Invocation, sql: str, engine: str | None, study: str | N
         with read.asked(store.path, lambda lens: read.check_study(lens, study)):
             pass
     unspare("pandas")  # Spark's client asks for it
-    try:
+    with needed("--engine", "cluster"):
         from batchpond_spark.engine import levels
-    except ModuleNotFoundError as error:
-        raise UsageError(f"`--engine` needs {error.name}", hint="pip install 'batchpond[cluster]'") from None
     with levels(
         store, sql, engine, study, lambda name: invocation.diagnostics.progress(f"{engine} makes {name}")
     ) as connect:
@@ -127,10 +125,8 @@ def views(invocation: Invocation, is_ddl: bool, dialect: str | None, form: Forma
     from batchpond.views import database
 
     if dialect:
-        try:
+        with needed("--dialect", "cluster"):
             from batchpond_spark.dialect import script
-        except ModuleNotFoundError as error:
-            raise UsageError(f"`--dialect` needs {error.name}", hint="pip install 'batchpond[cluster]'") from None
         store = invocation.store()
         output.script(script(store.path, store.all_files()))
         return
