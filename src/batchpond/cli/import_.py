@@ -11,6 +11,7 @@ import click
 
 from batchpond.cli import output
 from batchpond.cli.frame import CONTEXT, IMPORTERS, Invocation, PondCommand, guide_line, pond_command
+from batchpond.interop.foreign import READERS
 from batchpond.text import plural
 
 if TYPE_CHECKING:
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from batchpond.interop.imports import ForeignReport
 
 SHOWN_PLACES = 3
-READERS = "batchpond.importers"
-"""The group of entry points, of this distribution and any other, that read the files of other tools."""
 
 
 class _Importers(click.Group):
