@@ -18,11 +18,11 @@ from batchpond.errors import UsageError
 REDACTED: Final = "[redacted]"
 _MIN_SECRET_LENGTH: Final = 6  # shorter values would blank out ordinary words
 _known: deque[str] = deque(maxlen=256)
-_PATTERNS: Final = (
-    re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{6,}"),
-    re.compile(r"\b(?:sk|gsk|xai|rk)[-_][A-Za-z0-9_*-]{16,}"),
-    re.compile(r"\bAIza[A-Za-z0-9_-]{10,}"),
-    re.compile(r"(?i)\b(api[-_]?key|key|token|x-goog-signature|sig|signature)=[^&\s\"'<>]+"),
+_SHAPES: Final = (
+    (re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{6,}"), rf"\1 {REDACTED}"),
+    (re.compile(r"\b(?:sk|gsk|xai|rk)[-_][A-Za-z0-9_*-]{16,}"), REDACTED),
+    (re.compile(r"\bAIza[A-Za-z0-9_-]{10,}"), REDACTED),
+    (re.compile(r"(?i)\b(api[-_]?key|key|token|x-goog-signature|sig|signature)=[^&\s\"'<>]+"), rf"\1={REDACTED}"),
 )
 _LOGGERS: Final = (
     "httpx",
@@ -81,16 +81,9 @@ def redact(text: str) -> str:
     """Return `text` without any secret this process has loaded, nor anything shaped like one."""
     for value in tuple(_known):  # at once: another thread may load a secret meanwhile
         text = text.replace(value, REDACTED)
-    for pattern in _PATTERNS:
-        text = pattern.sub(lambda match: _kept(match) + REDACTED, text)
+    for pattern, shown in _SHAPES:
+        text = pattern.sub(shown, text)
     return text
-
-
-def _kept(match: re.Match[str]) -> str:
-    if not match.re.groups:
-        return ""
-    word: str = match.group(1)
-    return word + ("=" if match.group(0)[len(word)] == "=" else " ")
 
 
 class RedactingFilter(logging.Filter):
