@@ -326,10 +326,10 @@ def not_taken(config: ModelConfig) -> Iterator[str]:
         what = f"{', '.join(lost)} left out" if lost else "sent as written"
         if names:
             yield f"{named(spec)}{at} is not a known model, so nobody knows whether it takes {names}: {what}"
-    elsewhere = [name for name in spec.parameters if _is_of_another_endpoint(name, config)]
+    data, endpoint = base.known(spec.provider), config.settings.endpoint
+    elsewhere = [name for name in spec.parameters if data.kinds(name, endpoint) == () and data.endpoints(name)]
     if elsewhere and not spec.parameters_unchecked:
-        names = ", ".join(elsewhere)
-        yield f"{named(spec)} at {config.settings.endpoint} does not take the parameter {names}: sent as written"
+        yield f"{named(spec)} at {endpoint} does not take the parameter {', '.join(elsewhere)}: sent as written"
 
 
 def model_notes(configs: Sequence[ModelConfig]) -> tuple[str, ...]:
@@ -374,17 +374,13 @@ def check_served(store: Store, configs: Iterable[ModelConfig], source: str) -> N
         spec = config.spec
         day = base.day_of(spec.model, base.known(spec.provider).ended)
         is_elsewhere = spec.mode is Mode.FILES or os.environ.get(config.module.DESCRIPTOR.base_url_env, "").strip()
-        if day and not is_elsewhere and not _is_asked(store, spec):
+        if day and not is_elsewhere and not rows(store, ["plan"], _ASKED, [spec.provider, spec.model]):
             gone[f"{named(spec)} is no longer served since {day}"] = None
     if gone:
         raise StudyError(
             f"{source}: models that have ended would only fail:" + "".join(f"\n  {problem}" for problem in gone),
             hint="name other models; at an address of your own, which the provider's variable names, any model goes",
         )
-
-
-def _is_asked(store: Store, spec: ModelSpec) -> bool:
-    return bool(rows(store, ["plan"], _ASKED, [spec.provider, spec.model]))
 
 
 def _check_parameters(config: ModelConfig, source: str) -> None:
@@ -405,8 +401,3 @@ def _check_parameters(config: ModelConfig, source: str) -> None:
         if kinds and not base.fits(value, kinds):
             nouns = " or ".join(_NOUNS.get(kind, f"a {kind}") for kind in kinds)
             raise StudyError(f"{where} is {value!r}, not {nouns}", hint=meant)
-
-
-def _is_of_another_endpoint(name: str, config: ModelConfig) -> bool:
-    data = base.known(config.spec.provider)
-    return data.kinds(name, config.settings.endpoint) == () and bool(data.endpoints(name))
