@@ -194,6 +194,19 @@ def test_a_billing_stop_is_not_tried_again_by_itself(rig: Rig) -> None:
     assert_one_batch_with_every_answer(rig)
 
 
+def test_a_billing_stop_of_an_earlier_plan_holds_nothing_of_the_next(rig: Rig) -> None:
+    """What was refused was given up, and nobody sends it again: what it waited for is not waited for any more."""
+    rig.world.add_fault("batches.create@1:billing")
+    rig.submit()
+    rig.change()
+    rig.world.add_fault("batches.create@2:status=429")
+    rig.submit()
+    finish(rig, 4)
+    given_up, *sent = rig.attempts()
+    assert (given_up.phase, {attempt.phase for attempt in sent}) == (Phase.REJECTED, {Phase.VERIFIED})
+    assert rig.sync().n_unsent == 0
+
+
 def test_a_refused_key_stops_its_provider_at_once(tmp_path: Path) -> None:
     rig = Rig(tmp_path, max_requests=2, models=("gpt-4.1-mini",), with_lens=False)
     rig.plan()
