@@ -16,6 +16,7 @@ from batchpond.run.dispatch import DOUBTS_MAX
 from batchpond.run.resolve import resolve, tidy
 from batchpond_sim.world.world import Settings
 from tests.rigs.one_shard import N, assert_one_batch_with_every_answer, finish, planned, working_on
+from tests.rigs.sim_providers import SIMULATED
 from tests.rigs.sim_study import LATENCY_S, Rig
 
 SETTLE_S = 900.0
@@ -114,6 +115,45 @@ def test_a_late_batch_is_adopted_while_its_requests_were_not_sent_again(tmp_path
     late = rig.attempts()[0]
     assert (late.batch_id is not None, len(rig.attempts())) == (True, 2)
     assert rig.wire.n_create_posts == 2
+
+
+def absent_and_late(path: Path, name: str) -> Rig:
+    """Return a lake whose only create was called absent, and comes to be later; no other batch has it listed."""
+    models = SIMULATED[name].models[:1]
+    rig = Rig(path, Settings(seed=1, latency_s=(10.0, 20.0)), max_requests=50, models=models, with_lens=False)
+    rig.plan()
+    rig.world.add_fault("batches.create@1:delay_exec=6000")
+    rig.submit()
+    for _ in range(4):
+        rig.clock.advance(1_000)
+        rig.sync(submit_due=False)
+    assert rig.only().phase is Phase.ABSENT
+    return rig
+
+
+@pytest.mark.parametrize("name", ["openai", "together", "gemini", "mistral", "xai", "vertex", "anthropic"])
+def test_a_batch_called_absent_is_looked_for_once_more_before_it_is_sent_again(tmp_path: Path, name: str) -> None:
+    rig = absent_and_late(tmp_path, name)
+    rig.clock.advance(5_000)
+    finish(rig, 2)
+    assert rig.wire.n_create_posts == 1
+    assert (rig.only().phase, len(rig.world.ledger.batches)) == (Phase.VERIFIED, 1)
+
+
+@pytest.mark.parametrize("name", ["openai", "together", "gemini"])
+def test_a_late_batch_holds_what_a_process_meant_to_send_instead(tmp_path: Path, name: str) -> None:
+    rig = absent_and_late(tmp_path, name)
+    rig.crash_at = "S4"
+    assert not rig.survive(rig.sync)
+    rig.clock.advance(5_000)
+    for _ in range(2):
+        assert rig.sync().exit_code is ExitCode.ATTENTION
+    assert (rig.wire.n_create_posts, len(rig.world.ledger.batches)) == (1, 1)
+    second = next(attempt for attempt in rig.attempts() if attempt.is_duplicate)
+    assert second.phase is Phase.VERIFIED, "its answers are here"
+    resolve(rig.store(), second.known_batch_id, Resolution.KNOWN, providers=rig.providers())
+    rig.submit()
+    assert len(rig.world.ledger.batches) == 2, "a person may have it bought all the same"
 
 
 def test_a_batch_that_the_list_shows_late_is_not_sent_again(rig: Rig) -> None:

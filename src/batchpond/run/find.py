@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from batchpond import ids
 from batchpond.errors import AccessError, AttentionError
 from batchpond.lake import failpoints
-from batchpond.lake.attempts import UNCLEAR_PHASES, Attempt, LakeState, Phase, seen_as
+from batchpond.lake.attempts import UNCLEAR_PHASES, UNSENT_PHASES, Attempt, LakeState, Phase, seen_as
 from batchpond.lake.records import (
     SETTLED,
     Absent,
@@ -237,9 +237,7 @@ def _resolve(session: Session, provider: BatchProvider, attempts: list[Attempt])
     failpoints.reach("Y1")
     for attempt in attempts:
         found, n_undecided = look_for(session, provider, attempt, listing.batches)
-        if found:
-            adopt(session, attempt, found)
-        else:
+        if not adopt(session, attempt, found):
             _not_seen(session, provider, attempt, listing, elapsed_s[attempt.attempt_id], n_undecided)
 
 
@@ -291,13 +289,16 @@ def _is_alike(attempt: Attempt, batch: RemoteBatch) -> bool:
     return is_same_endpoint and (batch.n_total or None) in {None, attempt.intent.n_requests}
 
 
-def adopt(session: Session, attempt: Attempt, found: list[RemoteBatch]) -> None:
-    """Take the first of the batches found for an attempt as its own; any other is a duplicate."""
+def adopt(session: Session, attempt: Attempt, found: list[RemoteBatch]) -> bool:
+    """Take the first of the batches found for an attempt, if any, as its own; any other is a duplicate."""
+    if not found:
+        return False
     batch, *duplicates = found
     session.record(Adopted(**seen_as(attempt, batch)))
     session.counts.n_adopted += 1
     for duplicate in duplicates:
         note_duplicate(session, attempt, duplicate)
+    return True
 
 
 def note_duplicate(session: Session, attempt: Attempt, batch: RemoteBatch) -> None:
@@ -399,13 +400,16 @@ def place(session: Session, client_name: str, batch: RemoteBatch, known: Mapping
 
 
 def check_settled(session: Session, study: str) -> None:
-    """Raise AttentionError while a batch came of a shard of the study that was given up, and nobody has seen to it.
+    """Raise AttentionError while a batch came of an attempt that was given up, and nobody has seen to it.
 
-    What is sent next may hold the same requests.
+    What is sent next holds the same requests, or may.
     """
-    for attempt in session.open_state.attempts.values():
-        is_of_given_up = attempt.intent.study == study and attempt.shard_id in session.open_state.voided
-        if is_of_given_up and attempt.is_duplicate and not attempt.is_known:
+    state = session.open_state
+    for attempt in state.attempts.values():
+        if attempt.intent.study != study or not attempt.is_duplicate or attempt.is_known:
+            continue
+        latest = state.latest_attempt(attempt.shard_id)
+        if attempt.shard_id in state.voided or (latest is not None and latest.phase in UNSENT_PHASES):
             raise AttentionError(
                 f"{attempt.provider} batch {attempt.batch_id} was made of requests of study {study} that were given up"
                 " as never asked; nothing of the study is sent, it might be bought twice",
