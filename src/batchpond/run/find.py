@@ -368,9 +368,12 @@ def tell_duplicates(session: Session) -> None:
 
 
 def owners(lake_state: LakeState, client_name: str) -> dict[str, str]:
-    """Return which attempts were sent under which token, and with which input file, from here or from a copy."""
+    """Return which attempts may have been sent under which token, and with which input file, from here or a copy.
+
+    What was given up unsent is sent by copies alone.
+    """
     mine = (a for a in lake_state.attempts.values() if a.client_name == client_name and not a.is_duplicate)
-    sent = [a for a in mine if a.n_sends or a.batch_id]
+    sent = [a for a in mine if a.n_sends or a.batch_id or a.shard_id in lake_state.voided]
     marks = ((mark, a.attempt_id) for a in sent for mark in (a.intent.token, a.sent.file_id if a.sent else a.file_id))
     return {mark: attempt_id for mark, attempt_id in marks if mark}
 
