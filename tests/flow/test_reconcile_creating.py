@@ -14,10 +14,11 @@ from batchpond.lake.records import DuplicateRemote, Resolution
 from batchpond.model import BatchState
 from batchpond.run.dispatch import DOUBTS_MAX
 from batchpond.run.resolve import resolve, tidy
+from batchpond.run.submit import SubmitPreview, submit
 from batchpond_sim.world.world import Settings
 from tests.rigs.one_shard import N, assert_one_batch_with_every_answer, finish, planned, working_on
 from tests.rigs.sim_providers import SIMULATED
-from tests.rigs.sim_study import LATENCY_S, Rig
+from tests.rigs.sim_study import LATENCY_S, STUDY, Rig
 
 SETTLE_S = 900.0
 
@@ -244,6 +245,22 @@ def test_a_billing_stop_of_an_earlier_plan_holds_nothing_of_the_next(rig: Rig) -
     finish(rig, 4)
     given_up, *sent = rig.attempts()
     assert (given_up.phase, {attempt.phase for attempt in sent}) == (Phase.REJECTED, {Phase.VERIFIED})
+    assert rig.sync().n_unsent == 0
+
+
+def test_an_approval_of_a_plan_that_is_over_does_not_replace_that_of_the_new_one(rig: Rig) -> None:
+    """Two terminals: the study is planned anew and submitted while the first asks; nothing of it would be sent."""
+
+    def agree(_: SubmitPreview) -> bool:
+        rig.change()
+        rig.world.add_fault("batches.create@1:status=429")
+        rig.submit()
+        return True
+
+    with pytest.raises(UsageError, match="planned anew since its cost was shown"):
+        submit(rig.store(), STUDY, max_cost_usd=None, limit=None, confirm=agree, providers=rig.providers())
+    finish(rig, 4)
+    assert {attempt.phase for attempt in rig.attempts()} == {Phase.VERIFIED}
     assert rig.sync().n_unsent == 0
 
 

@@ -12,7 +12,7 @@ from datetime import timedelta
 from batchpond import ids
 from batchpond.errors import UsageError
 from batchpond.lake import failpoints
-from batchpond.lake.attempts import UNDER_WAY_PHASES, LakeState, fold
+from batchpond.lake.attempts import LakeState, fold
 from batchpond.lake.events import read
 from batchpond.lake.records import Approval, Sharded
 from batchpond.lake.store import Store
@@ -133,13 +133,7 @@ def _notes(store: Store, version: str, asked: Collection[PricedModel]) -> tuple[
 
 def _unsent(store: Store, lake_state: LakeState, study: str) -> list[Sharded]:
     """Return the study's shards that no batch holds or may hold, those that wait for their turn included."""
-    trigger = dispatch.Trigger(is_explicit=True, now=store.clock.now())
-    return [
-        shard
-        for shard, latest in dispatch.candidates(store, lake_state, study)
-        if dispatch.readiness(latest, trigger) is not dispatch.Readiness.DONE
-        and (latest is None or latest.phase not in UNDER_WAY_PHASES)
-    ]
+    return [shard for shard, latest in dispatch.candidates(store, lake_state, study) if due.is_free(latest)]
 
 
 def _model_cost(asked: PricedModel, shards: list[Sharded]) -> ModelCost:
@@ -248,6 +242,12 @@ def _check_money(shown: SubmitPreview, max_cost_usd: float | None) -> None:
 
 
 def _approve(session: Session, shown: SubmitPreview, max_cost_usd: float | None, limit: int | None) -> None:
+    """Record what was agreed to; raises UsageError for a study that was planned anew while somebody was asked."""
+    if versions.planned_version(session.lake_state, shown.study) != shown.study_version:
+        raise UsageError(
+            f"study {shown.study} was planned anew since its cost was shown; nothing was approved or sent",
+            hint="run the command again: it shows what the new plan costs",
+        )
     now = session.store.clock.now()
     cap = max_cost_usd if max_cost_usd is not None else shown.cost_max_usd
     session.record(
