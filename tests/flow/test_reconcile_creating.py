@@ -207,6 +207,18 @@ def test_a_local_clock_far_ahead_does_not_cut_the_listing_short(rig: Rig) -> Non
     assert_one_batch_with_every_answer(rig)
 
 
+def test_a_wait_that_a_clock_far_ahead_dated_keeps_nobody_from_the_results(rig: Rig) -> None:
+    """A provider asked to wait a minute; by the clock that was mended since, that ends when its results are gone."""
+    rig.submit()
+    rig.clock.set_by(400 * 86_400)
+    rig.world.add_fault("batches.list@*:retry_after=60")
+    rig.sync()
+    rig.world.clear_faults()
+    rig.clock.set_by(-400 * 86_400)
+    finish(rig)
+    assert_one_batch_with_every_answer(rig)
+
+
 # -- creating: refused ---------------------------------------------------------------------------------
 
 
