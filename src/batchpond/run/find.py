@@ -434,21 +434,17 @@ def _not_seen(
         return
     current = session.attempt(attempt.attempt_id)
     settled = elapsed_s is not None and elapsed_s >= session.settle_s(provider)
+    # A candidate that hides is no foreign one.
+    hidden = set(current.candidates) - set(current.foreign) - {batch.batch_id for batch in listing.batches}
     if current.first_listed is None:
         session.record(Listed(attempt_id=attempt.attempt_id, evidence=listing.evidence()))
-    elif settled and (n_undecided or _n_unlisted(current, listing)):
+    elif settled and (n_undecided or hidden):
         if not current.is_settled:
             evidence = listing.evidence()
             session.record(Listed(attempt_id=attempt.attempt_id, reason=SETTLED, evidence=evidence))
     elif settled:
         session.record(Absent(attempt_id=attempt.attempt_id, evidence=listing.evidence()))
         session.counts.n_absent += 1
-
-
-def _n_unlisted(attempt: Attempt, listing: Listing) -> int:
-    """Return how many undecided candidates a listing does not show; a batch that hides is no foreign one."""
-    listed = {batch.batch_id for batch in listing.batches}
-    return len(set(attempt.candidates) - set(attempt.foreign) - listed)
 
 
 def record_doubt(session: Session, attempt: Attempt, reason: str) -> None:
