@@ -1,13 +1,13 @@
 -- grain: attempt_id
 -- question: What became of every batch, sent or intended, and what did it cost?
 -- source: attempts, with the costs of its matched lines. cost_usd is NULL while no line with a known price has come
---   back; n_cost_unknown counts successful lines whose price is not known.
+--   back; n_cost_unknown counts the lines whose price is not known, of those that succeeded or cannot be read.
 CREATE OR REPLACE VIEW batches AS
 WITH spent AS (
   SELECT
     attempt_id,
     sum(cost_usd) AS cost_usd,
-    count(*) FILTER (WHERE status = 'succeeded' AND cost_usd IS NULL) AS n_cost_unknown,
+    count(*) FILTER (WHERE status IN ('succeeded', 'unreadable') AND cost_usd IS NULL) AS n_cost_unknown,
     count(*) FILTER (WHERE status = 'succeeded') AS n_succeeded
   FROM responses
   WHERE responses.match = 'matched'

@@ -30,7 +30,8 @@ actual AS (
     coalesce(responses.origin, 'unspecified') AS origin,
     count(*) AS n_responses,
     count(*) FILTER (WHERE responses.status = 'succeeded') AS n_succeeded,
-    count(*) FILTER (WHERE responses.status = 'succeeded' AND responses.cost_usd IS NULL) AS n_cost_unknown,
+    count(*) FILTER (WHERE responses.status IN ('succeeded', 'unreadable') AND responses.cost_usd IS NULL)
+      AS n_cost_unknown,
     sum(responses.input_tokens) AS input_tokens,
     sum(responses.output_tokens) AS output_tokens,
     sum(responses.reasoning_tokens) AS reasoning_tokens,

@@ -17,6 +17,7 @@ from batchpond.run.submit import retry
 from batchpond_sim.world.world import Settings
 from tests.rigs.clock import ManualClock
 from tests.rigs.one_shard import N, assert_one_batch_with_every_answer, finish, planned, working_on
+from tests.rigs.sim_providers import SIMULATED
 from tests.rigs.sim_study import LATENCY_S, STUDY, Rig
 
 DAY_S = 86_400.0
@@ -168,10 +169,10 @@ def test_results_that_were_deleted_meanwhile_are_told_at_each_pass_and_not_bough
 # -- keys ------------------------------------------------------------------------------------------
 
 
-def two_keys(path: Path, second: str) -> Rig:
+def two_keys(path: Path, second: str, name: str = "openai") -> Rig:
     keys = {"sk-a": "proj_a", "sk-b": second}
     settings = Settings(seed=1, latency_s=LATENCY_S, keys=keys)
-    rig = Rig(path, settings, max_requests=50, models=("gpt-4.1-mini",), key="sk-a", with_lens=False)
+    rig = Rig(path, settings, max_requests=50, models=SIMULATED[name].models[:1], key="sk-a", with_lens=False)
     rig.plan()
     return rig
 
@@ -190,14 +191,15 @@ def test_a_new_key_of_the_same_project_goes_on_where_the_old_one_was(tmp_path: P
 
 
 def test_a_key_of_another_organisation_buys_nothing_again(tmp_path: Path) -> None:
-    """Open batches are 404 to it: for most of a day that is no loss, and never a reason to send them anew."""
+    """Open batches are 404 to it: that is no loss, however long, nor a reason to send them anew, and it is said."""
     rig = two_keys(tmp_path, "proj_b")
     rig.submit()
     rig.key = "sk-b"
-    for _ in range(20):
+    for _ in range(30):
         rig.clock.advance(3_600)
-        rig.sync()
+        assert rig.sync().exit_code is ExitCode.ACCESS
     assert rig.only().phase is Phase.OPEN
+    assert any("are not seen by this key, which is of " in note for note in rig.notes)
     rig.key = "sk-a"
     finish(rig, 2)
     assert_one_batch_with_every_answer(rig)
@@ -205,8 +207,8 @@ def test_a_key_of_another_organisation_buys_nothing_again(tmp_path: Path) -> Non
 
 
 def test_a_batch_that_a_wrong_key_hid_for_days_comes_back_with_the_right_one(tmp_path: Path) -> None:
-    """It counts as missing by then, and nothing else is open: it is asked about all the same, and taken up again."""
-    rig = two_keys(tmp_path, "proj_b")
+    """Where no answer says whose a key is it counts as missing by then; it is asked about all the same."""
+    rig = two_keys(tmp_path, "proj_b", "mistral")
     rig.submit()
     rig.key = "sk-b"
     for _ in range(30):

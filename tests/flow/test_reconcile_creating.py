@@ -14,9 +14,11 @@ from batchpond.lake.records import DuplicateRemote, Resolution
 from batchpond.model import BatchState
 from batchpond.run.dispatch import DOUBTS_MAX
 from batchpond.run.resolve import resolve, tidy
+from batchpond.run.submit import SubmitPreview, submit
 from batchpond_sim.world.world import Settings
 from tests.rigs.one_shard import N, assert_one_batch_with_every_answer, finish, planned, working_on
-from tests.rigs.sim_study import LATENCY_S, Rig
+from tests.rigs.sim_providers import SIMULATED
+from tests.rigs.sim_study import LATENCY_S, STUDY, Rig
 
 SETTLE_S = 900.0
 
@@ -116,6 +118,45 @@ def test_a_late_batch_is_adopted_while_its_requests_were_not_sent_again(tmp_path
     assert rig.wire.n_create_posts == 2
 
 
+def absent_and_late(path: Path, name: str) -> Rig:
+    """Return a lake whose only create was called absent, and comes to be later; no other batch has it listed."""
+    models = SIMULATED[name].models[:1]
+    rig = Rig(path, Settings(seed=1, latency_s=(10.0, 20.0)), max_requests=50, models=models, with_lens=False)
+    rig.plan()
+    rig.world.add_fault("batches.create@1:delay_exec=6000")
+    rig.submit()
+    for _ in range(4):
+        rig.clock.advance(1_000)
+        rig.sync(submit_due=False)
+    assert rig.only().phase is Phase.ABSENT
+    return rig
+
+
+@pytest.mark.parametrize("name", ["openai", "together", "gemini", "mistral", "xai", "vertex", "anthropic"])
+def test_a_batch_called_absent_is_looked_for_once_more_before_it_is_sent_again(tmp_path: Path, name: str) -> None:
+    rig = absent_and_late(tmp_path, name)
+    rig.clock.advance(5_000)
+    finish(rig, 2)
+    assert rig.wire.n_create_posts == 1
+    assert (rig.only().phase, len(rig.world.ledger.batches)) == (Phase.VERIFIED, 1)
+
+
+@pytest.mark.parametrize("name", ["openai", "together", "gemini"])
+def test_a_late_batch_holds_what_a_process_meant_to_send_instead(tmp_path: Path, name: str) -> None:
+    rig = absent_and_late(tmp_path, name)
+    rig.crash_at = "S4"
+    assert not rig.survive(rig.sync)
+    rig.clock.advance(5_000)
+    for _ in range(2):
+        assert rig.sync().exit_code is ExitCode.ATTENTION
+    assert (rig.wire.n_create_posts, len(rig.world.ledger.batches)) == (1, 1)
+    second = next(attempt for attempt in rig.attempts() if attempt.is_duplicate)
+    assert second.phase is Phase.VERIFIED, "its answers are here"
+    resolve(rig.store(), second.known_batch_id, Resolution.KNOWN, providers=rig.providers())
+    rig.submit()
+    assert len(rig.world.ledger.batches) == 2, "a person may have it bought all the same"
+
+
 def test_a_batch_that_the_list_shows_late_is_not_sent_again(rig: Rig) -> None:
     rig.world.add_fault("batches.create@1:reset_after")
     rig.world.add_fault("batches.create@1:stale_list=600")
@@ -166,6 +207,18 @@ def test_a_local_clock_far_ahead_does_not_cut_the_listing_short(rig: Rig) -> Non
     assert_one_batch_with_every_answer(rig)
 
 
+def test_a_wait_that_a_clock_far_ahead_dated_keeps_nobody_from_the_results(rig: Rig) -> None:
+    """A provider asked to wait a minute; by the clock that was mended since, that ends when its results are gone."""
+    rig.submit()
+    rig.clock.set_by(400 * 86_400)
+    rig.world.add_fault("batches.list@*:retry_after=60")
+    rig.sync()
+    rig.world.clear_faults()
+    rig.clock.set_by(-400 * 86_400)
+    finish(rig)
+    assert_one_batch_with_every_answer(rig)
+
+
 # -- creating: refused ---------------------------------------------------------------------------------
 
 
@@ -192,6 +245,35 @@ def test_a_billing_stop_is_not_tried_again_by_itself(rig: Rig) -> None:
     rig.submit()
     finish(rig)
     assert_one_batch_with_every_answer(rig)
+
+
+def test_a_billing_stop_of_an_earlier_plan_holds_nothing_of_the_next(rig: Rig) -> None:
+    """What was refused was given up, and nobody sends it again: what it waited for is not waited for any more."""
+    rig.world.add_fault("batches.create@1:billing")
+    rig.submit()
+    rig.change()
+    rig.world.add_fault("batches.create@2:status=429")
+    rig.submit()
+    finish(rig, 4)
+    given_up, *sent = rig.attempts()
+    assert (given_up.phase, {attempt.phase for attempt in sent}) == (Phase.REJECTED, {Phase.VERIFIED})
+    assert rig.sync().n_unsent == 0
+
+
+def test_an_approval_of_a_plan_that_is_over_does_not_replace_that_of_the_new_one(rig: Rig) -> None:
+    """Two terminals: the study is planned anew and submitted while the first asks; nothing of it would be sent."""
+
+    def agree(_: SubmitPreview) -> bool:
+        rig.change()
+        rig.world.add_fault("batches.create@1:status=429")
+        rig.submit()
+        return True
+
+    with pytest.raises(UsageError, match="planned anew since its cost was shown"):
+        submit(rig.store(), STUDY, max_cost_usd=None, limit=None, confirm=agree, providers=rig.providers())
+    finish(rig, 4)
+    assert {attempt.phase for attempt in rig.attempts()} == {Phase.VERIFIED}
+    assert rig.sync().n_unsent == 0
 
 
 def test_a_refused_key_stops_its_provider_at_once(tmp_path: Path) -> None:

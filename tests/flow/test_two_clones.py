@@ -207,6 +207,26 @@ def test_batches_that_were_cut_otherwise_hold_the_study_until_it_is_submitted_in
     assert len(rig.world.ledger.batches) == n_batches
 
 
+def test_what_a_copy_sent_of_a_plan_that_is_given_up_here_is_not_bought_again(tmp_path: Path) -> None:
+    """Both meant to send it, so that its token is on record here; then it is cut otherwise here."""
+    models = SIMULATED["openai"].models[:1]
+    rig = Rig(
+        tmp_path / "first", Settings(seed=1, latency_s=LATENCY_S), max_requests=50, models=models, with_lens=False
+    )
+    rig.plan()
+    rig.world.add_fault("files.create@1:status=400")
+    rig.submit()
+    twin = copy_of(rig)
+    twin.sync()
+    (batch_id,) = rig.world.ledger.batches
+    rig.change()
+    rig.submit()
+    rig.clock.advance(1_000)
+    assert rig.sync().exit_code is ExitCode.ATTENTION
+    assert (rig.wire.n_create_posts, list(rig.world.ledger.batches)) == (0, [batch_id])
+    assert any(f"{batch_id} was made of requests of study {STUDY} that were given up" in note for note in rig.notes)
+
+
 def test_looking_for_copies_takes_one_listing_a_pass(rig: Rig) -> None:
     """However many shards are sent; and a pass that sends nothing does not look."""
     rig.submit()

@@ -13,6 +13,10 @@ from pathlib import Path
 import pytest
 
 from batchpond.errors import ExitCode
+from batchpond.lake.attempts import Phase
+from batchpond.lake.store import Store
+from batchpond.run.dispatch import Budget
+from batchpond.run.session import Providers, Session
 from tests.rigs.fake_openai import Answer, FakeOpenAI, fake_openai
 from tests.rigs.program import N, Program
 
@@ -83,6 +87,32 @@ def test_a_line_longer_than_any_answer_is_an_error_of_its_own(account: FakeOpenA
     account.bodies = [b"\n".join([giant, *rest]) + b"\n"] * 2
     program.sync()
     assert program.outcomes()["decided"] == N - 1
+    assert unknown_costs(program) == {"costs": 1, "batches": 1}, "it was paid"
+
+
+def unknown_costs(program: Program) -> dict[str, int]:
+    """Return of how many answers the views say that nobody knows what they cost."""
+    views = ("costs", "batches")
+    return {name: program.rows(f"select sum(n_cost_unknown) as n from {name}")[0]["n"] for name in views}
+
+
+def test_what_was_paid_and_cannot_be_read_counts_against_the_budget_at_worst(
+    account: FakeOpenAI, program: Program
+) -> None:
+    """A success without a body has no usage either: nothing says that it was free."""
+    first, *rest = account.lines_of(account.batches[0])
+    line = json.loads(first)
+    line["response"]["body"] = None
+    account.bodies = [b"\n".join([json.dumps(line).encode(), *rest]) + b"\n"] * 2
+    program.sync()
+    assert unknown_costs(program) == {"costs": 1, "batches": 1}
+    store = Store.open(program.folder / "lake")
+    with store.lock("test"):
+        session = Session.begin(store, Providers.of_environment(store.clock, store.path))
+        (approval,) = session.lake_state.approvals.values()
+        (attempt,) = session.lake_state.attempts.values()
+        (cap,) = Budget.of(session, approval).caps
+    assert (attempt.phase, cap.taken_usd) == (Phase.VERIFIED, attempt.intent.cost_max_usd)
 
 
 def test_a_giant_line_is_never_held_whole(account: FakeOpenAI, program: Program) -> None:

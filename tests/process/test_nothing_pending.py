@@ -187,7 +187,7 @@ def test_what_waits_to_be_sent_is_counted_once(account: FakeOpenAI, program: Pro
     program.prepare(max_requests=3)
     (program.folder / "lake" / "config.toml").write_text("[limits.openai]\nopen_batches = 1\n")
     account.is_held = True
-    program.submit()
+    assert "1 batch created; 9 requests not sent yet" in program.submit().stderr
     assert "; 1 batch pending, 9 approved requests not sent yet" in program.sync().stderr
 
 
@@ -195,9 +195,9 @@ def test_a_batch_in_doubt_is_not_everything_sent(account: FakeOpenAI, program: P
     """Neither `submit` nor `status` calls a study settled of which a batch may or may not exist."""
     program.settle_s = "600"
     account.refusals = [Answer(500)] * 9
-    program.submit()
+    assert "0 batches created, 1 unclear" in program.submit().stderr
     done = program.submit()
-    assert "all of it is in batches, which may be open, in doubt or settled" in done.stderr
+    assert "what is to be sent is in batches, which may be open, in doubt or settled" in done.stderr
     assert "everything planned was sent" not in done.stderr
     assert program.run("status").returncode == 3
 

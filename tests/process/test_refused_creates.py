@@ -17,7 +17,7 @@ def test_what_was_refused_and_made_all_the_same_is_found(
 ) -> None:
     """Defect 3.2: the batch was made, the answer said no: the next submit finds it and sends nothing."""
     account.create_answers = [refusal]
-    program.submit()
+    assert f"0 batches created, 1 refused; {N} requests not sent yet" in program.submit().stderr
     assert len(account.batches) == 1
     program.submit()
     program.sync()

@@ -34,6 +34,10 @@ class ManualClock:
         """Move time forward."""
         self._elapsed_s += max(0.0, seconds)
 
+    def set_by(self, seconds: float) -> None:
+        """Set the wall clock, forward or back, so far from where it stands."""
+        self._start += timedelta(seconds=seconds)
+
 
 @dataclass
 class ClockFile:

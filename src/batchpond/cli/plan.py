@@ -215,7 +215,13 @@ def submit(
         output.document(document(report))
     elif dry_run:
         output.text(preview_text(report.preview))
-    _conclude(invocation.diagnostics, report, dry_run=dry_run)
+    if report.preview.n_requests:
+        _conclude(invocation.diagnostics, report, f"submit {study}", dry_run=dry_run)
+    else:
+        invocation.diagnostics.note(
+            f"nothing of {study} is due: what is to be sent is in batches, which may be open, in doubt or settled",
+            hint="`batchpond status` shows where it stands",
+        )
     return report.exit_code
 
 
@@ -313,31 +319,26 @@ def document(report: SubmitReport) -> dict[str, Any]:
     }
 
 
-def _conclude(diagnostics: Diagnostics, report: SubmitReport, *, dry_run: bool) -> None:
-    preview = report.preview
-    if not preview.n_requests:
-        diagnostics.note(
-            f"nothing of {preview.study} is due: all of it is in batches, which may be open, in doubt or settled",
-            hint="`batchpond status` shows where it stands",
-        )
-    elif dry_run:
-        diagnostics.note("dry run: nothing was sent", hint=f"`batchpond submit {preview.study}` sends it")
-    elif report.counts is not None:
-        if report.counts.n_existing or not report.n_live:
+def _conclude(diagnostics: Diagnostics, report: SubmitReport, command: str, *, dry_run: bool) -> None:
+    counts, n_live = report.counts, report.n_live
+    if dry_run:
+        diagnostics.note("dry run: nothing was sent", hint=f"`batchpond {command}` sends it")
+    elif counts is not None:
+        if counts.n_existing or report.n_unsent or report.n_unclear or not n_live:
             diagnostics.note(
-                created_text(report.counts),
+                created_text(report, counts),
                 hint="`batchpond sync` collects the answers and sends what waits; run it as often as you like",
             )
-        if report.n_live:
-            diagnostics.note(
-                f"{plural(report.n_live, 'live request')} approved", hint=f"`batchpond live {preview.study}` asks them"
-            )
+        if n_live:
+            hint = f"`batchpond live {report.preview.study}` asks them"
+            diagnostics.note(f"{plural(n_live, 'live request')} approved", hint=hint)
 
 
-def created_text(counts: Counts) -> str:
-    """Return how many batches came to be: one whose create was not clearly answered, and that was found, is one too."""
-    text = f"{plural(counts.n_existing, 'batch')} created"
-    return f"{text}, {counts.n_adopted:,} of them found again" if counts.n_adopted else text
+def created_text(report: SubmitReport, counts: Counts) -> str:
+    """Return how many batches came to be, found again ones included, how many may have, and what is not sent yet."""
+    parts = ((counts.n_adopted, "of them found again"), (counts.n_rejected, "refused"), (report.n_unclear, "unclear"))
+    said = [f"{plural(counts.n_existing, 'batch')} created", *(f"{n:,} {words}" for n, words in parts if n)]
+    return ", ".join(said) + (f"; {plural(report.n_unsent, 'request')} not sent yet" if report.n_unsent else "")
 
 
 FAILURE_COLUMNS = ("provider", "model", "failure", "requests", "asked again", "out of attempts")
@@ -373,13 +374,7 @@ def retry(
         output.document(retry_document(report))
     elif dry_run or not submitted.preview.n_requests:
         output.text(_shown(submitted.preview, report.failures))
-    if dry_run:
-        diagnostics.note("dry run: nothing was sent", hint=f"`batchpond retry {study}` sends it")
-    elif submitted.counts is not None:
-        diagnostics.note(
-            created_text(submitted.counts),
-            hint="`batchpond sync` collects the answers and sends what waits",
-        )
+    _conclude(diagnostics, submitted, f"retry {study}", dry_run=dry_run)
     return submitted.exit_code
 
 

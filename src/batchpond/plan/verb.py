@@ -31,17 +31,7 @@ from batchpond.lake.store import CONFIG, TMP, Store
 from batchpond.model import Media
 from batchpond.plan import cells as forms
 from batchpond.plan import versions
-from batchpond.plan.asks import (
-    NO_RUBRIC,
-    Ask,
-    SourceRow,
-    SpilledRows,
-    asks,
-    n_asks,
-    placed_row,
-    row_of_file,
-    size_of,
-)
+from batchpond.plan.asks import NO_RUBRIC, Ask, SourceRow, SpilledRows, asks, n_asks, placed_row, row_of_file, size_of
 from batchpond.plan.blocks import Grid
 from batchpond.plan.cells import (
     Dropped,

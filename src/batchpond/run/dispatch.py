@@ -390,14 +390,13 @@ def no_credit(shard: Sharded) -> Obstacle:
 
 
 def lacks_credit(lake_state: LakeState, client_name: str) -> bool:
-    """Whether a provider refused a batch for want of money, which holds for the account and not for one batch."""
-    return any(
-        attempt.phase is Phase.REJECTED
-        and attempt.client_name == client_name
-        and attempt.rejection is not None
-        and attempt.rejection.error_class is ErrorClass.BILLING
-        for attempt in lake_state.attempts.values()
-    )
+    """Whether a provider refused a batch for want of money, which holds for the account and not for one batch.
+
+    What was given up since is sent by nobody, so that no later answer would ever tell of money that came.
+    """
+    wanted = (a for a in lake_state.attempts.values() if a.shard_id not in lake_state.voided)
+    refused = (a.rejection for a in wanted if a.phase is Phase.REJECTED and a.client_name == client_name)
+    return any(refusal is not None and refusal.error_class is ErrorClass.BILLING for refusal in refused)
 
 
 def _obstacle(

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from batchpond import ids
 from batchpond.errors import AccessError, AttentionError
 from batchpond.lake import failpoints
-from batchpond.lake.attempts import UNCLEAR_PHASES, Attempt, LakeState, Phase, seen_as
+from batchpond.lake.attempts import UNCLEAR_PHASES, UNSENT_PHASES, Attempt, LakeState, Phase, seen_as
 from batchpond.lake.records import (
     SETTLED,
     Absent,
@@ -237,9 +237,7 @@ def _resolve(session: Session, provider: BatchProvider, attempts: list[Attempt])
     failpoints.reach("Y1")
     for attempt in attempts:
         found, n_undecided = look_for(session, provider, attempt, listing.batches)
-        if found:
-            adopt(session, attempt, found)
-        else:
+        if not adopt(session, attempt, found):
             _not_seen(session, provider, attempt, listing, elapsed_s[attempt.attempt_id], n_undecided)
 
 
@@ -291,13 +289,16 @@ def _is_alike(attempt: Attempt, batch: RemoteBatch) -> bool:
     return is_same_endpoint and (batch.n_total or None) in {None, attempt.intent.n_requests}
 
 
-def adopt(session: Session, attempt: Attempt, found: list[RemoteBatch]) -> None:
-    """Take the first of the batches found for an attempt as its own; any other is a duplicate."""
+def adopt(session: Session, attempt: Attempt, found: list[RemoteBatch]) -> bool:
+    """Take the first of the batches found for an attempt, if any, as its own; any other is a duplicate."""
+    if not found:
+        return False
     batch, *duplicates = found
     session.record(Adopted(**seen_as(attempt, batch)))
     session.counts.n_adopted += 1
     for duplicate in duplicates:
         note_duplicate(session, attempt, duplicate)
+    return True
 
 
 def note_duplicate(session: Session, attempt: Attempt, batch: RemoteBatch) -> None:
@@ -367,9 +368,12 @@ def tell_duplicates(session: Session) -> None:
 
 
 def owners(lake_state: LakeState, client_name: str) -> dict[str, str]:
-    """Return which attempts were sent under which token, and with which input file, from here or from a copy."""
+    """Return which attempts may have been sent under which token, and with which input file, from here or a copy.
+
+    What was given up unsent is sent by copies alone.
+    """
     mine = (a for a in lake_state.attempts.values() if a.client_name == client_name and not a.is_duplicate)
-    sent = [a for a in mine if a.n_sends or a.batch_id]
+    sent = [a for a in mine if a.n_sends or a.batch_id or a.shard_id in lake_state.voided]
     marks = ((mark, a.attempt_id) for a in sent for mark in (a.intent.token, a.sent.file_id if a.sent else a.file_id))
     return {mark: attempt_id for mark, attempt_id in marks if mark}
 
@@ -399,13 +403,16 @@ def place(session: Session, client_name: str, batch: RemoteBatch, known: Mapping
 
 
 def check_settled(session: Session, study: str) -> None:
-    """Raise AttentionError while a batch came of a shard of the study that was given up, and nobody has seen to it.
+    """Raise AttentionError while a batch came of an attempt that was given up, and nobody has seen to it.
 
-    What is sent next may hold the same requests.
+    What is sent next holds the same requests, or may.
     """
-    for attempt in session.open_state.attempts.values():
-        is_of_given_up = attempt.intent.study == study and attempt.shard_id in session.open_state.voided
-        if is_of_given_up and attempt.is_duplicate and not attempt.is_known:
+    state = session.open_state
+    for attempt in state.attempts.values():
+        if attempt.intent.study != study or not attempt.is_duplicate or attempt.is_known:
+            continue
+        latest = state.latest_attempt(attempt.shard_id)
+        if attempt.shard_id in state.voided or (latest is not None and latest.phase in UNSENT_PHASES):
             raise AttentionError(
                 f"{attempt.provider} batch {attempt.batch_id} was made of requests of study {study} that were given up"
                 " as never asked; nothing of the study is sent, it might be bought twice",
@@ -427,21 +434,17 @@ def _not_seen(
         return
     current = session.attempt(attempt.attempt_id)
     settled = elapsed_s is not None and elapsed_s >= session.settle_s(provider)
+    # A candidate that hides is no foreign one.
+    hidden = set(current.candidates) - set(current.foreign) - {batch.batch_id for batch in listing.batches}
     if current.first_listed is None:
         session.record(Listed(attempt_id=attempt.attempt_id, evidence=listing.evidence()))
-    elif settled and (n_undecided or _n_unlisted(current, listing)):
+    elif settled and (n_undecided or hidden):
         if not current.is_settled:
             evidence = listing.evidence()
             session.record(Listed(attempt_id=attempt.attempt_id, reason=SETTLED, evidence=evidence))
     elif settled:
         session.record(Absent(attempt_id=attempt.attempt_id, evidence=listing.evidence()))
         session.counts.n_absent += 1
-
-
-def _n_unlisted(attempt: Attempt, listing: Listing) -> int:
-    """Return how many undecided candidates a listing does not show; a batch that hides is no foreign one."""
-    listed = {batch.batch_id for batch in listing.batches}
-    return len(set(attempt.candidates) - set(attempt.foreign) - listed)
 
 
 def record_doubt(session: Session, attempt: Attempt, reason: str) -> None:

@@ -74,6 +74,8 @@ def send_shard(session: Session, shard: Sharded, approval: Approval) -> Sending:
     Raises ProviderError or AccessError when the upload fails: nothing was created then.
     """
     provider = session.providers.get(shard.client_name)
+    if _came_late(session, provider, shard):
+        return Sending.TAKEN_IN
     attempt = _attempt_to_send(session, shard, approval, provider)
     # Where no batch carries a token, its input file names it.
     is_known_by_file = provider.descriptor.takes_files and not provider.descriptor.has_token
@@ -95,6 +97,15 @@ def send_shard(session: Session, shard: Sharded, approval: Approval) -> Sending:
     return _create(session, attempt, file_id, provider)
 
 
+def _came_late(session: Session, provider: BatchProvider, shard: Sharded) -> bool:
+    """Whether the batch of the attempt called absent last is listed after all: nothing is sent in its place then."""
+    absent = session.lake_state.latest_attempt(shard.shard_id)
+    if absent is None or absent.phase is not Phase.ABSENT or absent.mode is not Mode.BATCH:
+        return False
+    _, found = _unknown_and_found(session, provider, absent)
+    return adopt(session, absent, found)
+
+
 def _look_again(session: Session, provider: BatchProvider, attempt: Attempt) -> Sending | None:
     """Look for the batch of a create that was refused before it is asked for again; None where there is none.
 
@@ -112,9 +123,8 @@ def _look_again(session: Session, provider: BatchProvider, attempt: Attempt) -> 
     found, n_undecided = look_for(session, provider, attempt, listing.batches)
     if n_undecided:
         return _in_doubt(session, attempt, "it was refused, and a batch may be of it all the same")
-    if not found:
+    if not adopt(session, attempt, found):
         return None
-    adopt(session, attempt, found)
     session.note(
         Severity.WARNING,
         f"{attempt.provider} refused a batch of {attempt.intent.n_requests} requests and made it all the same:"
@@ -180,10 +190,7 @@ def _is_there_by_now(session: Session, provider: BatchProvider, attempt: Attempt
         if attempt.n_sends or not (_has_no_listing(error) or is_waived(session, attempt.intent.study)):
             raise
         return False  # this guards against copies of a lake
-    found = matches(session, provider, attempt, page.batches)
-    if found:
-        adopt(session, attempt, found)
-    return bool(found)
+    return adopt(session, attempt, matches(session, provider, attempt, page.batches))
 
 
 def _usable_file(session: Session, attempt: Attempt, provider: BatchProvider) -> str | None:
@@ -410,16 +417,12 @@ def take_in(session: Session, provider: BatchProvider, attempt: Attempt) -> bool
     """
     if attempt.n_sends:
         return False
-    study = attempt.intent.study
-    shown = listed(session, provider, (attempt.client_name, study), planned_since(session, study))
-    unknown = [batch for batch in shown if batch.batch_id not in session.lake_state.batch_ids]
-    find_made = _by_results if provider.descriptor.is_opaque else matches
-    found = find_made(session, provider, attempt, unknown)
+    unknown, found = _unknown_and_found(session, provider, attempt)
     if not found:
         known = find.owners(session.lake_state, attempt.client_name)
         for batch in unknown:
             find.place(session, attempt.client_name, batch, known)
-        find.check_settled(session, study)
+        find.check_settled(session, attempt.intent.study)
         _check_explained(session, attempt, unknown)
         return False
     adopt(session, attempt, found)
@@ -430,6 +433,17 @@ def take_in(session: Session, provider: BatchProvider, attempt: Attempt) -> bool
         hint="`batchpond sync` collects it; send from one copy of a lake only",
     )
     return True
+
+
+def _unknown_and_found(
+    session: Session, provider: BatchProvider, attempt: Attempt
+) -> tuple[list[RemoteBatch], list[RemoteBatch]]:
+    """Return the listed batches that are not on record, and which of them are an attempt's."""
+    study = attempt.intent.study
+    shown = listed(session, provider, (attempt.client_name, study), planned_since(session, study))
+    unknown = [batch for batch in shown if batch.batch_id not in session.lake_state.batch_ids]
+    find_made = _by_results if provider.descriptor.is_opaque else matches
+    return unknown, find_made(session, provider, attempt, unknown)
 
 
 def listed(

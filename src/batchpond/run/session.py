@@ -306,8 +306,10 @@ class Session:
 
     def keep_away(self) -> None:
         """Put out for this pass the providers that asked not to be called yet."""
+        now = self.store.clock.now()
         for name, event in self.open_state.put_off.items():
-            if self.store.clock.now() < event.retry_at and name not in self.providers.out:
+            # What is dated in time to come was dated by a clock that was ahead.
+            if event.occurred_at <= now < event.retry_at and name not in self.providers.out:
                 text = f"{name} asked not to be called before {event.retry_at:%Y-%m-%d %H:%M:%S} UTC"
                 self.providers.out[name] = PutOffError(text, hint="`batchpond sync` goes on with it after that")
 

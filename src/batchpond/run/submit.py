@@ -12,7 +12,7 @@ from datetime import timedelta
 from batchpond import ids
 from batchpond.errors import UsageError
 from batchpond.lake import failpoints
-from batchpond.lake.attempts import UNDER_WAY_PHASES, LakeState, fold
+from batchpond.lake.attempts import UNCLEAR_PHASES, LakeState, fold
 from batchpond.lake.events import read
 from batchpond.lake.records import Approval, Sharded
 from batchpond.lake.store import Store
@@ -86,13 +86,18 @@ class SubmitPreview(Shown):
 
 @dataclass(frozen=True, slots=True)
 class SubmitReport(Report):
-    """What `submit` did; `counts` is None when nothing was approved, `n_live` requests wait for `live`."""
+    """What `submit` did; `counts` is None when nothing was approved, `n_live` requests wait for `live`.
+
+    Of the study, `n_unsent` requests that are approved are in no batch yet, and `n_unclear` batches may exist.
+    """
 
     preview: SubmitPreview
     is_approved: bool
     counts: Counts | None
     n_live: int
     notes: tuple[Note, ...]
+    n_unsent: int = 0
+    n_unclear: int = 0
 
 
 def _total(costs: list[float | None]) -> float | None:
@@ -105,7 +110,8 @@ def preview(
 ) -> SubmitPreview:
     """Return what `submit` would send now; reads only. Raises UsageError for a study without a plan."""
     version = versions.planned_version(lake_state, study)
-    shards = list(_unsent(store, lake_state, study))
+    # What no batch holds or may hold, and what waits for its turn.
+    shards = [shard for shard, latest in dispatch.candidates(store, lake_state, study) if due.is_free(latest)]
     shards += [new.event for new in due.new_shards(store, lake_state, study, version, limit, None)]
     repeated = [new.event for new in due.new_shards(store, lake_state, study, version, limit, again)] if again else []
     shards += repeated
@@ -129,17 +135,6 @@ def _notes(store: Store, version: str, asked: Collection[PricedModel]) -> tuple[
     ]
     configs, _ = make_model_configs(specs, registry.module, Unsupported.DROP, version) if specs else ([], [])
     return model_notes(configs)
-
-
-def _unsent(store: Store, lake_state: LakeState, study: str) -> list[Sharded]:
-    """Return the study's shards that no batch holds or may hold, those that wait for their turn included."""
-    trigger = dispatch.Trigger(is_explicit=True, now=store.clock.now())
-    return [
-        shard
-        for shard, latest in dispatch.candidates(store, lake_state, study)
-        if dispatch.readiness(latest, trigger) is not dispatch.Readiness.DONE
-        and (latest is None or latest.phase not in UNDER_WAY_PHASES)
-    ]
 
 
 def _model_cost(asked: PricedModel, shards: list[Sharded]) -> ModelCost:
@@ -200,7 +195,10 @@ def submit(
         tell_waiting(session)
         session.log.compact(lambda: refresh(store))
         refresh(store)
-    return SubmitReport(shown, True, session.counts, dispatch.count_unsent(session, study)[1], tuple(session.notes))
+    attempts = session.open_state.attempts.values()
+    n_unclear = sum(one.phase in UNCLEAR_PHASES for one in attempts if one.intent.study == study)
+    n_unsent, n_live = dispatch.count_unsent(session, study)
+    return SubmitReport(shown, True, session.counts, n_live, tuple(session.notes), n_unsent, n_unclear)
 
 
 def _check_part(store: Store, lake_state: LakeState, study: str) -> None:
@@ -248,6 +246,12 @@ def _check_money(shown: SubmitPreview, max_cost_usd: float | None) -> None:
 
 
 def _approve(session: Session, shown: SubmitPreview, max_cost_usd: float | None, limit: int | None) -> None:
+    """Record what was agreed to; raises UsageError for a study that was planned anew while somebody was asked."""
+    if versions.planned_version(session.lake_state, shown.study) != shown.study_version:
+        raise UsageError(
+            f"study {shown.study} was planned anew since its cost was shown; nothing was approved or sent",
+            hint="run the command again: it shows what the new plan costs",
+        )
     now = session.store.clock.now()
     cap = max_cost_usd if max_cost_usd is not None else shown.cost_max_usd
     session.record(

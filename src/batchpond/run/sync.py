@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from batchpond import ids
-from batchpond.errors import AccessError
+from batchpond.errors import AccessError, ExitCode
 from batchpond.lake import failpoints, jsonl
 from batchpond.lake.attempts import (
     BEFORE_SENT_PHASES,
@@ -236,7 +236,7 @@ def _poll_listed(
 def _ask(session: Session, provider: BatchProvider, attempt: Attempt, seen: dict[str, RemoteBatch]) -> None:
     found = provider.get(attempt.known_batch_id)
     if found is None and attempt.phase is Phase.OPEN:
-        _not_found(session, attempt)
+        _not_found(session, provider, attempt)
     elif found is not None:
         _observe(session, [(attempt, found)], seen)
 
@@ -307,8 +307,13 @@ def _check_unknown(session: Session, client_name: str, batch: RemoteBatch, known
     )
 
 
-def _not_found(session: Session, attempt: Attempt) -> None:
-    """A 404 is not a loss: providers answer it for living batches, just created and in mid-life."""
+def _not_found(session: Session, provider: BatchProvider, attempt: Attempt) -> None:
+    """A 404 is not a loss: providers answer it for living batches, just created and in mid-life, and to other keys."""
+    scope = session.scope(provider)
+    if attempt.scope not in {None, scope} and "-" not in f"{attempt.scope}/{scope}".split("/"):
+        text = f"{attempt.provider} batches of {attempt.scope} are not seen by this key, which is of {scope}"
+        session.note(Severity.ERROR, text, hint="give the key that they were made with", exit_code=ExitCode.ACCESS)
+        return
     now = session.store.clock.now()
     last = attempt.not_found[-1] if attempt.not_found else None
     if last is None or now - last.occurred_at >= NOT_FOUND_EVERY:

@@ -31,16 +31,7 @@ from batchpond.lake.store import LENS, TMP
 from batchpond.lake.tables import literal, query, quoted
 from batchpond.views import refresh
 from batchpond.views.draft import AT_HAND, CATALOG, Draft, Seen, as_tables, seen
-from batchpond.views.refresh import (
-    Files,
-    Good,
-    Sound,
-    fingerprint,
-    first_line,
-    named,
-    sorted_out,
-    views_digest,
-)
+from batchpond.views.refresh import Files, Good, Sound, fingerprint, first_line, named, sorted_out, views_digest
 
 
 def create(connection: duckdb.DuckDBPyConnection) -> None:

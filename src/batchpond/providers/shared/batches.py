@@ -85,9 +85,6 @@ class Page(NamedTuple):
     headers: Mapping[str, str] | None = None
 
 
-"""The rows of one page, and the cursor of the next one, None on the last."""
-
-
 @dataclass(frozen=True, slots=True)
 class Order:
     """What the one POST that makes a batch says, and where; `headers` replace those of the same name."""
