@@ -25,7 +25,7 @@
 -- reference: own definitions; clopper_pearson, clustered, sign_test_mde, wilson_clustered.
 -- nulls: longer_win_rate and its p are NULL where no pair differs in length; what is of items in general below 5 of them,
 --   longer_mde_these_items where so few pairs reveal no share, the errors of log_length_ratio below 2 pairs,
---   length_correlation where every log ratio is 0.
+--   its intervals also where all log ratios are alike, length_correlation where every one is 0.
 -- note: longer texts may be better texts: this says what goes with winning, not what the judge looks at.
 
 CREATE OR REPLACE VIEW metric_length AS
@@ -105,10 +105,11 @@ rates AS (
   SELECT
     *,
     n_longer_won / nullif(n_differ, 0) AS longer_win_rate,
-    (squares - n_pairs * log_length_ratio * log_length_ratio) / nullif(n_pairs - 1, 0) / nullif(n_pairs, 0) AS ratio_by_pair,
+    CASE WHEN squares - n_pairs * log_length_ratio * log_length_ratio > 1e-12 * squares
+         THEN squares - n_pairs * log_length_ratio * log_length_ratio ELSE 0 END
+      / nullif(n_pairs - 1, 0) / nullif(n_pairs, 0) AS ratio_by_pair,
     (n_clusters - 1) / nullif(n_clusters, 0) AS jack,
-    CASE WHEN n_clusters >= 5 THEN n_clusters - 1 END AS df,
-    t_quantile(0.975, n_pairs - 1) AS t_these
+    CASE WHEN n_clusters >= 5 THEN n_clusters - 1 END AS df
   FROM sums
 ),
 errors AS (
@@ -118,8 +119,10 @@ errors AS (
       AS longer_win_rate_se,
     CASE WHEN n_pairs > 1 THEN sqrt(clustered_variance(jack * ratio_squares, ratio_by_pair, n_sides)) END
       AS log_length_ratio_se,
-    sqrt(greatest(0.0, ratio_by_pair)) AS log_length_ratio_se_these_items,
-    t_two_sided_quantile(0.05, df) AS t_ends
+    sqrt(ratio_by_pair) AS log_length_ratio_se_these_items,
+    t_two_sided_quantile(0.05, df) AS t_ends,
+    CASE WHEN ratio_by_pair > 0 THEN t_two_sided_quantile(0.05, df) END AS t_ratio,
+    CASE WHEN ratio_by_pair > 0 THEN t_quantile(0.975, n_pairs - 1) END AS t_these
   FROM rates
 ),
 sized AS (
@@ -144,8 +147,8 @@ SELECT
   (n_longer_won + n_open) / nullif(n_differ + n_open, 0) AS longer_win_rate_max,
   log_length_ratio,
   log_length_ratio_se,
-  log_length_ratio - t_ends * log_length_ratio_se AS log_length_ratio_lo,
-  log_length_ratio + t_ends * log_length_ratio_se AS log_length_ratio_hi,
+  log_length_ratio - t_ratio * log_length_ratio_se AS log_length_ratio_lo,
+  log_length_ratio + t_ratio * log_length_ratio_se AS log_length_ratio_hi,
   log_length_ratio_se_these_items,
   log_length_ratio - t_these * log_length_ratio_se_these_items AS log_length_ratio_lo_these_items,
   log_length_ratio + t_these * log_length_ratio_se_these_items AS log_length_ratio_hi_these_items,
