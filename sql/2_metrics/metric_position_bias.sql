@@ -2,13 +2,15 @@
 -- question: Does a judge favour the item shown first, or second, whatever the items are?
 -- source: the votes of pair_status, every one of them, as pair_clusters adds them up by item; its statuses for the
 --   n_ counts of pairs. n_clusters items (prompts, where pairs are models' outputs) have a pair with votes in both
---   orders; n_flipped pairs have a vote for the first in both orders, or for the second in both, and alone say anything.
+--   orders; n_flipped pairs have a vote for the first in both orders, or for the second in both, and alone say anything:
+--   n_clusters_flipped items (or prompts) have one.
 -- estimators:
 --   - position_logodds: by how much the log-odds of an item rise when it is shown first (as much as they fall when it is
 --     second), by Mantel and Haenszel over all votes, each pair a stratum of its own (logodds_matched): free of the
 --     items' quality, above 0 when the first is favoured; ties are no votes
 --   - position_logodds_se: for items in general (clustered_variance)
---   - position_logodds_lo, position_logodds_hi, p_position: for items in general, all by t over n_clusters - 1
+--   - position_logodds_lo, position_logodds_hi, p_position: for items in general, all by t over
+--     n_clusters_flipped - 1
 --   - position_logodds_se_these_items: of the pairs (logodds_matched_variance)
 --   - p_position_these_items, position_logodds_lo_these_items, position_logodds_hi_these_items: with one vote per order
 --     the exact test of n_primacy in n_discordant (exact McNemar) and Clopper-Pearson's ends of that share, as log-odds;
@@ -22,7 +24,8 @@
 --   - p_position_items: whether they differ at all, by the squares of the items' sums against a chi-square with the same
 --     mean and variance (Satterthwaite)
 -- reference: Mantel and Haenszel 1959; Benjamini and Hochberg 1995; clustered, mcnemar, clopper_pearson.
--- nulls: no flipped pair is no evidence: p and log-odds are NULL then, not 1. For items in general NULL below 5 items. An end that is at infinity is NULL; with repeats and fewer than 6 flipped
+-- nulls: no flipped pair is no evidence: p and log-odds are NULL then, not 1. For items in general NULL below 5
+--   items with a flipped pair. An end that is at infinity is NULL; with repeats and fewer than 6 flipped
 --   pairs, which no test could tell from chance, p_position_these_items and its ends are. position_item_sd is NULL for
 --   prompts and lists, what is of these items for lists, whose pairs are no draws, and where no item has two pairs with a flip.
 -- note: shares and rates that people quote are in metric_position_rates.
@@ -82,6 +85,7 @@ counts AS (
     CAST(sum(n_pairs_pending) / max(n_sides) AS BIGINT) AS n_pairs_pending,
     CAST(sum(n_terms) / max(n_sides) AS BIGINT) AS n_flipped,
     count(*) FILTER (WHERE n_crossed > 0 AND (n_sides < 3 OR cluster_item <> '')) AS n_clusters,
+    count(*) FILTER (WHERE n_terms > 0 AND (n_sides < 3 OR cluster_item <> '')) AS n_clusters_flipped,
     max(votes_max) <= 2 AND sum(n_terms) = sum(n_primacy + n_recency) AS is_one_vote,
     max(r) AS r, max(s) AS s, max(rr) AS rr, max(ss) AS ss, max(rs) AS rs, max(w) AS w,
     max(logodds) AS position_logodds,
@@ -113,8 +117,8 @@ errors AS (
   SELECT
     *,
     sqrt(v_pair) AS position_logodds_se_these_items,
-    CASE WHEN n_clusters >= 5 THEN sqrt(clustered_variance(v_jack, v_pair, n_sides)) END AS position_logodds_se,
-    CASE WHEN n_clusters >= 5 THEN n_clusters - 1 END AS df,
+    CASE WHEN n_clusters_flipped >= 5 THEN sqrt(clustered_variance(v_jack, v_pair, n_sides)) END AS position_logodds_se,
+    CASE WHEN n_clusters_flipped >= 5 THEN n_clusters_flipped - 1 END AS df,
     2 * by_chance * item_squares / item_squares_variance AS spread,
     2 * by_chance * by_chance / item_squares_variance AS spread_df
   FROM variances
@@ -152,7 +156,7 @@ ranked AS (
 SELECT
   study, template_id, rubric_id, provider, request_model, thinking,
   n_pairs, n_both, n_decided, n_discordant, n_primacy, n_recency,
-  n_left_out, n_pairs_pending, n_flipped, n_clusters,
+  n_left_out, n_pairs_pending, n_flipped, n_clusters, n_clusters_flipped,
   position_logodds,
   position_logodds_se,
   position_logodds - t_ends * position_logodds_se AS position_logodds_lo,
