@@ -29,44 +29,45 @@ WITH clusters AS (
     *,
     n_consistent_win + n_primacy + n_recency AS decided,
     n_consistent_win + n_consistent_tie + n_primacy + n_recency + n_soft_primacy + n_soft_recency AS judged,
-    sum(n_consistent_win) OVER cell AS wins_all,
-    sum(n_consistent_tie) OVER cell AS ties_all,
-    sum(n_primacy + n_recency) OVER cell AS flips_all,
-    sum(n_consistent_win + n_primacy + n_recency) OVER cell AS decided_all,
-    sum(n_consistent_win + n_consistent_tie + n_primacy + n_recency + n_soft_primacy + n_soft_recency) OVER cell
-      AS judged_all
+    round(sum(n_consistent_win / n_sides) OVER cell) AS wins_all,
+    round(sum(n_consistent_tie / n_sides) OVER cell) AS ties_all,
+    round(sum((n_primacy + n_recency) / n_sides) OVER cell) AS flips_all,
+    round(sum((n_consistent_win + n_primacy + n_recency) / n_sides) OVER cell) AS decided_all,
+    round(sum((n_consistent_win + n_consistent_tie + n_primacy + n_recency + n_soft_primacy + n_soft_recency) / n_sides)
+      OVER cell) AS judged_all
   FROM pair_clusters
   WINDOW cell AS (PARTITION BY study, template_id, rubric_id, provider, request_model, thinking)
 ),
--- the totals count a pair n_sides times, a cluster's own sums once
+-- a cluster's own sums have its pairs whole, the totals each pair once: whole numbers, of parts by n_sides
 left_out AS (
   SELECT
     *,
-    (wins_all / n_sides - n_consistent_win) / nullif(decided_all / n_sides - decided, 0) - wins_all / nullif(decided_all, 0)
+    (wins_all - n_consistent_win) / nullif(decided_all - decided, 0) - wins_all / nullif(decided_all, 0)
       AS decided_moved,
-    (wins_all / n_sides + ties_all / n_sides - n_consistent_win - n_consistent_tie)
-      / nullif(judged_all / n_sides - judged, 0) - (wins_all + ties_all) / nullif(judged_all, 0) AS all_moved,
-    (flips_all / n_sides - n_primacy - n_recency) / nullif(judged_all / n_sides - judged, 0)
+    (wins_all + ties_all - n_consistent_win - n_consistent_tie)
+      / nullif(judged_all - judged, 0) - (wins_all + ties_all) / nullif(judged_all, 0) AS all_moved,
+    (flips_all - n_primacy - n_recency) / nullif(judged_all - judged, 0)
       - flips_all / nullif(judged_all, 0) AS conflict_moved
   FROM clusters
 ),
 counts AS (
   SELECT
     study, template_id, rubric_id, provider, request_model, thinking,
-    max(n_sides) AS n_sides,
+    CASE WHEN min(n_sides) = max(n_sides) THEN max(n_sides)
+      ELSE sum(n_pairs) / nullif(sum(n_pairs / n_sides), 0) END AS n_sides,
     max(list_kind) AS list_kind,
-    CAST(sum(n_pairs) / max(n_sides) AS BIGINT) AS n_pairs,
-    CAST(sum(judged) / max(n_sides) AS BIGINT) AS n_both,
-    CAST(sum(decided) / max(n_sides) AS BIGINT) AS n_decided,
-    CAST(sum(n_consistent_win) / max(n_sides) AS BIGINT) AS n_consistent_win,
-    CAST(sum(n_consistent_tie) / max(n_sides) AS BIGINT) AS n_consistent_tie,
-    CAST(sum(n_primacy) / max(n_sides) AS BIGINT) AS n_primacy,
-    CAST(sum(n_recency) / max(n_sides) AS BIGINT) AS n_recency,
-    CAST(sum(n_soft_primacy) / max(n_sides) AS BIGINT) AS n_soft_primacy,
-    CAST(sum(n_soft_recency) / max(n_sides) AS BIGINT) AS n_soft_recency,
-    CAST(sum(n_undecided) / max(n_sides) AS BIGINT) AS n_undecided,
-    CAST(sum(n_missing_reverse) / max(n_sides) AS BIGINT) AS n_missing_reverse,
-    CAST(sum(n_pairs_pending) / max(n_sides) AS BIGINT) AS n_pairs_pending,
+    CAST(round(sum(n_pairs / n_sides)) AS BIGINT) AS n_pairs,
+    CAST(round(sum(judged / n_sides)) AS BIGINT) AS n_both,
+    CAST(round(sum(decided / n_sides)) AS BIGINT) AS n_decided,
+    CAST(round(sum(n_consistent_win / n_sides)) AS BIGINT) AS n_consistent_win,
+    CAST(round(sum(n_consistent_tie / n_sides)) AS BIGINT) AS n_consistent_tie,
+    CAST(round(sum(n_primacy / n_sides)) AS BIGINT) AS n_primacy,
+    CAST(round(sum(n_recency / n_sides)) AS BIGINT) AS n_recency,
+    CAST(round(sum(n_soft_primacy / n_sides)) AS BIGINT) AS n_soft_primacy,
+    CAST(round(sum(n_soft_recency / n_sides)) AS BIGINT) AS n_soft_recency,
+    CAST(round(sum(n_undecided / n_sides)) AS BIGINT) AS n_undecided,
+    CAST(round(sum(n_missing_reverse / n_sides)) AS BIGINT) AS n_missing_reverse,
+    CAST(round(sum(n_pairs_pending / n_sides)) AS BIGINT) AS n_pairs_pending,
     count(*) FILTER (WHERE judged > 0 AND (n_sides < 3 OR cluster_item <> '')) AS n_clusters,
     count(*) FILTER (WHERE decided > 0 AND (n_sides < 3 OR cluster_item <> '')) AS n_clusters_decided,
     sum(CASE WHEN decided > 0 THEN decided_moved * decided_moved END) AS decided_squares,

@@ -41,7 +41,7 @@ pairs AS (
     ln(CASE lo.n_chars WHEN 0 THEN 1 ELSE lo.n_chars END) - ln(CASE hi.n_chars WHEN 0 THEN 1 ELSE hi.n_chars END)
       AS log_ratio_lo,
     lo.n_chars - hi.n_chars AS difference_lo,
-    CASE WHEN pair_status.candidate_lo IS NULL THEN 2 ELSE 1 END AS n_sides
+    CASE WHEN coalesce(pair_status.candidate_lo, pair_status.candidate_hi) IS NULL THEN 2 ELSE 1 END AS n_sides
   FROM pair_status
   LEFT JOIN lengths AS lo ON lo.study = pair_status.study AND lo.item = pair_status.item_lo
   LEFT JOIN lengths AS hi ON hi.study = pair_status.study AND hi.item = pair_status.item_hi
@@ -74,28 +74,29 @@ clusters AS (
 left_out AS (
   SELECT
     *,
-    (sum(n_longer) OVER cell / n_sides - n_longer)
-      / nullif(sum(n_longer + n_shorter) OVER cell / n_sides - n_longer - n_shorter, 0)
-      - sum(n_longer) OVER cell / nullif(sum(n_longer + n_shorter) OVER cell, 0) AS rate_moved,
-    (sum(log_ratio) OVER cell / n_sides - log_ratio) / nullif(sum(n_known) OVER cell / n_sides - n_known, 0)
-      - sum(log_ratio) OVER cell / nullif(sum(n_known) OVER cell, 0) AS ratio_moved
+    (sum(n_longer / n_sides) OVER cell - n_longer)
+      / nullif(sum((n_longer + n_shorter) / n_sides) OVER cell - n_longer - n_shorter, 0)
+      - sum(n_longer / n_sides) OVER cell / nullif(sum((n_longer + n_shorter) / n_sides) OVER cell, 0) AS rate_moved,
+    (sum(log_ratio / n_sides) OVER cell - log_ratio) / nullif(sum(n_known / n_sides) OVER cell - n_known, 0)
+      - sum(log_ratio / n_sides) OVER cell / nullif(sum(n_known / n_sides) OVER cell, 0) AS ratio_moved
   FROM clusters
   WINDOW cell AS (PARTITION BY study, template_id, rubric_id, provider, request_model, thinking)
 ),
 sums AS (
   SELECT
     study, template_id, rubric_id, provider, request_model, thinking,
-    max(n_sides) AS n_sides,
+    CASE WHEN min(n_sides) = max(n_sides) THEN max(n_sides)
+      ELSE sum(n_known) / nullif(sum(n_known / n_sides), 0) END AS n_sides,
     count(*) FILTER (WHERE n_longer + n_shorter > 0) AS n_clusters,
-    CAST(sum(n_known) / max(n_sides) AS BIGINT) AS n_pairs,
-    CAST(sum(n_no_length) / max(n_sides) AS BIGINT) AS n_no_length,
-    CAST(sum(n_longer) / max(n_sides) AS BIGINT) AS n_longer_won,
-    CAST(sum(n_shorter) / max(n_sides) AS BIGINT) AS n_shorter_won,
-    CAST(sum(n_longer + n_shorter) / max(n_sides) AS BIGINT) AS n_differ,
-    CAST(sum(n_same) / max(n_sides) AS BIGINT) AS n_same_length,
-    CAST(sum(n_open) / max(n_sides) AS BIGINT) AS n_open,
-    sum(log_ratio) / nullif(sum(n_known), 0) AS log_length_ratio,
-    sum(squares) / max(n_sides) AS squares,
+    CAST(round(sum(n_known / n_sides)) AS BIGINT) AS n_pairs,
+    CAST(round(sum(n_no_length / n_sides)) AS BIGINT) AS n_no_length,
+    CAST(round(sum(n_longer / n_sides)) AS BIGINT) AS n_longer_won,
+    CAST(round(sum(n_shorter / n_sides)) AS BIGINT) AS n_shorter_won,
+    CAST(round(sum((n_longer + n_shorter) / n_sides)) AS BIGINT) AS n_differ,
+    CAST(round(sum(n_same / n_sides)) AS BIGINT) AS n_same_length,
+    CAST(round(sum(n_open / n_sides)) AS BIGINT) AS n_open,
+    sum(log_ratio / n_sides) / nullif(sum(n_known / n_sides), 0) AS log_length_ratio,
+    sum(squares / n_sides) AS squares,
     sum(CASE WHEN n_longer + n_shorter > 0 THEN rate_moved * rate_moved END) AS rate_squares,
     sum(CASE WHEN n_known > 0 THEN ratio_moved * ratio_moved END) AS ratio_squares
   FROM left_out

@@ -34,11 +34,11 @@ CREATE OR REPLACE VIEW metric_position_bias AS
 WITH clusters AS (
   SELECT
     *,
-    sum(first_won) OVER cell / n_sides AS r,
-    sum(second_won) OVER cell / n_sides AS s,
-    sum(first_squares) OVER cell / n_sides AS rr,
-    sum(second_squares) OVER cell / n_sides AS ss,
-    sum(products) OVER cell / n_sides AS rs
+    sum(first_won / n_sides) OVER cell AS r,
+    sum(second_won / n_sides) OVER cell AS s,
+    sum(first_squares / n_sides) OVER cell AS rr,
+    sum(second_squares / n_sides) OVER cell AS ss,
+    sum(products / n_sides) OVER cell AS rs
   FROM pair_clusters
   WINDOW cell AS (PARTITION BY study, template_id, rubric_id, provider, request_model, thinking)
 ),
@@ -72,18 +72,18 @@ scored AS (
 counts AS (
   SELECT
     study, template_id, rubric_id, provider, request_model, thinking,
-    max(n_sides) AS n_sides,
+    CASE WHEN min(n_sides) = max(n_sides) THEN max(n_sides)
+      ELSE sum(n_pairs) / nullif(sum(n_pairs / n_sides), 0) END AS n_sides,
     max(list_kind) AS list_kind,
-    CAST(sum(n_pairs) / max(n_sides) AS BIGINT) AS n_pairs,
-    CAST(sum(n_consistent_win + n_consistent_tie + n_primacy + n_recency + n_soft_primacy + n_soft_recency)
-      / max(n_sides) AS BIGINT) AS n_both,
-    CAST(sum(n_consistent_win + n_primacy + n_recency) / max(n_sides) AS BIGINT) AS n_decided,
-    CAST(sum(n_primacy) / max(n_sides) AS BIGINT) AS n_primacy,
-    CAST(sum(n_recency) / max(n_sides) AS BIGINT) AS n_recency,
-    CAST(sum(n_primacy + n_recency) / max(n_sides) AS BIGINT) AS n_discordant,
-    CAST(sum(n_undecided + n_missing_reverse) / max(n_sides) AS BIGINT) AS n_left_out,
-    CAST(sum(n_pairs_pending) / max(n_sides) AS BIGINT) AS n_pairs_pending,
-    CAST(sum(n_terms) / max(n_sides) AS BIGINT) AS n_flipped,
+    CAST(round(sum(n_pairs / n_sides)) AS BIGINT) AS n_pairs,
+    CAST(round(sum((n_consistent_win + n_consistent_tie + n_primacy + n_recency + n_soft_primacy + n_soft_recency) / n_sides)) AS BIGINT) AS n_both,
+    CAST(round(sum((n_consistent_win + n_primacy + n_recency) / n_sides)) AS BIGINT) AS n_decided,
+    CAST(round(sum(n_primacy / n_sides)) AS BIGINT) AS n_primacy,
+    CAST(round(sum(n_recency / n_sides)) AS BIGINT) AS n_recency,
+    CAST(round(sum((n_primacy + n_recency) / n_sides)) AS BIGINT) AS n_discordant,
+    CAST(round(sum((n_undecided + n_missing_reverse) / n_sides)) AS BIGINT) AS n_left_out,
+    CAST(round(sum(n_pairs_pending / n_sides)) AS BIGINT) AS n_pairs_pending,
+    CAST(round(sum(n_terms / n_sides)) AS BIGINT) AS n_flipped,
     count(*) FILTER (WHERE n_crossed > 0 AND (n_sides < 3 OR cluster_item <> '')) AS n_clusters,
     count(*) FILTER (WHERE n_terms > 0 AND (n_sides < 3 OR cluster_item <> '')) AS n_clusters_flipped,
     max(votes_max) <= 2 AND sum(n_terms) = sum(n_primacy + n_recency) AS is_one_vote,
@@ -95,7 +95,7 @@ counts AS (
     -- the variance of a sum of products of different pairs; of their fourth powers only the size is known
     2 * (sum(excess_squares * excess_squares)
       - sum(excess_squares) * power(sum(size_squares) / nullif(sum(size), 0), 2)) AS item_squares_variance,
-    sum(size) / max(n_sides) AS size,
+    sum(size / n_sides) AS size,
     sum(size * excess_squares) AS sized_squares,
     sum(size * size) AS size_squares,
     sum(size * size) - sum(size_squares) AS size_products

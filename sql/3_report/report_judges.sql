@@ -33,13 +33,13 @@ WITH clusters AS (
 totals AS (
   SELECT
     *,
-    sum(wins) OVER judge / n_sides AS wins_all,
-    sum(decided) OVER judge / n_sides AS decided_all,
-    sum(first_won) OVER judge / n_sides AS r,
-    sum(second_won) OVER judge / n_sides AS s,
-    sum(first_squares) OVER judge / n_sides AS rr,
-    sum(second_squares) OVER judge / n_sides AS ss,
-    sum(products) OVER judge / n_sides AS rs
+    round(sum(wins / n_sides) OVER judge) AS wins_all,
+    round(sum(decided / n_sides) OVER judge) AS decided_all,
+    sum(first_won / n_sides) OVER judge AS r,
+    sum(second_won / n_sides) OVER judge AS s,
+    sum(first_squares / n_sides) OVER judge AS rr,
+    sum(second_squares / n_sides) OVER judge AS ss,
+    sum(products / n_sides) OVER judge AS rs
   FROM clusters
   WINDOW judge AS (PARTITION BY study, provider, request_model, thinking)
 ),
@@ -58,13 +58,14 @@ counts AS (
   SELECT
     study, provider, request_model, thinking,
     max(n_cells) AS n_cells,
-    max(n_sides) AS n_sides,
-    CAST(sum(n_pairs) / max(n_sides) AS BIGINT) AS n_pairs,
-    CAST(sum(judged) / max(n_sides) AS BIGINT) AS n_both,
-    CAST(sum(decided) / max(n_sides) AS BIGINT) AS n_decided,
-    CAST(sum(wins) / max(n_sides) AS BIGINT) AS n_consistent_win,
-    CAST(sum(n_primacy) / max(n_sides) AS BIGINT) AS n_primacy,
-    CAST(sum(n_recency) / max(n_sides) AS BIGINT) AS n_recency,
+    CASE WHEN min(n_sides) = max(n_sides) THEN max(n_sides)
+      ELSE sum(n_pairs) / nullif(sum(n_pairs / n_sides), 0) END AS n_sides,
+    CAST(round(sum(n_pairs / n_sides)) AS BIGINT) AS n_pairs,
+    CAST(round(sum(judged / n_sides)) AS BIGINT) AS n_both,
+    CAST(round(sum(decided / n_sides)) AS BIGINT) AS n_decided,
+    CAST(round(sum(wins / n_sides)) AS BIGINT) AS n_consistent_win,
+    CAST(round(sum(n_primacy / n_sides)) AS BIGINT) AS n_primacy,
+    CAST(round(sum(n_recency / n_sides)) AS BIGINT) AS n_recency,
     count(*) FILTER (WHERE decided > 0) AS n_clusters_decided,
     count(*) FILTER (WHERE n_crossed > 0) AS n_clusters,
     count(*) FILTER (WHERE n_terms > 0) AS n_clusters_flipped,
