@@ -18,7 +18,7 @@ WITH pairs AS MATERIALIZED (
     CASE majority_lo_first WHEN 'lo' THEN 'first' WHEN 'hi' THEN 'second' WHEN 'tie' THEN 'tie' END AS vote_1,
     CASE majority_hi_first WHEN 'lo' THEN 'second' WHEN 'hi' THEN 'first' WHEN 'tie' THEN 'tie' END AS vote_2,
     is_open_lo_first AS is_open_1, is_open_hi_first AS is_open_2,
-    candidate_lo IS NOT NULL AS is_of_unit
+    coalesce(candidate_lo, candidate_hi) IS NOT NULL AS is_of_unit
   FROM pair_status
   WHERE (majority_lo_first IS NOT NULL OR majority_hi_first IS NOT NULL OR is_open_lo_first OR is_open_hi_first)
     AND list_kind IS NULL

@@ -23,7 +23,7 @@ WITH words AS (
     CAST(NULL AS BIGINT) AS turn_no,
     CASE WHEN status IN ('consistent_win', 'consistent_tie') THEN majority_lo_first END AS word,
     status = 'pending' AS is_pending,
-    candidate_lo IS NOT NULL OR list_kind IS NOT NULL AS is_of_unit
+    coalesce(candidate_lo, candidate_hi) IS NOT NULL OR list_kind IS NOT NULL AS is_of_unit
   FROM pair_status
   WHERE provider <> 'human'
   UNION ALL

@@ -1,9 +1,9 @@
 -- grain: study, template_id, rubric_id, provider, request_model, thinking, cluster_unit, cluster_item
 -- question: What do the pairs of each item, or of each prompt, come to, for whatever speaks of items in general?
 -- source: pair_status. A pair is counted for each of its two items (n_sides = 2), and only once, for its prompt, where
---   the two are known to be models' outputs (n_sides = 1); one that a list implies for its two items, over all lists, and
---   for its list, whose pairs share an answer (n_sides = 3, which counts twice what two pairs share by both): sums over a cell's clusters, divided by n_sides, are sums
---   over its pairs. first_won and second_won are Mantel and Haenszel's terms, a pair being a stratum of votes: votes
+--   either is known to be a model's output (n_sides = 1); one that a list implies for its two items, over all lists, and
+--   for its list, whose pairs share an answer (n_sides = 3, which counts twice what two pairs share by both): sums over a cell's clusters, each divided by its n_sides,
+--   are sums over its pairs. first_won and second_won are Mantel and Haenszel's terms, a pair being a stratum of votes: votes
 --   for the first in one order times those for the first in the other, and the same for the second, each divided by
 --   the pair's votes; ties are no votes here. _squares and _products are sums over pairs of their squares and product.
 --   Lists whose best alone was asked for are left out: only pairs with the best in both orders could be seen there.
@@ -11,7 +11,8 @@
 CREATE OR REPLACE VIEW pair_clusters AS
 WITH tables AS (
   SELECT
-    study, template_id, rubric_id, provider, request_model, thinking, unit_id, item_lo, item_hi, status, candidate_lo,
+    study, template_id, rubric_id, provider, request_model, thinking, unit_id, item_lo, item_hi, status,
+    coalesce(candidate_lo, candidate_hi) AS candidate,
     list_kind,
     n_lo_won_lo_first, n_hi_won_lo_first, n_lo_won_hi_first, n_hi_won_hi_first,
     CAST(n_lo_won_lo_first + n_hi_won_lo_first + n_lo_won_hi_first + n_hi_won_hi_first AS DOUBLE) AS n_votes
@@ -30,13 +31,13 @@ terms AS (
 sided AS (
   SELECT
     terms.*,
-    CASE WHEN candidate_lo IS NOT NULL THEN 1 WHEN list_kind IS NULL THEN 2 ELSE 3 END AS n_sides,
-    CASE WHEN candidate_lo IS NOT NULL OR sides.side = 3 THEN '' WHEN sides.side = 1 THEN item_lo ELSE item_hi END
+    CASE WHEN candidate IS NOT NULL THEN 1 WHEN list_kind IS NULL THEN 2 ELSE 3 END AS n_sides,
+    CASE WHEN candidate IS NOT NULL OR sides.side = 3 THEN '' WHEN sides.side = 1 THEN item_lo ELSE item_hi END
       AS cluster_item,
-    CASE WHEN candidate_lo IS NULL AND list_kind IS NOT NULL AND sides.side < 3 THEN '' ELSE unit_id END AS cluster_unit
+    CASE WHEN candidate IS NULL AND list_kind IS NOT NULL AND sides.side < 3 THEN '' ELSE unit_id END AS cluster_unit
   FROM terms
   CROSS JOIN (VALUES (1), (2), (3)) AS sides (side)
-  WHERE sides.side = 1 OR (candidate_lo IS NULL AND (sides.side = 2 OR list_kind IS NOT NULL))
+  WHERE sides.side = 1 OR (candidate IS NULL AND (sides.side = 2 OR list_kind IS NOT NULL))
 )
 SELECT
   study, template_id, rubric_id, provider, request_model, thinking, cluster_unit, cluster_item,

@@ -3,7 +3,7 @@
 -- question: On how many pairs were two templates of one judge, or two judges with one template, both consistent?
 -- source: pair_status. compared says what differs: `template` or `judge`. n pairs have a majority in both orders from
 --   either; consistent is the same majority in both, a tie included. They are those of n_clusters items, each counted
---   for both of its own (n_sides = 2), or of prompts, once, where pairs are known to be models' outputs, as in
+--   for both of its own (n_sides = 2), or of prompts, once, where either item is known to be a model's output, as in
 --   pair_clusters. diff_jack is the variance of the difference of the consistent shares that comes from leaving out one
 --   of these after the other. Pairs that lists imply are left out: pairs are draws here.
 
@@ -11,7 +11,7 @@ CREATE OR REPLACE VIEW paired_counts AS
 WITH flags AS MATERIALIZED (
   SELECT
     study, template_id, rubric_id, provider, request_model, thinking, unit_id, item_lo, item_hi,
-    CASE WHEN candidate_lo IS NULL THEN 2 ELSE 1 END AS n_sides,
+    CASE WHEN coalesce(candidate_lo, candidate_hi) IS NULL THEN 2 ELSE 1 END AS n_sides,
     dense_rank() OVER (ORDER BY study, template_id, rubric_id, provider, request_model, thinking) AS cell_no,
     status IN ('consistent_win', 'consistent_tie') AS is_consistent
   FROM pair_status
@@ -85,21 +85,22 @@ by_cluster AS (
 left_out AS (
   SELECT
     *,
-    (sum(a_only - b_only) OVER comparison / n_sides - (a_only - b_only)) / nullif(sum(n) OVER comparison / n_sides - n, 0)
-      - sum(a_only - b_only) OVER comparison / sum(n) OVER comparison AS moved
+    (sum((a_only - b_only) / n_sides) OVER comparison - (a_only - b_only)) / nullif(sum(n / n_sides) OVER comparison - n, 0)
+      - sum((a_only - b_only) / n_sides) OVER comparison / sum(n / n_sides) OVER comparison AS moved
   FROM by_cluster
   WINDOW comparison AS (PARTITION BY cell_a, cell_b)
 ),
 counts AS (
   SELECT
     cell_a, cell_b,
-    max(n_sides) AS n_sides,
+    CASE WHEN min(n_sides) = max(n_sides) THEN max(n_sides)
+      ELSE sum(n) / nullif(sum(n / n_sides), 0) END AS n_sides,
     count(*) AS n_clusters,
-    CAST(sum(n) / max(n_sides) AS BIGINT) AS n,
-    CAST(sum(consistent_a) / max(n_sides) AS BIGINT) AS n_consistent_a,
-    CAST(sum(consistent_b) / max(n_sides) AS BIGINT) AS n_consistent_b,
-    CAST(sum(a_only) / max(n_sides) AS BIGINT) AS n_a_only,
-    CAST(sum(b_only) / max(n_sides) AS BIGINT) AS n_b_only,
+    CAST(round(sum(n / n_sides)) AS BIGINT) AS n,
+    CAST(round(sum(consistent_a / n_sides)) AS BIGINT) AS n_consistent_a,
+    CAST(round(sum(consistent_b / n_sides)) AS BIGINT) AS n_consistent_b,
+    CAST(round(sum(a_only / n_sides)) AS BIGINT) AS n_a_only,
+    CAST(round(sum(b_only / n_sides)) AS BIGINT) AS n_b_only,
     sum(moved * moved) * (count(*) - 1) / count(*) AS diff_jack
   FROM left_out
   GROUP BY cell_a, cell_b

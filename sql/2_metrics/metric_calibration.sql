@@ -2,24 +2,33 @@
 -- question: When a judge says that it is 80 % sure, is it right 80 % of the time?
 -- source: judged_truths, right being what people say (`truths`), over all tasks and statements of the template. n
 --   counts verdicts with both a truth and a confidence. Left out and counted: n_no_confidence and n_no_truth, which
---   overlap.
+--   overlap. What the same input got, in both orders, again, or by several statements, is one observation of n_inputs: of
+--   a prompt (unit_id), or of an item where items have none; a pair of items is then a part of two.
 -- estimators:
---   - accuracy: n_correct / n, Wilson
+--   - accuracy: n_correct / n
+--   - accuracy_se: for inputs in general (clustered_variance, CR1), and accuracy_lo and accuracy_hi with it, as
+--     wilson_clustered; where all are right, or all wrong, an item or pair is one observation, however often it was asked
+--   - accuracy_lo_these_items, accuracy_hi_these_items: Wilson, verdicts being draws: how the same judge would do on the
+--     same items again
 --   - confidence_mean: mean of the stated confidences
 --   - overconfidence: mean confidence - accuracy, calibration in the large
---   - brier: mean of (confidence - right)^2 with a standard error clustered by statement and input (CR1)
+--   - brier: mean of (confidence - right)^2; brier_se as accuracy_se
 --   - brier_reliability, brier_resolution, brier_uncertainty: brier = reliability - resolution + uncertainty + what the
 --     bins' width leaves, over ten bins, a bin being least(floor(10 confidence + 1e-9), 9)
 --   - ece10, mce10: mean, and largest, gap between a bin's mean confidence and accuracy
 --   - auroc: chance that a right verdict has the higher confidence, by rank sum, ties half
--- reference: Murphy 1973 (parts of the Brier score).
--- nulls: all rates are NULL where n is 0, brier_se below two inputs, auroc where all verdicts are right, or all wrong.
+-- reference: Murphy 1973 (parts of the Brier score); clustered, wilson, wilson_clustered.
+-- nulls: all rates are NULL where n is 0, the errors below two inputs, accuracy_lo and accuracy_hi below 5, auroc where
+--   all verdicts are right, or all wrong.
 -- note: ece10 is biased upwards when n is small: read it beside n and brier.
 
 CREATE OR REPLACE VIEW metric_calibration AS
 WITH judged AS (
   SELECT
-    study, template_id, provider, request_model, thinking, rubric_id, unit_id, is_correct, confidence,
+    study, template_id, provider, request_model, thinking, unit_id,
+    least(item_first, item_second) AS item_lo,
+    CASE WHEN item_second IS NOT NULL THEN greatest(item_first, item_second) END AS item_hi,
+    is_correct, confidence,
     is_correct IS NOT NULL AND confidence IS NOT NULL AS is_in,
     CASE WHEN is_correct THEN 1.0 ELSE 0.0 END AS hit,
     least(floor(10 * confidence + 1e-9), 9) AS bin
@@ -43,15 +52,16 @@ scored AS (
     whole AS (PARTITION BY study, template_id, provider, request_model, thinking, is_in),
     binned AS (PARTITION BY study, template_id, provider, request_model, thinking, is_in, bin)
 ),
-by_input AS (
+by_pair AS (
   SELECT
-    study, template_id, provider, request_model, thinking, rubric_id, unit_id, is_in,
+    study, template_id, provider, request_model, thinking, unit_id, item_lo, item_hi, is_in,
     count(*) AS n,
     count(*) FILTER (WHERE confidence IS NULL) AS n_no_confidence,
     count(*) FILTER (WHERE is_correct IS NULL) AS n_no_truth,
     count(*) FILTER (WHERE is_correct) AS n_correct,
     sum(confidence) AS sum_confidence,
-    sum(loss - brier) AS residual,
+    sum(hit - accuracy) AS hit_residual,
+    sum(loss - brier) AS loss_residual,
     sum(loss) AS sum_loss,
     sum(power(bin_confidence - bin_accuracy, 2)) AS sum_reliability,
     sum(power(bin_accuracy - accuracy, 2)) AS sum_resolution,
@@ -59,7 +69,35 @@ by_input AS (
     max(abs(bin_confidence - bin_accuracy)) AS max_gap,
     sum(CASE WHEN is_correct THEN midrank END) AS rank_sum
   FROM scored
-  GROUP BY study, template_id, provider, request_model, thinking, rubric_id, unit_id, is_in
+  GROUP BY study, template_id, provider, request_model, thinking, unit_id, item_lo, item_hi, is_in
+),
+-- what is counted once stands on side 1; a pair of texts without a prompt is a part of two items
+by_input AS (
+  SELECT
+    study, template_id, provider, request_model, thinking, is_in,
+    sum(n) AS n_here,
+    count(*) FILTER (WHERE side = 1) AS n_draws,
+    coalesce(sum(n) FILTER (WHERE side = 1), 0) AS n,
+    sum(n_no_confidence) FILTER (WHERE side = 1) AS n_no_confidence,
+    sum(n_no_truth) FILTER (WHERE side = 1) AS n_no_truth,
+    sum(n_correct) FILTER (WHERE side = 1) AS n_correct,
+    sum(sum_confidence) FILTER (WHERE side = 1) AS sum_confidence,
+    sum(hit_residual) AS hit_residual,
+    sum(loss_residual) AS loss_residual,
+    sum(hit_residual * hit_residual) FILTER (WHERE side = 1) AS hit_pair_squares,
+    sum(loss_residual * loss_residual) FILTER (WHERE side = 1) AS loss_pair_squares,
+    sum(sum_loss) FILTER (WHERE side = 1) AS sum_loss,
+    sum(sum_reliability) FILTER (WHERE side = 1) AS sum_reliability,
+    sum(sum_resolution) FILTER (WHERE side = 1) AS sum_resolution,
+    sum(sum_gap) FILTER (WHERE side = 1) AS sum_gap,
+    max(max_gap) AS max_gap,
+    sum(rank_sum) FILTER (WHERE side = 1) AS rank_sum
+  FROM by_pair
+  CROSS JOIN (VALUES (1), (2)) AS sides (side)
+  WHERE side = 1 OR (unit_id = '' AND item_hi IS NOT NULL)
+  GROUP BY
+    study, template_id, provider, request_model, thinking, is_in, unit_id,
+    CASE WHEN unit_id <> '' THEN '' WHEN side = 1 THEN item_lo ELSE item_hi END
 ),
 sums AS (
   SELECT
@@ -69,8 +107,13 @@ sums AS (
     CAST(sum(n_no_confidence) AS BIGINT) AS n_no_confidence,
     CAST(sum(n_no_truth) AS BIGINT) AS n_no_truth,
     coalesce(CAST(sum(n_correct) FILTER (WHERE is_in) AS BIGINT), 0) AS n_correct,
+    sum(n_here) FILTER (WHERE is_in) AS n_here,
+    CAST(sum(n_draws) FILTER (WHERE is_in) AS BIGINT) AS n_draws,
     sum(sum_confidence) FILTER (WHERE is_in) AS sum_confidence,
-    sum(residual * residual) FILTER (WHERE is_in) AS residual_squares,
+    sum(hit_residual * hit_residual) FILTER (WHERE is_in) AS hit_squares,
+    sum(loss_residual * loss_residual) FILTER (WHERE is_in) AS loss_squares,
+    sum(hit_pair_squares) FILTER (WHERE is_in) AS hit_pair_squares,
+    sum(loss_pair_squares) FILTER (WHERE is_in) AS loss_pair_squares,
     sum(sum_loss) FILTER (WHERE is_in) AS sum_loss,
     sum(sum_reliability) FILTER (WHERE is_in) AS sum_reliability,
     sum(sum_resolution) FILTER (WHERE is_in) AS sum_resolution,
@@ -79,21 +122,49 @@ sums AS (
     sum(rank_sum) FILTER (WHERE is_in) AS rank_sum
   FROM by_input
   GROUP BY study, template_id, provider, request_model, thinking
+),
+rates AS (
+  SELECT
+    *,
+    n_correct / nullif(n, 0) AS accuracy,
+    n_here / nullif(n, 0) AS n_sides,
+    CASE WHEN n_inputs > 1 THEN CAST(n_inputs AS DOUBLE) / (n_inputs - 1) / n / n END AS cr1
+  FROM sums
+),
+errors AS (
+  SELECT
+    *,
+    CASE WHEN cr1 > 0 THEN sqrt(clustered_variance(cr1 * hit_squares, hit_pair_squares / n / n, n_sides)) END
+      AS accuracy_se,
+    CASE WHEN cr1 > 0 THEN sqrt(clustered_variance(cr1 * loss_squares, loss_pair_squares / n / n, n_sides)) END
+      AS brier_se
+  FROM rates
+),
+sized AS (
+  SELECT *, CASE WHEN accuracy > 0 AND accuracy < 1 THEN n ELSE n_draws END AS n_most
+  FROM errors
+),
+bounded AS (
+  SELECT *, wilson_clustered(accuracy, n_most, accuracy_se, n_inputs) AS ends
+  FROM sized
 )
 SELECT
   study, template_id, provider, request_model, thinking,
   n, n_inputs, n_no_confidence, n_no_truth, n_correct,
-  n_correct / nullif(n, 0) AS accuracy,
-  wilson_lo(n_correct, n) AS accuracy_lo,
-  wilson_hi(n_correct, n) AS accuracy_hi,
+  accuracy,
+  accuracy_se,
+  ends.lo AS accuracy_lo,
+  ends.hi AS accuracy_hi,
+  wilson_lo(n_correct, n) AS accuracy_lo_these_items,
+  wilson_hi(n_correct, n) AS accuracy_hi_these_items,
   sum_confidence / nullif(n, 0) AS confidence_mean,
-  sum_confidence / nullif(n, 0) - n_correct / nullif(n, 0) AS overconfidence,
+  sum_confidence / nullif(n, 0) - accuracy AS overconfidence,
   sum_loss / nullif(n, 0) AS brier,
-  CASE WHEN n_inputs > 1 THEN sqrt(residual_squares * n_inputs / (n_inputs - 1)) / n END AS brier_se,
+  brier_se,
   sum_reliability / nullif(n, 0) AS brier_reliability,
   sum_resolution / nullif(n, 0) AS brier_resolution,
-  n_correct / nullif(n, 0) * (1 - n_correct / nullif(n, 0)) AS brier_uncertainty,
+  accuracy * (1 - accuracy) AS brier_uncertainty,
   sum_gap / nullif(n, 0) AS ece10,
   mce10,
   (rank_sum - n_correct * (n_correct + 1) / 2) / nullif(n_correct * (n - n_correct), 0) AS auroc
-FROM sums;
+FROM bounded;

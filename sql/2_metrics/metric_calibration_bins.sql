@@ -1,30 +1,94 @@
 -- grain: study, template_id, provider, request_model, thinking, bin
 -- question: At each level of stated confidence, how often is a judge right?
--- source: judged_truths, the verdicts with a truth and a confidence.
+-- source: judged_truths, the verdicts with a truth and a confidence, of n_inputs as in metric_calibration.
 -- estimators:
 --   - bin: least(floor(10 confidence + 1e-9), 9), so bin 7 holds 0.7 up to 0.8 and bin 9 also 1.0
 --   - confidence_mean: mean of the confidences in the bin
---   - accuracy: n_correct / n, Wilson
--- reference: the bins of metric_calibration; wilson.
--- nulls: none; a bin without verdicts has no row.
+--   - accuracy: n_correct / n
+--   - accuracy_se, accuracy_lo, accuracy_hi: for inputs in general, as in metric_calibration
+--   - accuracy_lo_these_items, accuracy_hi_these_items: as in metric_calibration
+-- reference: the bins of metric_calibration; clustered, wilson, wilson_clustered.
+-- nulls: accuracy_se below two inputs, accuracy_lo and accuracy_hi below 5; a bin without verdicts has no row.
 
 CREATE OR REPLACE VIEW metric_calibration_bins AS
-WITH counts AS (
+WITH by_pair AS (
   SELECT
-    study, template_id, provider, request_model, thinking,
+    study, template_id, provider, request_model, thinking, unit_id,
+    least(item_first, item_second) AS item_lo,
+    CASE WHEN item_second IS NOT NULL THEN greatest(item_first, item_second) END AS item_hi,
     CAST(least(floor(10 * confidence + 1e-9), 9) AS BIGINT) AS bin,
     count(*) AS n,
     count(*) FILTER (WHERE is_correct) AS n_correct,
-    avg(confidence) AS confidence_mean
+    sum(confidence) AS sum_confidence
   FROM judged_truths
   WHERE is_correct IS NOT NULL AND confidence IS NOT NULL
   GROUP BY
-    study, template_id, provider, request_model, thinking, CAST(least(floor(10 * confidence + 1e-9), 9) AS BIGINT)
+    study, template_id, provider, request_model, thinking, unit_id, least(item_first, item_second),
+    CASE WHEN item_second IS NOT NULL THEN greatest(item_first, item_second) END,
+    CAST(least(floor(10 * confidence + 1e-9), 9) AS BIGINT)
+),
+apart AS (
+  SELECT
+    *,
+    n_correct - n * sum(n_correct) OVER tenth / sum(n) OVER tenth AS residual
+  FROM by_pair
+  WINDOW tenth AS (PARTITION BY study, template_id, provider, request_model, thinking, bin)
+),
+by_input AS (
+  SELECT
+    study, template_id, provider, request_model, thinking, bin,
+    sum(n) AS n_here,
+    count(*) FILTER (WHERE side = 1) AS n_draws,
+    sum(n) FILTER (WHERE side = 1) AS n,
+    sum(n_correct) FILTER (WHERE side = 1) AS n_correct,
+    sum(sum_confidence) FILTER (WHERE side = 1) AS sum_confidence,
+    sum(residual) AS residual,
+    sum(residual * residual) FILTER (WHERE side = 1) AS pair_squares
+  FROM apart
+  CROSS JOIN (VALUES (1), (2)) AS sides (side)
+  WHERE side = 1 OR (unit_id = '' AND item_hi IS NOT NULL)
+  GROUP BY
+    study, template_id, provider, request_model, thinking, bin, unit_id,
+    CASE WHEN unit_id <> '' THEN '' WHEN side = 1 THEN item_lo ELSE item_hi END
+),
+counts AS (
+  SELECT
+    study, template_id, provider, request_model, thinking, bin,
+    count(*) AS n_inputs,
+    CAST(sum(n) AS BIGINT) AS n,
+    CAST(sum(n_draws) AS BIGINT) AS n_draws,
+    CAST(sum(n_correct) AS BIGINT) AS n_correct,
+    sum(sum_confidence) / sum(n) AS confidence_mean,
+    sum(n_correct) / sum(n) AS accuracy,
+    sum(n_here) / sum(n) AS n_sides,
+    sum(residual * residual) / sum(n) / sum(n) AS squares,
+    sum(pair_squares) / sum(n) / sum(n) AS by_pair
+  FROM by_input
+  GROUP BY study, template_id, provider, request_model, thinking, bin
+),
+corrected AS (
+  SELECT *, squares * n_inputs / nullif(n_inputs - 1, 0) AS by_input
+  FROM counts
+),
+errors AS (
+  SELECT *, CASE WHEN n_inputs > 1 THEN sqrt(clustered_variance(by_input, by_pair, n_sides)) END AS accuracy_se
+  FROM corrected
+),
+sized AS (
+  SELECT *, CASE WHEN accuracy > 0 AND accuracy < 1 THEN n ELSE n_draws END AS n_most
+  FROM errors
+),
+bounded AS (
+  SELECT *, wilson_clustered(accuracy, n_most, accuracy_se, n_inputs) AS ends
+  FROM sized
 )
 SELECT
   study, template_id, provider, request_model, thinking, bin,
-  n, n_correct, confidence_mean,
-  n_correct / n AS accuracy,
-  wilson_lo(n_correct, n) AS accuracy_lo,
-  wilson_hi(n_correct, n) AS accuracy_hi
-FROM counts;
+  n, n_inputs, n_correct, confidence_mean,
+  accuracy,
+  accuracy_se,
+  ends.lo AS accuracy_lo,
+  ends.hi AS accuracy_hi,
+  wilson_lo(n_correct, n) AS accuracy_lo_these_items,
+  wilson_hi(n_correct, n) AS accuracy_hi_these_items
+FROM bounded;

@@ -14,7 +14,8 @@
 --     estimator, which weighs an audit by the inverse of its chance)
 --   - share_se, further_share_se: for items in general (clustered_variance, each item or prompt left out in turn), and
 --     the ends _lo and _hi with them, as wilson_clustered; of a unit, further_share's is that of what stands for its word,
---     and of the correction, with half an audit more counted on which they differ, and half on which they do not
+--     and of the correction, with half an audit more counted on which they differ, and half on which they do not; a
+--     further_share of 0 or 1 counts as the draws that audits and what was heard are worth, each for its part of the units
 -- reference: Neyman 1938 (double sampling); Cochran 1977, 12.9 (the difference estimator); clustered, wilson_clustered.
 -- nulls: further_share is NULL where units agree and none is audited, ends below 5 items or prompts (audited ones). Of
 --   pairs, lo and hi are items by id: only their ties say something of a study.
@@ -122,7 +123,10 @@ whole AS (
     (n_agreed_said + CASE WHEN n_agreed < n THEN (n - n_agreed) * n_heard_said / nullif(n_heard_differed, 0) ELSE 0 END) / n
       AS p_standing,
     CASE WHEN n_agreed > 0 THEN n_agreed * audit_moved / nullif(n_audited, 0) ELSE 0 END / n AS correction,
-    (n_audit_moved + 0.5::DOUBLE) / (n_audited + 1) AS q_moved
+    (n_audit_moved + 0.5::DOUBLE) / (n_audited + 1) AS q_moved,
+    -- of so many draws is a share of n whose agreed part rests on the audits, and its other part on what was heard
+    n::DOUBLE * n / (CASE WHEN n_agreed > 0 THEN n_agreed * n_agreed / nullif(n_audited, 0) ELSE 0 END
+      + CASE WHEN n_agreed < n THEN (n - n_agreed) * (n - n_agreed) / nullif(n_heard_differed, 0) ELSE 0 END) AS n_draws
   FROM totals
 ),
 summed AS (
@@ -163,12 +167,16 @@ erring AS (
     AND summed.rubric_id = whole.rubric_id
     AND summed.word = whole.word
 ),
+sized AS (
+  SELECT *, CASE WHEN further_p > 0 AND further_p < 1 THEN CAST(n AS DOUBLE) ELSE n_draws END AS further_size
+  FROM erring
+),
 bounded AS (
   SELECT
     *,
     wilson_clustered(p, n_decided, se, g) AS ends,
-    wilson_clustered(further_p, n, further_se, further_g) AS further_ends
-  FROM erring
+    wilson_clustered(further_p, further_size, further_se, further_g) AS further_ends
+  FROM sized
 )
 SELECT
   study, task, rubric_id, word,

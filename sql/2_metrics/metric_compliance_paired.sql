@@ -16,7 +16,8 @@
 --     differences (sign_flip_z) and its inversion. Either way p is below 0.05 exactly where 0 is outside
 -- reference: clustered, matched_difference, mcnemar, student_t.
 -- nulls: what is of statements in general is NULL below 5 of them, diff_se below 2, a p where no input tells the two
---   apart; with several outputs for an input and fewer than 6 inputs that tell them apart, what is of these statements.
+--   apart; with several outputs for an input and fewer than 6 inputs that tell them apart, what is of these statements, the interval
+--   also where all inputs differ alike.
 -- note: where a model has several outputs for an input they are averaged; n_a_only counts where the average of a is
 --   higher.
 
@@ -100,7 +101,7 @@ staged AS (
     matched_difference(n_a_only, n_b_only, n) AS ends,
     sign_flip_z(total_diff, 0, total_squares, 0, 0) AS flip_z,
     -- (total - n d)^2 <= z^2 (the sum of squares about d), solved for d
-    CASE WHEN n_a_only + n_b_only >= 6
+    CASE WHEN n_a_only + n_b_only >= 6 AND total_squares / n - diff * diff > 1e-12
          THEN 1.959963984540054 * sqrt((total_squares / n - diff * diff) / (n - 3.841458820694124)) END AS flip_width
   FROM measured
 )
@@ -118,5 +119,5 @@ SELECT
   CASE WHEN is_one_output THEN ends.lo ELSE diff - flip_width END AS diff_lo_these_statements,
   CASE WHEN is_one_output THEN ends.hi ELSE diff + flip_width END AS diff_hi_these_statements,
   CASE WHEN is_one_output THEN mcnemar_exact(n_a_only, n_b_only)
-       WHEN flip_width IS NOT NULL THEN normal_two_sided(flip_z) END AS p_diff_these_statements
+       WHEN n_a_only + n_b_only >= 6 THEN normal_two_sided(flip_z) END AS p_diff_these_statements
 FROM staged;

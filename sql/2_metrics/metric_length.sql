@@ -25,7 +25,7 @@
 -- reference: own definitions; clopper_pearson, clustered, sign_test_mde, wilson_clustered.
 -- nulls: longer_win_rate and its p are NULL where no pair differs in length; what is of items in general below 5 of them,
 --   longer_mde_these_items where so few pairs reveal no share, the errors of log_length_ratio below 2 pairs,
---   length_correlation where every log ratio is 0.
+--   its intervals also where all log ratios are alike, length_correlation where every one is 0.
 -- note: longer texts may be better texts: this says what goes with winning, not what the judge looks at.
 
 CREATE OR REPLACE VIEW metric_length AS
@@ -41,7 +41,7 @@ pairs AS (
     ln(CASE lo.n_chars WHEN 0 THEN 1 ELSE lo.n_chars END) - ln(CASE hi.n_chars WHEN 0 THEN 1 ELSE hi.n_chars END)
       AS log_ratio_lo,
     lo.n_chars - hi.n_chars AS difference_lo,
-    CASE WHEN pair_status.candidate_lo IS NULL THEN 2 ELSE 1 END AS n_sides
+    CASE WHEN coalesce(pair_status.candidate_lo, pair_status.candidate_hi) IS NULL THEN 2 ELSE 1 END AS n_sides
   FROM pair_status
   LEFT JOIN lengths AS lo ON lo.study = pair_status.study AND lo.item = pair_status.item_lo
   LEFT JOIN lengths AS hi ON hi.study = pair_status.study AND hi.item = pair_status.item_hi
@@ -74,28 +74,29 @@ clusters AS (
 left_out AS (
   SELECT
     *,
-    (sum(n_longer) OVER cell / n_sides - n_longer)
-      / nullif(sum(n_longer + n_shorter) OVER cell / n_sides - n_longer - n_shorter, 0)
-      - sum(n_longer) OVER cell / nullif(sum(n_longer + n_shorter) OVER cell, 0) AS rate_moved,
-    (sum(log_ratio) OVER cell / n_sides - log_ratio) / nullif(sum(n_known) OVER cell / n_sides - n_known, 0)
-      - sum(log_ratio) OVER cell / nullif(sum(n_known) OVER cell, 0) AS ratio_moved
+    (sum(n_longer / n_sides) OVER cell - n_longer)
+      / nullif(sum((n_longer + n_shorter) / n_sides) OVER cell - n_longer - n_shorter, 0)
+      - sum(n_longer / n_sides) OVER cell / nullif(sum((n_longer + n_shorter) / n_sides) OVER cell, 0) AS rate_moved,
+    (sum(log_ratio / n_sides) OVER cell - log_ratio) / nullif(sum(n_known / n_sides) OVER cell - n_known, 0)
+      - sum(log_ratio / n_sides) OVER cell / nullif(sum(n_known / n_sides) OVER cell, 0) AS ratio_moved
   FROM clusters
   WINDOW cell AS (PARTITION BY study, template_id, rubric_id, provider, request_model, thinking)
 ),
 sums AS (
   SELECT
     study, template_id, rubric_id, provider, request_model, thinking,
-    max(n_sides) AS n_sides,
+    CASE WHEN min(n_sides) = max(n_sides) THEN max(n_sides)
+      ELSE sum(n_known) / nullif(sum(n_known / n_sides), 0) END AS n_sides,
     count(*) FILTER (WHERE n_longer + n_shorter > 0) AS n_clusters,
-    CAST(sum(n_known) / max(n_sides) AS BIGINT) AS n_pairs,
-    CAST(sum(n_no_length) / max(n_sides) AS BIGINT) AS n_no_length,
-    CAST(sum(n_longer) / max(n_sides) AS BIGINT) AS n_longer_won,
-    CAST(sum(n_shorter) / max(n_sides) AS BIGINT) AS n_shorter_won,
-    CAST(sum(n_longer + n_shorter) / max(n_sides) AS BIGINT) AS n_differ,
-    CAST(sum(n_same) / max(n_sides) AS BIGINT) AS n_same_length,
-    CAST(sum(n_open) / max(n_sides) AS BIGINT) AS n_open,
-    sum(log_ratio) / nullif(sum(n_known), 0) AS log_length_ratio,
-    sum(squares) / max(n_sides) AS squares,
+    CAST(round(sum(n_known / n_sides)) AS BIGINT) AS n_pairs,
+    CAST(round(sum(n_no_length / n_sides)) AS BIGINT) AS n_no_length,
+    CAST(round(sum(n_longer / n_sides)) AS BIGINT) AS n_longer_won,
+    CAST(round(sum(n_shorter / n_sides)) AS BIGINT) AS n_shorter_won,
+    CAST(round(sum((n_longer + n_shorter) / n_sides)) AS BIGINT) AS n_differ,
+    CAST(round(sum(n_same / n_sides)) AS BIGINT) AS n_same_length,
+    CAST(round(sum(n_open / n_sides)) AS BIGINT) AS n_open,
+    sum(log_ratio / n_sides) / nullif(sum(n_known / n_sides), 0) AS log_length_ratio,
+    sum(squares / n_sides) AS squares,
     sum(CASE WHEN n_longer + n_shorter > 0 THEN rate_moved * rate_moved END) AS rate_squares,
     sum(CASE WHEN n_known > 0 THEN ratio_moved * ratio_moved END) AS ratio_squares
   FROM left_out
@@ -105,10 +106,11 @@ rates AS (
   SELECT
     *,
     n_longer_won / nullif(n_differ, 0) AS longer_win_rate,
-    (squares - n_pairs * log_length_ratio * log_length_ratio) / nullif(n_pairs - 1, 0) / nullif(n_pairs, 0) AS ratio_by_pair,
+    CASE WHEN squares - n_pairs * log_length_ratio * log_length_ratio > 1e-12 * squares
+         THEN squares - n_pairs * log_length_ratio * log_length_ratio ELSE 0 END
+      / nullif(n_pairs - 1, 0) / nullif(n_pairs, 0) AS ratio_by_pair,
     (n_clusters - 1) / nullif(n_clusters, 0) AS jack,
-    CASE WHEN n_clusters >= 5 THEN n_clusters - 1 END AS df,
-    t_quantile(0.975, n_pairs - 1) AS t_these
+    CASE WHEN n_clusters >= 5 THEN n_clusters - 1 END AS df
   FROM sums
 ),
 errors AS (
@@ -118,8 +120,10 @@ errors AS (
       AS longer_win_rate_se,
     CASE WHEN n_pairs > 1 THEN sqrt(clustered_variance(jack * ratio_squares, ratio_by_pair, n_sides)) END
       AS log_length_ratio_se,
-    sqrt(greatest(0.0, ratio_by_pair)) AS log_length_ratio_se_these_items,
-    t_two_sided_quantile(0.05, df) AS t_ends
+    sqrt(ratio_by_pair) AS log_length_ratio_se_these_items,
+    t_two_sided_quantile(0.05, df) AS t_ends,
+    CASE WHEN ratio_by_pair > 0 THEN t_two_sided_quantile(0.05, df) END AS t_ratio,
+    CASE WHEN ratio_by_pair > 0 THEN t_quantile(0.975, n_pairs - 1) END AS t_these
   FROM rates
 ),
 sized AS (
@@ -144,8 +148,8 @@ SELECT
   (n_longer_won + n_open) / nullif(n_differ + n_open, 0) AS longer_win_rate_max,
   log_length_ratio,
   log_length_ratio_se,
-  log_length_ratio - t_ends * log_length_ratio_se AS log_length_ratio_lo,
-  log_length_ratio + t_ends * log_length_ratio_se AS log_length_ratio_hi,
+  log_length_ratio - t_ratio * log_length_ratio_se AS log_length_ratio_lo,
+  log_length_ratio + t_ratio * log_length_ratio_se AS log_length_ratio_hi,
   log_length_ratio_se_these_items,
   log_length_ratio - t_these * log_length_ratio_se_these_items AS log_length_ratio_lo_these_items,
   log_length_ratio + t_these * log_length_ratio_se_these_items AS log_length_ratio_hi_these_items,

@@ -19,7 +19,7 @@
 -- reference: Youden 1937 (places balanced over items); Korn and Graubard 1998; Benjamini and Hochberg 1995; wilson,
 --   student_t.
 -- nulls: a mean is NULL without a list to take it of, mean_rank where the best alone was asked for; what is of lists in
---   general is NULL below 5 clusters.
+--   general is NULL below 5 clusters, of mean_rank also where all of them have the same.
 
 CREATE OR REPLACE VIEW metric_place_bias AS
 WITH placed AS (
@@ -111,7 +111,7 @@ tested AS (
     t_two_sided(
       (best_share - best_share_balanced) * sqrt(n_effective / (best_share_balanced * (1 - best_share_balanced))), df
     ) AS p_best_share,
-    CASE WHEN mean_rank_se > 0 THEN t_two_sided((mean_rank - mean_rank_balanced) / mean_rank_se, df_ranked) END
+    CASE WHEN mean_rank_se > 1e-9 THEN t_two_sided((mean_rank - mean_rank_balanced) / mean_rank_se, df_ranked) END
       AS p_mean_rank
   FROM sized
 ),
@@ -135,8 +135,8 @@ SELECT
        THEN least(1.0, min(p_best_share * n_p / p_rank) OVER (PARTITION BY study ORDER BY p_rank DESC)) END AS q_bh,
   mean_rank,
   mean_rank_se,
-  CASE WHEN mean_rank_se >= 0 THEN greatest(1.0, mean_rank - t_ranked * mean_rank_se) END AS mean_rank_lo,
-  CASE WHEN mean_rank_se >= 0 THEN least(CAST(n_places AS DOUBLE), mean_rank + t_ranked * mean_rank_se) END
+  CASE WHEN mean_rank_se > 1e-9 THEN greatest(1.0, mean_rank - t_ranked * mean_rank_se) END AS mean_rank_lo,
+  CASE WHEN mean_rank_se > 1e-9 THEN least(CAST(n_places AS DOUBLE), mean_rank + t_ranked * mean_rank_se) END
     AS mean_rank_hi,
   mean_rank_balanced,
   p_mean_rank

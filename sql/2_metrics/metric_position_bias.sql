@@ -2,13 +2,15 @@
 -- question: Does a judge favour the item shown first, or second, whatever the items are?
 -- source: the votes of pair_status, every one of them, as pair_clusters adds them up by item; its statuses for the
 --   n_ counts of pairs. n_clusters items (prompts, where pairs are models' outputs) have a pair with votes in both
---   orders; n_flipped pairs have a vote for the first in both orders, or for the second in both, and alone say anything.
+--   orders; n_flipped pairs have a vote for the first in both orders, or for the second in both, and alone say anything:
+--   n_clusters_flipped items (or prompts) have one.
 -- estimators:
 --   - position_logodds: by how much the log-odds of an item rise when it is shown first (as much as they fall when it is
 --     second), by Mantel and Haenszel over all votes, each pair a stratum of its own (logodds_matched): free of the
 --     items' quality, above 0 when the first is favoured; ties are no votes
 --   - position_logodds_se: for items in general (clustered_variance)
---   - position_logodds_lo, position_logodds_hi, p_position: for items in general, all by t over n_clusters - 1
+--   - position_logodds_lo, position_logodds_hi, p_position: for items in general, all by t over
+--     n_clusters_flipped - 1
 --   - position_logodds_se_these_items: of the pairs (logodds_matched_variance)
 --   - p_position_these_items, position_logodds_lo_these_items, position_logodds_hi_these_items: with one vote per order
 --     the exact test of n_primacy in n_discordant (exact McNemar) and Clopper-Pearson's ends of that share, as log-odds;
@@ -22,7 +24,8 @@
 --   - p_position_items: whether they differ at all, by the squares of the items' sums against a chi-square with the same
 --     mean and variance (Satterthwaite)
 -- reference: Mantel and Haenszel 1959; Benjamini and Hochberg 1995; clustered, mcnemar, clopper_pearson.
--- nulls: no flipped pair is no evidence: p and log-odds are NULL then, not 1. For items in general NULL below 5 items. An end that is at infinity is NULL; with repeats and fewer than 6 flipped
+-- nulls: no flipped pair is no evidence: p and log-odds are NULL then, not 1. For items in general NULL below 5
+--   items with a flipped pair. An end that is at infinity is NULL; with repeats and fewer than 6 flipped
 --   pairs, which no test could tell from chance, p_position_these_items and its ends are. position_item_sd is NULL for
 --   prompts and lists, what is of these items for lists, whose pairs are no draws, and where no item has two pairs with a flip.
 -- note: shares and rates that people quote are in metric_position_rates.
@@ -31,11 +34,11 @@ CREATE OR REPLACE VIEW metric_position_bias AS
 WITH clusters AS (
   SELECT
     *,
-    sum(first_won) OVER cell / n_sides AS r,
-    sum(second_won) OVER cell / n_sides AS s,
-    sum(first_squares) OVER cell / n_sides AS rr,
-    sum(second_squares) OVER cell / n_sides AS ss,
-    sum(products) OVER cell / n_sides AS rs
+    sum(first_won / n_sides) OVER cell AS r,
+    sum(second_won / n_sides) OVER cell AS s,
+    sum(first_squares / n_sides) OVER cell AS rr,
+    sum(second_squares / n_sides) OVER cell AS ss,
+    sum(products / n_sides) OVER cell AS rs
   FROM pair_clusters
   WINDOW cell AS (PARTITION BY study, template_id, rubric_id, provider, request_model, thinking)
 ),
@@ -69,19 +72,20 @@ scored AS (
 counts AS (
   SELECT
     study, template_id, rubric_id, provider, request_model, thinking,
-    max(n_sides) AS n_sides,
+    CASE WHEN min(n_sides) = max(n_sides) THEN max(n_sides)
+      ELSE sum(n_pairs) / nullif(sum(n_pairs / n_sides), 0) END AS n_sides,
     max(list_kind) AS list_kind,
-    CAST(sum(n_pairs) / max(n_sides) AS BIGINT) AS n_pairs,
-    CAST(sum(n_consistent_win + n_consistent_tie + n_primacy + n_recency + n_soft_primacy + n_soft_recency)
-      / max(n_sides) AS BIGINT) AS n_both,
-    CAST(sum(n_consistent_win + n_primacy + n_recency) / max(n_sides) AS BIGINT) AS n_decided,
-    CAST(sum(n_primacy) / max(n_sides) AS BIGINT) AS n_primacy,
-    CAST(sum(n_recency) / max(n_sides) AS BIGINT) AS n_recency,
-    CAST(sum(n_primacy + n_recency) / max(n_sides) AS BIGINT) AS n_discordant,
-    CAST(sum(n_undecided + n_missing_reverse) / max(n_sides) AS BIGINT) AS n_left_out,
-    CAST(sum(n_pairs_pending) / max(n_sides) AS BIGINT) AS n_pairs_pending,
-    CAST(sum(n_terms) / max(n_sides) AS BIGINT) AS n_flipped,
+    CAST(round(sum(n_pairs / n_sides)) AS BIGINT) AS n_pairs,
+    CAST(round(sum((n_consistent_win + n_consistent_tie + n_primacy + n_recency + n_soft_primacy + n_soft_recency) / n_sides)) AS BIGINT) AS n_both,
+    CAST(round(sum((n_consistent_win + n_primacy + n_recency) / n_sides)) AS BIGINT) AS n_decided,
+    CAST(round(sum(n_primacy / n_sides)) AS BIGINT) AS n_primacy,
+    CAST(round(sum(n_recency / n_sides)) AS BIGINT) AS n_recency,
+    CAST(round(sum((n_primacy + n_recency) / n_sides)) AS BIGINT) AS n_discordant,
+    CAST(round(sum((n_undecided + n_missing_reverse) / n_sides)) AS BIGINT) AS n_left_out,
+    CAST(round(sum(n_pairs_pending / n_sides)) AS BIGINT) AS n_pairs_pending,
+    CAST(round(sum(n_terms / n_sides)) AS BIGINT) AS n_flipped,
     count(*) FILTER (WHERE n_crossed > 0 AND (n_sides < 3 OR cluster_item <> '')) AS n_clusters,
+    count(*) FILTER (WHERE n_terms > 0 AND (n_sides < 3 OR cluster_item <> '')) AS n_clusters_flipped,
     max(votes_max) <= 2 AND sum(n_terms) = sum(n_primacy + n_recency) AS is_one_vote,
     max(r) AS r, max(s) AS s, max(rr) AS rr, max(ss) AS ss, max(rs) AS rs, max(w) AS w,
     max(logodds) AS position_logodds,
@@ -91,7 +95,7 @@ counts AS (
     -- the variance of a sum of products of different pairs; of their fourth powers only the size is known
     2 * (sum(excess_squares * excess_squares)
       - sum(excess_squares) * power(sum(size_squares) / nullif(sum(size), 0), 2)) AS item_squares_variance,
-    sum(size) / max(n_sides) AS size,
+    sum(size / n_sides) AS size,
     sum(size * excess_squares) AS sized_squares,
     sum(size * size) AS size_squares,
     sum(size * size) - sum(size_squares) AS size_products
@@ -113,8 +117,8 @@ errors AS (
   SELECT
     *,
     sqrt(v_pair) AS position_logodds_se_these_items,
-    CASE WHEN n_clusters >= 5 THEN sqrt(clustered_variance(v_jack, v_pair, n_sides)) END AS position_logodds_se,
-    CASE WHEN n_clusters >= 5 THEN n_clusters - 1 END AS df,
+    CASE WHEN n_clusters_flipped >= 5 THEN sqrt(clustered_variance(v_jack, v_pair, n_sides)) END AS position_logodds_se,
+    CASE WHEN n_clusters_flipped >= 5 THEN n_clusters_flipped - 1 END AS df,
     2 * by_chance * item_squares / item_squares_variance AS spread,
     2 * by_chance * by_chance / item_squares_variance AS spread_df
   FROM variances
@@ -152,7 +156,7 @@ ranked AS (
 SELECT
   study, template_id, rubric_id, provider, request_model, thinking,
   n_pairs, n_both, n_decided, n_discordant, n_primacy, n_recency,
-  n_left_out, n_pairs_pending, n_flipped, n_clusters,
+  n_left_out, n_pairs_pending, n_flipped, n_clusters, n_clusters_flipped,
   position_logodds,
   position_logodds_se,
   position_logodds - t_ends * position_logodds_se AS position_logodds_lo,

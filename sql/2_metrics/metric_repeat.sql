@@ -28,16 +28,16 @@ WITH patterns AS (
   SELECT
     study, template_id, rubric_id, provider, request_model, thinking,
     unit_id AS cluster_unit,
-    CASE WHEN candidate_lo IS NOT NULL THEN '' WHEN sides.side = 1 THEN item_lo ELSE item_hi END AS cluster_item,
+    CASE WHEN coalesce(candidate_lo, candidate_hi) IS NOT NULL THEN '' WHEN sides.side = 1 THEN item_lo ELSE item_hi END AS cluster_item,
     n_lo_won_lo_first AS a_lo, n_hi_won_lo_first AS a_hi, n_tied_lo_first AS a_tie,
     n_lo_won_lo_first + n_hi_won_lo_first + n_tied_lo_first AS a,
     n_lo_won_hi_first AS b_lo, n_hi_won_hi_first AS b_hi, n_tied_hi_first AS b_tie,
     n_lo_won_hi_first + n_hi_won_hi_first + n_tied_hi_first AS b,
     count(*) AS n,
-    max(CASE WHEN candidate_lo IS NULL THEN 2 ELSE 1 END) AS n_sides
+    max(CASE WHEN coalesce(candidate_lo, candidate_hi) IS NULL THEN 2 ELSE 1 END) AS n_sides
   FROM pair_status
   CROSS JOIN (VALUES (1), (2)) AS sides (side)
-  WHERE (sides.side = 1 OR candidate_lo IS NULL) AND list_kind IS NULL
+  WHERE (sides.side = 1 OR coalesce(candidate_lo, candidate_hi) IS NULL) AND list_kind IS NULL
   GROUP BY
     study, template_id, rubric_id, provider, request_model, thinking, cluster_unit, cluster_item,
     n_lo_won_lo_first, n_hi_won_lo_first, n_tied_lo_first, n_lo_won_hi_first, n_hi_won_hi_first, n_tied_hi_first
@@ -63,10 +63,10 @@ counted AS (
 centred AS (
   SELECT
     *,
-    sum(n_within) OVER cell AS n_orders,
-    sum(n_across) OVER cell AS n_crossed,
-    sum(sum_within) OVER cell / nullif(sum(n_within) OVER cell, 0) AS repeated,
-    sum(n * across) OVER cell / nullif(sum(n_across) OVER cell, 0) AS crossed
+    sum(n_within / n_sides) OVER cell AS n_orders,
+    sum(n_across / n_sides) OVER cell AS n_crossed,
+    sum(sum_within / n_sides) OVER cell / nullif(sum(n_within / n_sides) OVER cell, 0) AS repeated,
+    sum(n * across / n_sides) OVER cell / nullif(sum(n_across / n_sides) OVER cell, 0) AS crossed
   FROM counted
   WINDOW cell AS (PARTITION BY study, template_id, rubric_id, provider, request_model, thinking)
 ),
@@ -85,21 +85,20 @@ clusters AS (
     sum(n * (coalesce(power(within_a - repeated, 2), 0) + coalesce(power(within_b - repeated, 2), 0)))
       AS within_squares,
     sum(n * power(across - crossed, 2)) AS across_squares,
-    -- both denominators count a pair n_sides times
     sum(n * power(
-      (coalesce(within_a - repeated, 0) + coalesce(within_b - repeated, 0)) * n_sides / nullif(n_orders, 0)
-      - coalesce(across - crossed, 0) * n_sides / nullif(n_crossed, 0), 2)) AS excess_squares
+      (coalesce(within_a - repeated, 0) + coalesce(within_b - repeated, 0)) / nullif(n_orders, 0)
+      - coalesce(across - crossed, 0) / nullif(n_crossed, 0), 2)) AS excess_squares
   FROM centred
   GROUP BY study, template_id, rubric_id, provider, request_model, thinking, cluster_unit, cluster_item
 ),
 left_out AS (
   SELECT
     *,
-    (sum(sum_within) OVER cell / n_sides - sum_within) / nullif(sum(n_within) OVER cell / n_sides - n_within, 0) - repeated
+    (sum(sum_within / n_sides) OVER cell - sum_within) / nullif(sum(n_within / n_sides) OVER cell - n_within, 0) - repeated
       AS repeated_moved,
-    (sum(n_equal) OVER cell / n_sides - n_equal) / nullif(sum(n_within) OVER cell / n_sides - n_within, 0)
-      - sum(n_equal) OVER cell / nullif(sum(n_within) OVER cell, 0) AS unanimity_moved,
-    (sum(sum_across) OVER cell / n_sides - sum_across) / nullif(sum(n_across) OVER cell / n_sides - n_across, 0) - crossed
+    (sum(n_equal / n_sides) OVER cell - n_equal) / nullif(sum(n_within / n_sides) OVER cell - n_within, 0)
+      - sum(n_equal / n_sides) OVER cell / nullif(sum(n_within / n_sides) OVER cell, 0) AS unanimity_moved,
+    (sum(sum_across / n_sides) OVER cell - sum_across) / nullif(sum(n_across / n_sides) OVER cell - n_across, 0) - crossed
       AS crossed_moved
   FROM clusters
   WINDOW cell AS (PARTITION BY study, template_id, rubric_id, provider, request_model, thinking)
@@ -107,17 +106,18 @@ left_out AS (
 sums AS (
   SELECT
     study, template_id, rubric_id, provider, request_model, thinking,
-    max(n_sides) AS n_sides,
+    CASE WHEN min(n_sides) = max(n_sides) THEN max(n_sides)
+      ELSE sum(n_any) / nullif(sum(n_any / n_sides), 0) END AS n_sides,
     count(*) FILTER (WHERE n_any > 0) AS n_clusters,
-    CAST(sum(n_within) / max(n_sides) AS BIGINT) AS n_orders,
-    CAST(sum(n_equal) / max(n_sides) AS BIGINT) AS n_unanimous,
-    CAST(sum(n_across) / max(n_sides) AS BIGINT) AS n_cross_order_pairs,
-    CAST(sum(n_any) / max(n_sides) AS BIGINT) AS n_pairs,
+    CAST(round(sum(n_within / n_sides)) AS BIGINT) AS n_orders,
+    CAST(round(sum(n_equal / n_sides)) AS BIGINT) AS n_unanimous,
+    CAST(round(sum(n_across / n_sides)) AS BIGINT) AS n_cross_order_pairs,
+    CAST(round(sum(n_any / n_sides)) AS BIGINT) AS n_pairs,
     max(repeated) AS repeat_agreement,
     max(crossed) AS cross_order_agreement,
-    sum(within_squares) / max(n_sides) AS within_squares,
-    sum(across_squares) / max(n_sides) AS across_squares,
-    sum(excess_squares) / max(n_sides) AS excess_squares,
+    sum(within_squares / n_sides) AS within_squares,
+    sum(across_squares / n_sides) AS across_squares,
+    sum(excess_squares / n_sides) AS excess_squares,
     sum(repeated_moved * repeated_moved) AS repeated_jack,
     sum(unanimity_moved * unanimity_moved) AS unanimity_jack,
     sum(crossed_moved * crossed_moved) AS crossed_jack,

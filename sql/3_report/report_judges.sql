@@ -4,7 +4,7 @@
 --   metric_position_bias make of one cell: consistency_decided with the interval for items in general, clustered by
 --   item (so that the same pair under several templates is not taken for several), and the log-odds of the first
 --   position, each pair under each template being a stratum of its own; p_position by t, q_bh over the study's judges.
---   NULL below 5 items. judge is the model's name, with provider and thinking where those tell judges apart. n_cells is
+--   NULL below 5 items with a decided pair, or with one that flips, which alone say anything. judge is the model's name, with provider and thinking where those tell judges apart. n_cells is
 --   in how many templates and rubrics an item has pairs, at most. first_share is what the log-odds come to for two items
 --   that are equal otherwise: how often the one shown first wins; first_share_mde is the smallest that p_position would
 --   have found with power 0.8.
@@ -21,6 +21,7 @@ WITH clusters AS (
     sum(n_consistent_win + n_primacy + n_recency) AS decided,
     sum(n_consistent_win + n_consistent_tie + n_primacy + n_recency + n_soft_primacy + n_soft_recency) AS judged,
     sum(n_crossed) AS n_crossed,
+    sum(n_terms) AS n_terms,
     sum(first_won) AS first_won,
     sum(second_won) AS second_won,
     sum(first_squares) AS first_squares,
@@ -32,13 +33,13 @@ WITH clusters AS (
 totals AS (
   SELECT
     *,
-    sum(wins) OVER judge / n_sides AS wins_all,
-    sum(decided) OVER judge / n_sides AS decided_all,
-    sum(first_won) OVER judge / n_sides AS r,
-    sum(second_won) OVER judge / n_sides AS s,
-    sum(first_squares) OVER judge / n_sides AS rr,
-    sum(second_squares) OVER judge / n_sides AS ss,
-    sum(products) OVER judge / n_sides AS rs
+    round(sum(wins / n_sides) OVER judge) AS wins_all,
+    round(sum(decided / n_sides) OVER judge) AS decided_all,
+    sum(first_won / n_sides) OVER judge AS r,
+    sum(second_won / n_sides) OVER judge AS s,
+    sum(first_squares / n_sides) OVER judge AS rr,
+    sum(second_squares / n_sides) OVER judge AS ss,
+    sum(products / n_sides) OVER judge AS rs
   FROM clusters
   WINDOW judge AS (PARTITION BY study, provider, request_model, thinking)
 ),
@@ -57,15 +58,17 @@ counts AS (
   SELECT
     study, provider, request_model, thinking,
     max(n_cells) AS n_cells,
-    max(n_sides) AS n_sides,
-    CAST(sum(n_pairs) / max(n_sides) AS BIGINT) AS n_pairs,
-    CAST(sum(judged) / max(n_sides) AS BIGINT) AS n_both,
-    CAST(sum(decided) / max(n_sides) AS BIGINT) AS n_decided,
-    CAST(sum(wins) / max(n_sides) AS BIGINT) AS n_consistent_win,
-    CAST(sum(n_primacy) / max(n_sides) AS BIGINT) AS n_primacy,
-    CAST(sum(n_recency) / max(n_sides) AS BIGINT) AS n_recency,
-    count(*) FILTER (WHERE judged > 0) AS n_judged,
+    CASE WHEN min(n_sides) = max(n_sides) THEN max(n_sides)
+      ELSE sum(n_pairs) / nullif(sum(n_pairs / n_sides), 0) END AS n_sides,
+    CAST(round(sum(n_pairs / n_sides)) AS BIGINT) AS n_pairs,
+    CAST(round(sum(judged / n_sides)) AS BIGINT) AS n_both,
+    CAST(round(sum(decided / n_sides)) AS BIGINT) AS n_decided,
+    CAST(round(sum(wins / n_sides)) AS BIGINT) AS n_consistent_win,
+    CAST(round(sum(n_primacy / n_sides)) AS BIGINT) AS n_primacy,
+    CAST(round(sum(n_recency / n_sides)) AS BIGINT) AS n_recency,
+    count(*) FILTER (WHERE decided > 0) AS n_clusters_decided,
     count(*) FILTER (WHERE n_crossed > 0) AS n_clusters,
+    count(*) FILTER (WHERE n_terms > 0) AS n_clusters_flipped,
     max(logodds) AS position_logodds,
     logodds_matched_variance(max(r), max(s), max(rr), max(ss), max(rs), max(w)) AS logodds_pair,
     sum((logodds_others - logodds) * (logodds_others - logodds)) AS logodds_squares,
@@ -79,13 +82,13 @@ rates AS (
 errors AS (
   SELECT
     *,
-    sqrt(clustered_variance(decided_squares * (n_judged - 1) / n_judged,
+    sqrt(clustered_variance(decided_squares * (n_clusters_decided - 1) / nullif(n_clusters_decided, 0),
       consistency_decided * (1 - consistency_decided) / n_decided, n_sides)) AS decided_se,
-    CASE WHEN n_clusters >= 5
+    CASE WHEN n_clusters_flipped >= 5
          THEN sqrt(clustered_variance(logodds_squares * (n_clusters - 1) / n_clusters, logodds_pair, n_sides)) END
       AS logodds_se,
-    CASE WHEN n_judged >= 5 THEN t_two_sided_quantile(0.05, n_judged - 1) END AS t_decided,
-    CASE WHEN n_clusters >= 5 THEN n_clusters - 1 END AS df
+    CASE WHEN n_clusters_decided >= 5 THEN t_two_sided_quantile(0.05, n_clusters_decided - 1) END AS t_decided,
+    CASE WHEN n_clusters_flipped >= 5 THEN n_clusters_flipped - 1 END AS df
   FROM rates
 ),
 tested AS (

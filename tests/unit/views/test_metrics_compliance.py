@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 import numpy as np
+import pytest
 from scipy import stats
 
 from tests.rigs.metrics import mean_and_se, of_items, of_pairs, reference, wrong
@@ -127,7 +128,8 @@ def test_calibration_reference() -> None:
     assert {str(row["bin"]) for row in bins} == expected["bins"].keys()
     for row in bins:
         numbers = expected["bins"][str(row["bin"])]
-        assert not wrong(row, {"n": numbers["n"], "confidence_mean": numbers["conf"], "accuracy": numbers["wilson"]})
+        assert not wrong(row, {"n": numbers["n"], "confidence_mean": numbers["conf"]})
+        assert [row[f"accuracy_{end}_these_items"] for end in ("lo", "hi")] == pytest.approx(numbers["wilson"], rel=1e-9)
         assert not differs(row["accuracy"], numbers["acc"])
 
 
