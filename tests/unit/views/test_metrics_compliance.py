@@ -129,7 +129,8 @@ def test_calibration_reference() -> None:
     for row in bins:
         numbers = expected["bins"][str(row["bin"])]
         assert not wrong(row, {"n": numbers["n"], "confidence_mean": numbers["conf"]})
-        assert [row[f"accuracy_{end}_these_items"] for end in ("lo", "hi")] == pytest.approx(numbers["wilson"], rel=1e-9)
+        ends = [row[f"accuracy_{end}_these_items"] for end in ("lo", "hi")]
+        assert ends == pytest.approx(numbers["wilson"], rel=1e-9)
         assert not differs(row["accuracy"], numbers["acc"])
 
 
