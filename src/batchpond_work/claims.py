@@ -65,13 +65,22 @@ class Claims:
 
     def free(self, claim: Claim) -> None:
         """Let a part go that has requests left: whoever comes next may have it at once."""
-        if self.holds(claim):
-            os.utime(self._path(claim.part, claim.generation), (0, 0))
+        with contextlib.suppress(FileNotFoundError):
+            if self.holds(claim):
+                os.utime(self._path(claim.part, claim.generation), (0, 0))
 
     def drop(self, claim: Claim) -> None:
-        """Take the claims of a part away of which every answer is in the inbox: nobody needs them any more."""
-        for generation in range(claim.generation, 0, -1):
+        """Take the claims of a part away of which every answer is in the inbox: nobody needs them any more.
+
+        The one that counts goes last: a holder that was asleep never finds its own to be the latest again.
+        """
+        for generation in range(1, claim.generation + 1):
             self._path(claim.part, generation).unlink(missing_ok=True)
+
+    def drop_all(self, batch: str) -> None:
+        """Take away what claims are left of a batch of which every answer is in the inbox."""
+        for part in {path.name.rsplit(".", 2)[0] for path in self.folder.claims.glob(f"{batch}-*.claim")}:
+            self.drop(Claim(part, self._latest(part), None))
 
     def _path(self, part: str, generation: int) -> Any:
         return self.folder.claims / f"{part}.g{generation}.claim"

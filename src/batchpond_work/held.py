@@ -12,9 +12,13 @@ from batchpond_work.folder import Folder, Inbox, Part, parsed, sync_folder
 
 
 def row_of(custom_id: str, *, response: dict[str, Any] | None = None, error: dict[str, str] | None = None) -> bytes:
-    """Return a result row in the form of OpenAI's output files."""
+    """Return a result row in the form of OpenAI's output files; a number beyond all that can be written is null."""
     row = {"id": f"work-{custom_id}", "custom_id": custom_id, "response": response, "error": error}
-    return json.dumps(row).encode() + b"\n"
+    try:
+        text = json.dumps(row, allow_nan=False)
+    except ValueError:  # 1e999 is read as infinity, which is no JSON
+        text = json.dumps(json.loads(json.dumps(row), parse_constant=lambda _: None))
+    return text.encode() + b"\n"
 
 
 def is_error(row: bytes) -> bool:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from threading import Event
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import urlsplit
@@ -72,7 +75,8 @@ class Server:
             raise WorkError("that is no URL of a server", hint=hint, exit_code=USAGE)
         import httpx  # noqa: PLC0415 - a worker with a command of its own needs none
 
-        self._errors, self._settings, self._url = httpx.TransportError, settings, url.rstrip("/")
+        # Of a body too that is not in the encoding that its header says.
+        self._errors, self._settings, self._url = httpx.RequestError, settings, url.rstrip("/")
         self._host = split.netloc
         self.n_threads = settings.concurrency or self.n_usual
         self._client = httpx.Client(
@@ -119,28 +123,36 @@ class Server:
         failed = _Failed("stopped")
         for n in range(self._settings.tries):
             spread_s = min(DELAY_MAX_S, DELAY_S * 2**n) * random.uniform(0.25, 0.5)  # noqa: S311 - spreads tries
-            if n and stop.wait(spread_s if failed.delay_s is None else failed.delay_s):
+            if n and stop.wait(max(spread_s, failed.delay_s or 0.0)):
                 break
             try:
-                answer = self._client.post(self._url + request["url"].removeprefix("/v1"), json=request["body"])
+                found = self._called(custom_id, request)
             except self._errors as error:
                 failed = _Failed(f"{type(error).__name__}: {error}")
                 continue
-            found = self._row(custom_id, answer)
             if isinstance(found, bytes):
                 self._answered_s = time.monotonic()
                 return found
             failed = found
         return failed
 
-    def _row(self, custom_id: str, answer: httpx.Response) -> bytes | _Failed:
+    def _called(self, custom_id: str, request: dict[str, Any]) -> bytes | _Failed:
+        """Make one call; what drips in for longer than a call may take is no answer."""
+        until_s, content = time.monotonic() + self._settings.timeout, bytearray()
+        url = self._url + request["url"].removeprefix("/v1")
+        with self._client.stream("POST", url, json=request["body"]) as answer:
+            for piece in answer.iter_bytes():
+                content += piece
+                if time.monotonic() > until_s:
+                    return _Failed(f"no whole answer in {self._settings.timeout:g} s", is_of_request=True)
+        return self._row(custom_id, answer, bytes(content))
+
+    def _row(self, custom_id: str, answer: httpx.Response, content: bytes) -> bytes | _Failed:
         """Return the row of an answer, also of one that says no for good; raises WorkError for what all calls meet."""
-        status, body = answer.status_code, parsed(answer.content)
-        said = f"HTTP {status}: {' '.join(answer.text.split())[:_TEXT_CHARS]}"
+        status, body = answer.status_code, parsed(content)
+        said = f"HTTP {status}: {' '.join(content.decode(errors='replace').split())[:_TEXT_CHARS]}"
         if status in _IN_PASSING or status >= 500 or (status < 300 and body is None):
-            asked = answer.headers.get("retry-after", "")
-            delay_s = min(float(asked), ASKED_DELAY_MAX_S) if asked.isdigit() else None
-            return _Failed(said, status < 300 or status == 500, delay_s)
+            return _Failed(said, status < 300 or status == 500, _asked_delay_s(answer.headers.get("retry-after", "")))
         is_of_request = status == 403 and self._answered_s >= 0  # who lets others pass has looked into this one
         if status in {401, 402, 403} and not is_of_request:
             hint = "--key-env names the variable that has a good key"
@@ -153,3 +165,16 @@ class Server:
         request_id = answer.headers.get("x-request-id")
         whole = body if body is not None else {"error": {"message": said}}
         return row_of(custom_id, response={"status_code": status, "request_id": request_id, "body": whole})
+
+
+def _asked_delay_s(text: str) -> float | None:
+    """Return the wait of a Retry-After header: seconds, or a date (RFC 9110, 10.2.3); None for neither."""
+    try:
+        delay_s = float(text)
+    except ValueError:
+        try:
+            at = parsedate_to_datetime(text)
+        except ValueError:
+            return None
+        delay_s = (at.replace(tzinfo=at.tzinfo or UTC) - datetime.now(UTC)).total_seconds()
+    return min(delay_s, ASKED_DELAY_MAX_S) if math.isfinite(delay_s) else None

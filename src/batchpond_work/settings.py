@@ -22,7 +22,7 @@ class Settings:
     model: str = _option("", "Only batches of this model.", "MODEL")
     concurrency: int = _option(0, "Calls at once.  [default: 32; 256 for a vLLM that is started here]")
     key_env: str = _option("", "The variable that holds the server's key; none is sent otherwise.", "NAME")
-    timeout: float = _option(600.0, "How long one call may take.", "SECONDS")
+    timeout: float = _option(600.0, "How long one call may take, its answer included.", "SECONDS")
     tries: int = _option(5, "How often a call is tried that fails in passing.")
     give_up: bool = _option(False, "Write what still fails after its tries as errors; otherwise it stays to be asked.")
     flush: int = _option(50, "Answers to a file, sooner after 10 seconds: what a kill may lose of a part.")

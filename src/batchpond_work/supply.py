@@ -98,8 +98,7 @@ class Supply:
         self._over.add(name)
         del self._open[name]
         self._folder.sweep(name)
-        for left in self._folder.claims.glob(f"{name}-*.claim"):
-            left.unlink(missing_ok=True)
+        self._claims.drop_all(name)
         path = self._folder.claims / f"{name}.answered"
         path.unlink(missing_ok=True)
         self._folder.put(path, json.dumps(_sizes(inbox)).encode(), self.worker)

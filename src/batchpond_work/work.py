@@ -6,11 +6,11 @@ renewed between two looks, and what a kill loses is what was being asked and wha
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -44,7 +44,7 @@ class Stop:
     grace_s: float = GRACE_S
 
 
-@contextmanager
+@contextlib.contextmanager
 def stopped_by_signals() -> Iterator[Stop]:
     """Yield what SIGTERM and Ctrl-C set; Ctrl-C, of a person who waits, leaves calls less time."""
     stop = Stop()
@@ -107,6 +107,9 @@ class Worker:
             is_stopped = self._stop.event.is_set()
             self._wind_up()
             self.tally.is_interrupted = is_stopped and self._error is None
+        except OSError:
+            self._bring_home()
+            raise
         finally:
             self._engine.end()
         self.tally.n_left = sum(self._n_left.values())
@@ -226,6 +229,12 @@ class Worker:
             self._turn()
         for held in list(self._held):
             self._let_go(held)
+
+    def _bring_home(self) -> None:
+        """Write of each part what came of it, as far as the folder still takes anything."""
+        for held in self._held:
+            with contextlib.suppress(OSError):
+                held.write()
 
 
 def work(path: Path, settings: Settings, say: Say, stop: Stop) -> Tally:

@@ -378,6 +378,14 @@ def test_a_storm_without_a_word_is_met_by_doubling_waits(concurrency: int, lasts
     assert begun_again_s <= max(2 * lasts_s + 2 * BACKOFF_FIRST_S, lasts_s + BACKOFF_MAX_S)
 
 
+@pytest.mark.parametrize("retry_after_s", [0.0, 0.02])
+def test_a_storm_that_says_at_once_is_met_by_doubling_waits_too(retry_after_s: float) -> None:
+    """Ten minutes of refusals that ask for no wait, or for hardly any, reach the server a few times each minute."""
+    server = Stormy(Endless(), 0.0, 600.0, retry_after_s)
+    found = simulate(Pace(PaceSettings(8), 0.0), server, 40, 0.05)
+    assert found.n_refused <= 8 + 10 + 600 / BACKOFF_MAX_S * 8
+
+
 def test_a_refusal_of_one_call_alone_slows_no_other() -> None:
     pace = Pace(PaceSettings(4), 0.0)
     pace.sent(1, 0.0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import sys
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -134,6 +135,30 @@ def test_a_claim_that_says_nothing_lapses_too(folder: Folder) -> None:
     assert of(folder, "w").take(PART) is None
     lapse(folder)
     assert of(folder, "w").take(PART) is not None
+
+
+@pytest.mark.parametrize("how", ["drop", "drop_all"])
+def test_a_sleeper_finds_its_claim_the_latest_at_no_moment_of_an_end(folder: Folder, how: str) -> None:
+    """A part's claims go oldest first: before each removal, whoever slept through a later claim holds nothing."""
+    sleeper, other = of(folder, "sleeper"), of(folder, "other")
+    first = sleeper.take(PART)
+    lapse(folder)
+    second = other.take(PART)
+    assert first is not None
+    assert second is not None
+    held: list[bool] = []
+
+    def hear(event: str, arguments: tuple[object, ...]) -> None:
+        if event == "os.remove" and str(arguments[0]).startswith(str(folder.claims)):
+            held.append(sleeper.holds(first))
+
+    sys.addaudithook(hear)
+    if how == "drop":
+        other.drop(second)
+    else:
+        other.drop_all(PART.partition("-")[0])
+    assert held == [False, False]
+    assert list(folder.claims.glob("*.claim")) == []
 
 
 class Workers(RuleBasedStateMachine):

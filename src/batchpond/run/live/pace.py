@@ -8,7 +8,8 @@ Pure but for the time it is handed (`now_s`, monotonic). One pace per provider a
 - token buckets for requests and for tokens per minute, from the settings;
 - what headers say is left of a window (`RateHints`): when less is left than is in flight, one call at the
   rate at which the window refills;
-- after a refusal nothing is sent before the provider's own `Retry-After`, or else a back-off that doubles.
+- after a refusal nothing is sent before the provider's own `Retry-After`, or else a back-off that doubles; also where
+  that is 0, or below a second and again refused.
 """
 
 from __future__ import annotations
@@ -206,7 +207,8 @@ class Pace:
             self._shrink(now_s)
             self._n_refusals += 1
         wait_s = refusal.retry_after_s
-        if wait_s is None:
+        # "At once", said once more, did not help: nobody is asked a thousand times a minute what it refuses.
+        if not wait_s or (wait_s < BACKOFF_FIRST_S and self._n_refusals > 1):
             wait_s = min(BACKOFF_MAX_S, BACKOFF_FIRST_S * 2 ** min(self._n_refusals - 1, 10))
         until_s = now_s + min(max(0.0, wait_s), WAIT_MAX_S)
         self.held_until_s = max(self.held_until_s, until_s)
