@@ -264,6 +264,24 @@ def test_a_plan_that_changed_leaves_no_begun_calls_behind(tmp_path: Path) -> Non
         assert rig.simulator.world.ledger.live_summary()["n_duplicates"] == 0
 
 
+def test_a_plan_that_changes_on_the_way_is_heard_of(tmp_path: Path) -> None:
+    """What of the earlier version was not begun is not asked: nobody wants it, and no approval is of it any more."""
+    with live_rig(tmp_path, live_latency_s=(0.01, 0.01)) as rig:
+        rig.begin(N, shards="[shards]\nmax_requests = 12")
+        is_changed = False
+
+        def change(_: tuple[LaneProgress, ...]) -> None:
+            nonlocal is_changed
+            if not is_changed and rig.attempts():
+                is_changed = True
+                rig.plan(N, (Asked(model="gpt-4o-mini"),))
+
+        report = rig.live(concurrency=2, on_progress=change)
+        assert (is_changed, billed(rig), report.n_left) == (True, 12, 12)
+        assert any("waits for" in note.message for note in report.notes)
+        assert [attempt.phase for attempt in rig.attempts()] == [Phase.VERIFIED]
+
+
 # -- refusals ----------------------------------------------------------------------------------------
 
 STORMS = ["status=429", "status=529", "retry_after=1", "reset_before"]
@@ -504,6 +522,24 @@ def test_calls_in_doubt_count_against_what_was_approved(rig: LiveRig) -> None:
         (attempt,) = session.lake_state.attempts.values()
         worst_usd = attempt.intent.cost_max_usd or 0.0
         assert taken_usd == pytest.approx(worst_usd * (1 + n_doubts / 12))
+
+
+def test_money_that_is_gone_by_then_buys_no_second_shard(rig: LiveRig) -> None:
+    """Calls in doubt of the first shard took what the second was to have: it is not begun, and that is said."""
+    rig.plan(N, shards="[shards]\nmax_requests = 12")
+    shown = rig.submit(max_cost_usd=None).preview
+    assert shown.cost_max_usd
+    with live_rig(rig.folder / "poor") as poor:
+        poor.plan(N, shards="[shards]\nmax_requests = 12")
+        poor.submit(max_cost_usd=shown.cost_max_usd)
+        for call_no in range(1, 13):
+            poor.simulator.world.add_fault(f"live@{call_no}:reset_after")
+        report = poor.live(concurrency=4)
+        assert (report.n_left, billed(poor)) == (12, 24)
+        assert any("wait for money" in note.message for note in report.notes)
+        approval = poor.lake_state().approvals["live"]
+        session = Session.begin(poor.store(), Providers(registry.connect))
+        assert dispatch.Budget.of(session, approval).caps[0].taken_usd <= shown.cost_max_usd
 
 
 def test_a_study_that_was_never_submitted_is_refused(rig: LiveRig) -> None:

@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -84,6 +85,24 @@ def test_what_is_asked_live_is_part_of_it(program: Program, simulator: Simulator
     done = program.run("run", "--yes", "--interval", "1")
     assert done.returncode == ExitCode.DONE, done.stderr
     assert program.outcomes() == {"decided": 2 * N}
+
+
+@pytest.mark.parametrize(("fault", "code"), [("status=401", ExitCode.ACCESS), ("status=429", ExitCode.PENDING)])
+def test_live_calls_that_came_to_nothing_are_no_success(
+    program: Program, simulator: Simulator, fault: str, code: ExitCode
+) -> None:
+    """A key that is refused, or no more time: the exit code says so, the last line what is left of both."""
+    path = program.folder / "study.toml"
+    path.write_text(path.read_text() + LIVE)
+    openai = SIMULATED["openai"]
+    program.more = {openai.url_env: simulator.base_url_of("openai"), openai.key_env: "sk-simulated"}
+    simulator.world.add_fault(f"live:{fault}")
+    began_s = time.monotonic()
+    done = program.run("run", "--yes", "--interval", "1", "--timeout", "12")
+    assert done.returncode == code, done.stderr
+    assert f"{N} live requests due" in done.stderr.splitlines()[-2]
+    assert time.monotonic() - began_s < 40
+    assert program.outcomes() == {"decided": N, None: N}
 
 
 def test_a_run_that_may_not_wait_ends_with_what_is_pending(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -37,8 +38,11 @@ def command(
     return report.exit_code
 
 
-def ask(invocation: Invocation, studies: Sequence[str], **forced: Any) -> LiveReport:
-    """Make the live calls that are due and say how it went; `forced` settings go before the lake's."""
+def ask(invocation: Invocation, studies: Sequence[str], *, until_s: float = math.inf, **forced: Any) -> LiveReport:
+    """Make the live calls that are due and say how it went; `forced` settings go before the lake's.
+
+    Nothing is asked from `until_s` on, by `time.monotonic`.
+    """
     from batchpond.providers import registry
     from batchpond.run.live import run
     from batchpond.run.live import run as settings
@@ -53,6 +57,7 @@ def ask(invocation: Invocation, studies: Sequence[str], **forced: Any) -> LiveRe
         studies=studies,
         settings=settings.load(store.path).over(**forced),
         connect=lambda name, n_calls: registry.connect_live(name, store.clock, max_connections=n_calls),
+        until_s=until_s,
         on_note=diagnostics.told,
         on_progress=ticker.show,
     )

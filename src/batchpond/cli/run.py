@@ -36,27 +36,35 @@ def command(
         invocation.diagnostics.say("\n".join(plan.report_lines(planned)))
     confirm = plan.asked(invocation, planned.study, is_yes=is_yes, is_json=is_json, is_fresh=is_fresh)
     submitted = plan.sent(invocation, planned.study, confirm, "run", max_cost_usd=max_cost_usd, limit=limit)
-    total, report = _waited_for(invocation, planned.study, interval_s, deadline_s)
+    total, report, code = _waited_for(invocation, planned.study, interval_s, deadline_s)
     sync.conclude(invocation.diagnostics, total, report)
     if is_json:
         documents = {"plan": planned, "submit": plan.document(submitted), "sync": sync.document(total, report)}
         output.document(documents)
     else:
         status.show_models(invocation, planned.study)
-    return sync.exit_code(report, is_exit_code=True)
+    return code
 
 
-def _waited_for(invocation: Invocation, study: str, interval_s: float, deadline_s: float) -> tuple[Counts, SyncReport]:
-    """Make passes until no batch is pending, and the live calls that are due between them."""
+def _waited_for(
+    invocation: Invocation, study: str, interval_s: float, deadline_s: float
+) -> tuple[Counts, SyncReport, ExitCode]:
+    """Make passes until no batch is pending, and the live calls that are due between them.
+
+    Returns what the passes did, the last one's report, and what that and the last live calls mean to a script.
+    """
     from batchpond.run.session import Counts
 
-    total = Counts()
+    total, asked, is_over = Counts(), ExitCode.PENDING, False
     while True:
         watch = sync.Watch(True, interval_s, max(0.0, deadline_s - time.monotonic()), submit_due=True)
         counts, report = sync.passes(invocation, watch)
         total = sync.added(total, counts)
-        if not report.n_live or time.monotonic() >= deadline_s:
-            return total, report
-        asked = live.ask(invocation, [study])
-        if not any(lane.counts.n_answered for lane in asked.lanes):
-            return total, report
+        code = sync.exit_code(report, is_exit_code=True)
+        if not report.n_live:
+            return total, report, code
+        if is_over or time.monotonic() >= deadline_s:
+            return total, report, code or asked
+        lived = live.ask(invocation, [study], until_s=deadline_s)
+        asked = lived.exit_code or (ExitCode.PENDING if lived.n_left else ExitCode.DONE)
+        is_over = not any(lane.counts.n_answered for lane in lived.lanes)

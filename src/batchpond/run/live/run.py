@@ -7,7 +7,8 @@ its provider's.
 from __future__ import annotations
 
 import dataclasses
-from collections import deque
+import math
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -31,7 +32,7 @@ from batchpond.run.find import check_host
 from batchpond.run.live import spool
 from batchpond.run.live.calls import CallCounts, CallRules, Calls, OnDoubt
 from batchpond.run.live.pace import Pace, PaceSettings
-from batchpond.run.live.seal import end, items_left, left_of, live_lock, open_attempt, recover, seal, waited_for
+from batchpond.run.live.seal import begin_attempt, end, items_left, left_of, live_lock, recover, seal, waited_for
 from batchpond.run.live.spool import Spool
 from batchpond.run.session import Note, Providers, Report, Session, Severity
 from batchpond.study import config_file, typed
@@ -133,7 +134,7 @@ class Lane:
     model: str
     pace: Pace
     rules: CallRules
-    shards: deque[tuple[Sharded, Approval]] = field(default_factory=deque)
+    shards: deque[Sharded] = field(default_factory=deque)
     client: LiveClient | None = None
     start: LiveStart | None = None
     running: Running | None = None
@@ -202,11 +203,12 @@ class LiveReport(Report):
 
 @dataclass(frozen=True, slots=True)
 class LiveOptions:
-    """What to ask and how, and whom to tell."""
+    """What to ask and how, whom to tell, and when, by the lake's monotonic clock, to ask nothing more."""
 
     studies: Collection[str]
     settings: LiveSettings
     connect: Connect
+    until_s: float = math.inf
     on_note: Callable[[Note], None] = lambda _: None
     on_progress: Callable[[tuple[LaneProgress, ...]], None] = lambda _: None
 
@@ -220,6 +222,7 @@ class LiveRun:
         self._clock = store.clock
         self._notes: list[Note] = []
         self._lanes: list[Lane] = []
+        self._n_unfunded: Counter[str] = Counter()
 
     def ask(self) -> LiveReport:
         """Ask until all lanes are over; whatever ends it early, what was answered is durable."""
@@ -228,6 +231,8 @@ class LiveRun:
             self._lanes = self._planned(session)
         try:
             while not all(lane.is_over for lane in self._lanes):
+                if self._clock.monotonic_s() >= self._options.until_s:
+                    self._ask_no_more()
                 for lane in self._ready():
                     self._step(lane)
                 self._options.on_progress(tuple(self._progress(lane) for lane in self._lanes))
@@ -243,11 +248,42 @@ class LiveRun:
             if not is_wanted or dispatch.approval_of(session, study) is None:
                 continue
             form_shards(session, study, approval)
-            for shard in [*_begun(session, study), *_due(session, study, approval)]:
+            for shard in [*_begun(session, study), *self._due(session, study, approval)]:
                 lane = lanes.setdefault(priced(shard), self._lane(shard))
-                lane.shards.append((shard, approval))
+                lane.shards.append(shard)
                 lane.n_requests += shard.n_requests
         return list(lanes.values())
+
+    def _due(self, session: Session, study: str, approval: Approval) -> Iterator[Sharded]:
+        """Yield the shards that are to be begun, as far as the approved money goes."""
+        budget = dispatch.Budget.of(session, approval)
+        precedence = dispatch.Precedence()
+        for shard, latest in dispatch.candidates(session.store, session.lake_state, study):
+            if shard.mode is not Mode.LIVE or latest is not None:
+                continue
+            if budget.allows(shard) and precedence.before(shard) is None:
+                budget.reserve(shard)
+                yield shard
+            else:
+                precedence.hold(shard, dispatch.ALL)
+                self._n_unfunded[study] += shard.n_requests
+
+    def _opened(self, session: Session, shard: Sharded, client: LiveClient, start: LiveStart) -> Attempt | None:
+        """Return a shard's attempt, begun now if need be; None where nobody wants that or pays for it any more.
+
+        Since the run began others may have spent the money, and calls of its own that are in doubt, or planned anew.
+        """
+        latest = session.lake_state.latest_attempt(shard.shard_id)
+        if latest is not None:
+            return latest if latest.phase is Phase.OPEN else None
+        approval = dispatch.approval_of(session, shard.study)
+        is_wanted = approval is not None and approval.study_version == shard.study_version
+        if approval is None or not is_wanted or shard.shard_id in session.lake_state.voided:
+            return None
+        if not dispatch.Budget.of(session, approval).allows(shard):
+            self._n_unfunded[shard.study] += shard.n_requests
+            return None
+        return begin_attempt(session, shard, approval, client, start)
 
     def _lane(self, shard: Sharded) -> Lane:
         provider, model = shard.provider, shard.request_model
@@ -279,12 +315,15 @@ class LiveRun:
             self._fail(lane, error)
 
     def _begin(self, lane: Lane) -> None:
-        shard, approval = lane.shards[0]
+        shard = lane.shards[0]
         if lane.client is None or lane.start is None:
             lane.client = self._options.connect(lane.provider, lane.pace.settings.concurrency)
             lane.start = lane.client.start(lane.model)
         with self._writing() as session:
-            attempt = open_attempt(session, shard, approval, lane.client, lane.start)
+            attempt = self._opened(session, shard, lane.client, lane.start)
+        if attempt is None:
+            lane.shards.popleft()
+            return
         check_host(attempt, lane.client)
         left = left_of(self._store, attempt)
         is_held = lane.rules.on_doubt is OnDoubt.HOLD
@@ -334,6 +373,13 @@ class LiveRun:
         else:
             lane.running.calls.stop()
 
+    def _ask_no_more(self) -> None:
+        """Let calls that are under way come to their end, and begin none."""
+        for lane in self._lanes:
+            lane.shards.clear()
+            if lane.running is not None:
+                lane.running.calls.stop()
+
     def _stop_all(self) -> None:
         """End every call in time, and leave what was answered durable; the next pass brings it into the lake."""
         running = [lane.running for lane in self._lanes if lane.running is not None]
@@ -356,8 +402,9 @@ class LiveRun:
             refresh(self._store)
 
     def _note(self, note: Note) -> None:
-        self._notes.append(note)
-        self._options.on_note(note)
+        if note not in self._notes:
+            self._notes.append(note)
+            self._options.on_note(note)
 
     def _progress(self, lane: Lane) -> LaneProgress:
         return LaneProgress(
@@ -381,6 +428,9 @@ class LiveRun:
                     ExitCode.ATTENTION,
                 )
             )
+        for study, n_requests in self._n_unfunded.items():
+            text = f"{n_requests} live requests of study {study} wait for money: what was approved is reserved or spent"
+            self._note(Note(Severity.WARNING, text, f"`batchpond submit {study}` approves more"))
         n_left = sum(lane.n_requests - lane.n_answered for lane in lanes)
         return LiveReport(lanes, n_left, tuple(self._notes))
 
@@ -391,28 +441,6 @@ def _begun(session: Session, study: str) -> Iterator[Sharded]:
         latest = session.lake_state.latest_attempt(shard.shard_id)
         if shard.study == study and shard.mode is Mode.LIVE and latest is not None and latest.phase is Phase.OPEN:
             yield shard
-
-
-def _due(session: Session, study: str, approval: Approval) -> Iterator[Sharded]:
-    """Yield the shards that are to be begun, as far as the approved money goes."""
-    budget = dispatch.Budget.of(session, approval)
-    n_waiting = 0
-    precedence = dispatch.Precedence()
-    for shard, latest in dispatch.candidates(session.store, session.lake_state, study):
-        if shard.mode is not Mode.LIVE or latest is not None:
-            continue
-        if budget.allows(shard) and precedence.before(shard) is None:
-            budget.reserve(shard)
-            yield shard
-        else:
-            precedence.hold(shard, dispatch.ALL)
-            n_waiting += shard.n_requests
-    if n_waiting:
-        session.note(
-            Severity.WARNING,
-            f"{n_waiting} live requests of study {study} wait for money: what was approved is reserved or spent",
-            hint=f"`batchpond submit {study}` approves more",
-        )
 
 
 def _close(running: Running) -> None:

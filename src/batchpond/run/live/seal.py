@@ -141,20 +141,15 @@ class Left:
     doubts: Counter[str]
 
 
-def open_attempt(session: Session, shard: Sharded, approval: Approval, client: LiveClient, start: LiveStart) -> Attempt:
-    """Record that a shard's requests are about to be asked, or take up the attempt that does so already.
-
-    The lake's lock is held.
-    """
-    latest = session.lake_state.latest_attempt(shard.shard_id)
-    if latest is not None and latest.phase is Phase.OPEN:
-        return latest
-    ordinal = 1 if latest is None else latest.intent.ordinal + 1
-    attempt_id = ids.attempt_id(session.store.lake_id, shard.shard_id, ordinal)
+def begin_attempt(
+    session: Session, shard: Sharded, approval: Approval, client: LiveClient, start: LiveStart
+) -> Attempt:
+    """Record that the requests of a shard without any attempt are about to be asked; the lake's lock is held."""
+    attempt_id = ids.attempt_id(session.store.lake_id, shard.shard_id, 1)
     intent = Intent(
         **shard.asked(),
         attempt_id=attempt_id,
-        ordinal=ordinal,
+        ordinal=1,
         approval_id=approval.approval_id,
         host=client.host,
         origin=Origin.SIMULATED if start.is_simulated else Origin.LIVE,
