@@ -10,6 +10,7 @@ import pytest
 from batchpond.lake.attempts import Phase
 from batchpond.lake.records import Resolution
 from batchpond.model import BatchState
+from batchpond.run import sync
 from batchpond.run.resolve import resolve
 from tests.rigs.one_shard import assert_one_batch_with_every_answer, finish, planned, working_on
 from tests.rigs.sim_study import Rig
@@ -70,6 +71,23 @@ def test_404_for_a_day_is_missing_and_is_never_bought_again(rig: Rig) -> None:
     resolve(rig.store(), rig.only().attempt_id, Resolution.LOST, providers=rig.providers())
     finish(rig, 2)
     assert (rig.only().phase, rig.wire.n_create_posts) == (Phase.LOST, 1)
+
+
+def test_each_of_many_batches_that_no_listing_shows_has_its_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that never ends takes no other's turn, though a pass asks about one alone."""
+    monkeypatch.setattr(sync, "GETS_MAX", 1)
+    rig = Rig(tmp_path, max_requests=4, models=("gpt-4.1-mini",), with_lens=False)
+    rig.plan()
+    rig.world.add_fault("batches.create@1:stuck=in_progress")
+    rig.submit()
+    rig.world.add_fault("batches.list@*:stale_list=9999999")
+    for _ in range(60):
+        rig.clock.advance(600)
+        rig.sync()
+    assert sorted(attempt.phase for attempt in rig.attempts()) == [Phase.OPEN, Phase.VERIFIED, Phase.VERIFIED]
+    rig.world.close()
 
 
 @pytest.mark.parametrize("fault", ["status_word=archiving", "counts_wrong", "counts_null", "counts_text", "regress"])

@@ -94,7 +94,7 @@ class Program:
         found: list[dict[str, Any]] = json.loads(done.stdout)
         return found
 
-    def outcomes(self) -> dict[str, int]:
+    def outcomes(self) -> dict[str | None, int]:
         """Return how many results have each outcome."""
         found = self.rows("select outcome, count(*) as n from results group by outcome")
         return {row["outcome"]: row["n"] for row in found}

@@ -8,6 +8,7 @@ What the providers say about the batches that are open comes from one listing, n
 from __future__ import annotations
 
 import dataclasses
+import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -207,12 +208,17 @@ def _poll(
     gets_max = GETS_MAX if provider.descriptor.lists_state else len(waiting)
     missing = _missing(session, client_name)
     unseen = [pair for pair in missing.items() if pair[1].attempt_id not in seen and pair[0] not in waiting]
-    for batch_id, attempt in [*list(waiting.items())[:gets_max], *unseen[:GETS_MAX]]:
+    for batch_id, attempt in [*_some(list(waiting.items()), gets_max), *_some(unseen, GETS_MAX)]:
         if client_name in session.providers.out:
             return
         with session.isolated(client_name, f"asking for batch {batch_id}"):
             check_host(attempt, provider)
             _ask(session, provider, attempt, seen)
+
+
+def _some(asked: list[tuple[str, Attempt]], n_max: int) -> list[tuple[str, Attempt]]:
+    """Return what a pass asks about: all, or so many that every one has its turn in a few passes."""
+    return asked if len(asked) <= n_max else random.sample(asked, n_max)
 
 
 def _poll_listed(
