@@ -9,7 +9,7 @@ SELECT
   study, task, stage, round_no,
   template_id, rubric_id, provider, request_model, thinking,
   unit_id, item_first, item_second, candidate_first, turn_no, repeat_no,
-  outcome, input_tokens, output_tokens, cost_usd, origin, list_id, direction
+  outcome, error_class, input_tokens, output_tokens, cost_usd, origin, list_id, direction
 FROM results
 WHERE coalesce(list_place, 1) = 1
 UNION ALL
@@ -17,6 +17,7 @@ SELECT
   study, task, CAST(NULL AS VARCHAR) AS stage, CAST(NULL AS INTEGER) AS round_no,
   template_id, rubric_id, provider, request_model, thinking,
   unit_id, item_first, item_second, candidate_first, turn_no, repeat_no,
-  outcome, input_tokens, output_tokens, cost_usd, coalesce(origin, 'imported') AS origin,
+  outcome, CAST(NULL AS VARCHAR) AS error_class, input_tokens, output_tokens, cost_usd,
+  coalesce(origin, 'imported') AS origin,
   CAST(NULL AS VARCHAR) AS list_id, direction
 FROM imported_judgments;

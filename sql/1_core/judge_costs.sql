@@ -14,14 +14,16 @@ WITH placed AS (
       AS item_lo,
     CASE WHEN item_second IS NOT NULL THEN greatest(item_first, item_second) END AS item_hi,
     CASE WHEN item_second IS NULL THEN CAST(turn_no AS BIGINT) END AS turn_no,
-    outcome, cost_usd
+    outcome, error_class, cost_usd
   FROM calls
   WHERE provider <> 'human'
 )
 SELECT
   study, task, template_id, rubric_id, provider, request_model, thinking, unit_id, item_lo, item_hi, turn_no,
   sum(cost_usd) AS cost_usd,
-  count(*) FILTER (WHERE cost_usd IS NULL AND outcome NOT IN ('error', 'expired', 'cancelled', 'missing'))
-    AS n_cost_unknown
+  count(*) FILTER (
+    WHERE cost_usd IS NULL
+      AND (error_class = 'unreadable' OR outcome NOT IN ('error', 'expired', 'cancelled', 'missing'))
+  ) AS n_cost_unknown
 FROM placed
 GROUP BY study, task, template_id, rubric_id, provider, request_model, thinking, unit_id, item_lo, item_hi, turn_no;

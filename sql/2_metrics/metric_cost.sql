@@ -9,8 +9,8 @@
 --   - cost_per_decided_pair_usd: per decided pair, over the pairs with the same winner in both orders
 --   - input_tokens_p50, input_tokens_p95, output_tokens_p50, output_tokens_p95: percentiles, interpolated linearly
 -- reference: own definitions.
--- nulls: an unknown cost is not 0: when a returned answer has none (n_cost_unknown > 0) the prices per verdict and per
---   pair are NULL; an answer that never came back may have none.
+-- nulls: an unknown cost is not 0: when an answer that came back, readable or not, has none (n_cost_unknown > 0) the
+--   prices per verdict and per pair are NULL; an answer that never came back may have none.
 -- note: percentiles come from counts per token number, in the one scan of the grouping sets: a quantile function would
 --   hold every row in memory.
 
@@ -26,8 +26,10 @@ WITH grouped AS (
     count(*) FILTER (WHERE outcome NOT IN ('error', 'expired', 'cancelled', 'missing')) AS n_returned,
     count(*) FILTER (WHERE outcome IN ('decided', 'tie')) AS n_valid,
     count(cost_usd) AS n_cost_known,
-    count(*) FILTER (WHERE cost_usd IS NULL AND outcome NOT IN ('error', 'expired', 'cancelled', 'missing'))
-      AS n_cost_unknown,
+    count(*) FILTER (
+      WHERE cost_usd IS NULL
+        AND (error_class = 'unreadable' OR outcome NOT IN ('error', 'expired', 'cancelled', 'missing'))
+    ) AS n_cost_unknown,
     sum(cost_usd) AS cost_usd
   FROM calls
   GROUP BY GROUPING SETS (
