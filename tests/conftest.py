@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 
@@ -13,6 +14,7 @@ settings.register_profile("batchpond", deadline=None)
 settings.register_profile("dev", deadline=None, max_examples=25)
 settings.load_profile("batchpond")
 
+COLLECT_ABOVE = 50_000
 
 # The files that take longest go first, so that no processor waits for another at the end.
 LONGEST = (
@@ -36,6 +38,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the longest files first; the order within a file stays."""
     places = {name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: places.get(item.path.stem, len(LONGEST)))
+
+
+def pytest_collection_finish() -> None:
+    """Look for garbage among what tests make, and no longer among twelve thousand tests, again and again."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(COLLECT_ABOVE)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -11,7 +11,7 @@ import click
 
 from batchpond.cli import output
 from batchpond.cli.frame import CONTEXT, IMPORTERS, Invocation, PondCommand, guide_line, pond_command
-from batchpond.interop.foreign import READERS
+from batchpond.interop import READERS
 from batchpond.text import plural
 
 if TYPE_CHECKING:

@@ -15,12 +15,11 @@ from typing import Any, Final
 
 from batchpond import files, ids
 from batchpond.errors import UsageError
+from batchpond.interop import READERS
 from batchpond.model import Outcome
 from batchpond.tasks.base import Judgment
 from batchpond.tasks.templates import Rubric
 
-READERS: Final = "batchpond.importers"
-"""The group of entry points, of this distribution and any other, that read the files of other tools."""
 FILES_MAX: Final = 1_000_000
 _NOTHING: Final = frozenset({"", "NA"})
 
