@@ -402,12 +402,14 @@ class Bodies:
         texts[-1] += last
         marks = [encoded(text).json for text in texts]
         body = self.built(said([Turn(role, text) for role, text in zip(roles, texts, strict=True)]))
-        if any(body.count(mark) != 1 for mark in marks):
+        before = [parts[0] for parts in (body.split(mark, 2) for mark in marks) if len(parts) == 2]
+        if len(before) < len(marks):
             return None
-        order, pieces = sorted(range(len(marks)), key=lambda number: body.index(marks[number])), [body]
-        for number in order:
-            pieces += pieces.pop().split(marks[number])
-        return Frame(tuple(pieces), tuple(order))
+        order = sorted(range(len(marks)), key=lambda number: len(before[number]))
+        starts = [len(before[number]) for number in order]
+        ends = [start + len(marks[number]) for start, number in zip(starts, order, strict=True)]
+        pieces = tuple(body[end:start] for end, start in zip([0, *ends], [*starts, len(body)], strict=True))
+        return Frame(pieces, tuple(order))
 
     def of(self, template: Template, said: Said | None, n: int, prompt: Callable[[int], Prompt]) -> list[bytes]:
         """Return the bodies of `n` asks: spliced, where that gives the module's own bytes for a template's first."""
