@@ -121,9 +121,10 @@ def by_verdicts() -> dict[str, pa.Table]:
 def by_wins() -> dict[str, pa.Table]:
     """Return candidate_pairs with all counts of wins, and inconsistent pairs in some cells."""
     rows = [
-        CELL_DEFAULT | {"template_id": f"{b} {c}", "candidate_a": "a", "candidate_b": "b", "winner": winner}
+        CELL_DEFAULT
+        | {"template_id": f"{b} {c}", "unit_id": f"u{n}", "candidate_a": "a", "candidate_b": "b", "winner": winner}
         for b, c in counts()
-        for winner in ["a"] * b + ["b"] * c + ["inconsistent"] * (30 * ((b + c) % 2))
+        for n, winner in enumerate(["a"] * b + ["b"] * c + ["inconsistent"] * (30 * ((b + c) % 2)))
     ]
     return {"candidate_pairs": table(rows)}
 
@@ -170,19 +171,20 @@ def of_items(repeats: int) -> dict[str, pa.Table]:
     return {"pair_judgments": judgments(design, 24, seed=repeats), "item_lengths": table(lengths)}
 
 
-def of_candidates() -> dict[str, pa.Table]:
-    """Return judges who compare two models' outputs under eight statements that differ."""
+def of_candidates(n_outputs: int = 1) -> dict[str, pa.Table]:
+    """Return judges who compare two models' outputs, so many of the first, under eight statements that differ."""
     rng = np.random.default_rng(5)
     rows = []
     for judge in range(24):
         leaning = rng.normal(0.3, 1, 8)
-        for rubric, unit in np.ndindex(8, 6):
+        for rubric, unit, output in np.ndindex(8, 6 if n_outputs == 1 else 12, n_outputs):
             names = ("m1", "m2")
+            items = {"m1": f"{unit}m1{output}", "m2": f"{unit}m2"}
             for one, other in (names, names[::-1]):
                 wins = rng.random() < 1 / (1 + np.exp(-leaning[rubric] if one == "m1" else leaning[rubric]))
                 rows.append({
                     "request_model": f"j{judge:02}", "rubric_id": f"r{rubric}", "unit_id": f"u{unit}",
-                    "item_first": f"{unit}{one}", "item_second": f"{unit}{other}", "candidate_first": one,
+                    "item_first": items[one], "item_second": items[other], "candidate_first": one,
                     "candidate_second": other, "verdict": "first" if wins else "second",
                 })  # fmt: skip
     return {"pair_judgments": table(judged(rows))}
@@ -236,6 +238,7 @@ RANDOM: list[tuple[str, Callable[[], dict[str, pa.Table]]]] = [
     ("metric_length", lambda: of_items(1)),
     ("metric_win_matrix", of_candidates),
     ("metric_win_matrix_by_rubric", of_candidates),
+    ("metric_win_matrix_by_rubric", lambda: of_candidates(3)),
     ("metric_compliance_paired", lambda: of_outputs(1)),
     ("metric_compliance_paired", lambda: of_outputs(3)),
     ("metric_failures_paired", of_failures),
