@@ -19,9 +19,10 @@ from batchpond.cli.output import Diagnostics
 from batchpond.doctor import Level, examine
 from batchpond.errors import BusyError, ExitCode, LakeError, UsageError
 from batchpond.lake.attempts import Phase
-from batchpond.model import BatchState, ErrorClass
+from batchpond.lake.records import Voided
+from batchpond.model import BatchState, ErrorClass, RemoteBatch
 from batchpond.providers import registry
-from batchpond.run import dispatch
+from batchpond.run import dispatch, find
 from batchpond.run.live import calls, pace, run
 from batchpond.run.live.calls import CallCounts, OnDoubt
 from batchpond.run.live.run import LaneProgress, LiveReport
@@ -280,6 +281,22 @@ def test_a_plan_that_changes_on_the_way_is_heard_of(tmp_path: Path) -> None:
         assert (is_changed, billed(rig), report.n_left) == (True, 12, 12)
         assert any("waits for" in note.message for note in report.notes)
         assert [attempt.phase for attempt in rig.attempts()] == [Phase.VERIFIED]
+
+
+def test_a_study_that_waits_for_a_person_stops_no_other(tmp_path: Path) -> None:
+    """A batch came of what was given up: nothing of its study is asked, all of the other is, and the exit code is 3."""
+    with live_rig(tmp_path) as rig:
+        rig.begin(4, (Asked(model="gpt-4o-mini", mode="batch"),), name="held")
+        rig.begin(8)
+        (attempt,) = rig.attempts()
+        with rig.store().lock("test"):
+            session = Session.begin(rig.store(), rig.providers())
+            batch = RemoteBatch("batch_other", BatchState.RUNNING, "in_progress", {}, n_total=4)
+            find.note_duplicate(session, attempt, batch)
+            session.record(Voided(study="held", shard_id=attempt.shard_id))
+        report = rig.live()
+        assert (report.n_left, report.exit_code) == (0, ExitCode.ATTENTION)
+        assert billed(rig) == 8
 
 
 # -- refusals ----------------------------------------------------------------------------------------

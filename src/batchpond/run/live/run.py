@@ -247,8 +247,11 @@ class LiveRun:
             is_wanted = not self._options.studies or study in self._options.studies
             if not is_wanted or dispatch.approval_of(session, study) is None:
                 continue
-            form_shards(session, study, approval)
-            for shard in [*_begun(session, study), *self._due(session, study, approval)]:
+            shards = list(_begun(session, study))
+            with session.isolated("", f"looking for what is due of study {study}"):
+                form_shards(session, study, approval)
+                shards += self._due(session, study, approval)
+            for shard in shards:
                 lane = lanes.setdefault(priced(shard), self._lane(shard))
                 lane.shards.append(shard)
                 lane.n_requests += shard.n_requests
