@@ -263,6 +263,15 @@ def test_a_refused_key_stops_the_run(status: int, body: Any) -> None:
     assert caught.value.__context__ is None
 
 
+# xAI's (continuedev/continue#10373, Anantys-oss/koan#2412).
+SPENT = {
+    "code": "Some resource has been exhausted",
+    "error": "Your team 1 has either used all available credits or reached its monthly spending limit. To continue"
+    " making API requests, please purchase more credits or raise your spending limit.",
+}
+NO_CREDITS = "Your newly created team doesn't have any credits or licenses yet."
+
+
 @pytest.mark.parametrize(
     ("status", "body", "error_class", "said"),
     [
@@ -270,6 +279,13 @@ def test_a_refused_key_stops_the_run(status: int, body: Any) -> None:
         (402, error("Insufficient Balance"), ErrorClass.BILLING, "Balance"),
         (429, error("m", details={"error_code": "enforced_spend_limit_reached"}), ErrorClass.BILLING, "429"),
         (400, error("Your credit balance is too low to access the API"), ErrorClass.BILLING, "credit"),
+        (429, error("m", code="credit_balance_exhausted"), ErrorClass.BILLING, "429"),
+        (429, error("m", code="project_spend_limit_exceeded"), ErrorClass.BILLING, "429"),
+        (400, error("m", code="blocked_api_access"), ErrorClass.BILLING, "400"),
+        (429, SPENT, ErrorClass.BILLING, "credits"),
+        (403, SPENT, ErrorClass.BILLING, "credits"),
+        (403, {"code": "permission-denied", "error": NO_CREDITS}, ErrorClass.BILLING, "credits"),
+        (403, error("Key limit exceeded (total limit)", code=403), ErrorClass.BILLING, "limit"),
         (404, error("The model `gpt-x` does not exist", code="model_not_found"), ErrorClass.MODEL_GONE, "'gpt-x'"),
         (404, HTML, ErrorClass.MODEL_GONE, "'gpt-x'"),
         (404, {"detail": "Not Found"}, ErrorClass.MODEL_GONE, "'gpt-x'"),

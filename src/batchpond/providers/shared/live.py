@@ -296,7 +296,7 @@ def _reason_to_stop(answer: Answer, error: ApiError | None) -> ErrorClass | None
         about = fields.mapping(fields.inside(answer.json, "error.metadata"))
         is_about_text = status_code == 403 and (error is None or bool(about.keys() & {"flagged_input", "reasons"}))
         return None if is_about_text else ErrorClass.ACCESS
-    if status_code in _NOT_THERE or status_code == 403:
+    if error_class is not ErrorClass.BILLING and (status_code in _NOT_THERE or status_code == 403):
         return ErrorClass.MODEL_GONE
     return error_class if error_class in (ErrorClass.BILLING, ErrorClass.MODEL_GONE) else None
 
