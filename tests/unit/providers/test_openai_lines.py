@@ -139,6 +139,13 @@ def api_error(message: str = "no", code: Any = None, kind: str = "invalid_reques
     return {"error": {"message": message, "type": kind, "param": None, "code": code}}
 
 
+# BeehiveInnovations/pal-mcp-server#178.
+FLAGGED = (
+    "Invalid prompt: your prompt was flagged as potentially violating our usage policy. Please try again with a different"
+    " prompt: https://platform.openai.com/docs/guides/reasoning#advice-on-prompting"
+)
+
+
 @pytest.mark.parametrize(
     ("line", "status", "error_class"),
     [
@@ -150,6 +157,11 @@ def api_error(message: str = "no", code: Any = None, kind: str = "invalid_reques
         (row(http(api_error(code="invalid_api_key"), 401)), "errored", "access"),
         (row(http(api_error(code="model_not_found"), 404)), "errored", "model_gone"),
         (row(http(api_error(code="model_not_found"), 403)), "errored", "model_gone"),
+        (row(http(api_error(code="model_decommissioned"), 400)), "errored", "model_gone"),
+        (row(http(api_error(FLAGGED, "invalid_prompt"), 400)), "errored", "permanent"),
+        (row(http(responses(status="failed", error={"code": "invalid_prompt", "message": FLAGGED}))), "errored",
+         "permanent"),
+        (row(http(api_error("Something went wrong, please try again.", None, "x"), 400)), "errored", "transient"),
         (row(http(api_error(), 404)), "errored", "permanent"),
         (row(http("<html>", 502)), "errored", "transient"),
         (row(http(None, 500)), "errored", "transient"),
@@ -173,7 +185,7 @@ def api_error(message: str = "no", code: Any = None, kind: str = "invalid_reques
         (row(http(responses(status="in_progress"))), "errored", "transient"),
         (row(http(chat()), {"code": "batch_expired", "message": "m"}), "expired", "expired"),
     ],
-)
+)  # fmt: skip
 def test_errors_keep_their_class(line: bytes, status: str, error_class: str) -> None:
     """What may pass, what will not, whose bill, whose key: told apart, and never a success."""
     got = read(line)
