@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from openai.types.responses import ResponseOutputMessage
 
 from batchpond.model import ErrorClass, Finish, Response, ResponseStatus
 from batchpond.providers.openai.dialect import DIALECT
@@ -97,6 +98,22 @@ def test_a_responses_answer_carries_its_reasoning_summary_as_thoughts() -> None:
         "completed",
     )
     assert (got.input_tokens, got.output_tokens, got.reasoning_tokens, got.cached_tokens) == (8, 5, 2, 3)
+
+
+def test_commentary_before_an_answer_is_no_part_of_it() -> None:
+    """What a model says on its way (openai 3.57 `response_output_message.py`, `phase`) is kept with its thoughts."""
+    more = {"annotations": [], "logprobs": [{"token": "B", "logprob": -0.1, "bytes": [66], "top_logprobs": []}]}
+    phases = {"commentary": "First I look at A.", "final_answer": "B"}
+    output = [
+        message(text(said) | more) | {"id": "m", "status": "completed", "phase": phase}
+        for phase, said in phases.items()
+    ]
+    for one in output:
+        assert ResponseOutputMessage.model_validate_json(json.dumps(one), strict=True)
+    got = read(row(http(responses(*output))))
+    assert (got.text, got.thoughts, got.finish) == ("B", "First I look at A.", Finish.STOP)
+    assert [token.text for token in got.logprobs or ()] == [b"B"]
+    assert read(row(http(responses(output[0])))).text == ""
 
 
 @pytest.mark.parametrize(

@@ -211,8 +211,11 @@ def _output(output: object) -> tuple[str | None, str | None, str | None, list[ob
             case "message":
                 has_message = True
                 text, refusal = content_of(item.get("content"))
-                texts.append(text or "")
                 refusals.append(refusal or "")
+                if item.get("phase") == "commentary":  # openai 3.57 `response_output_message.py`: not the final answer
+                    thoughts += [text] if text else []
+                    continue
+                texts.append(text or "")
                 parts = map(fields.mapping, fields.sequence(item.get("content"), PARTS_MAX))
                 steps += [step for part in parts for step in fields.sequence(part.get("logprobs"), PARTS_MAX)]
             case "reasoning":
