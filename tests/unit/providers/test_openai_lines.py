@@ -158,8 +158,8 @@ def api_error(message: str = "no", code: Any = None, kind: str = "invalid_reques
 
 # BeehiveInnovations/pal-mcp-server#178.
 FLAGGED = (
-    "Invalid prompt: your prompt was flagged as potentially violating our usage policy. Please try again with a different"
-    " prompt: https://platform.openai.com/docs/guides/reasoning#advice-on-prompting"
+    "Invalid prompt: your prompt was flagged as potentially violating our usage policy. Please try again with a"
+    " different prompt: https://platform.openai.com/docs/guides/reasoning#advice-on-prompting"
 )
 
 
@@ -187,6 +187,10 @@ FLAGGED = (
         (row(http(None, None)), "errored", "transient"),
         (row(http(chat(), "abc")), "errored", "transient"),
         (row(http(api_error("late", "server_error"))), "errored", "transient"),
+        (row(http({"error": {"code": 429, "message": "m"}})), "errored", "transient"),
+        (row(http({"error": {"code": 402, "message": "m"}})), "errored", "billing"),
+        (row(http({"error": {"code": "401", "message": "m"}})), "errored", "access"),
+        (row(http({"error": {"code": 400, "message": "m"}})), "errored", "permanent"),
         (row(None, {"code": "batch_expired", "message": "m"}), "expired", "expired"),
         (row(None, {"code": "batch_cancelled", "message": "m"}), "cancelled", "cancelled"),
         (row(None, {"code": "request_timeout", "message": "m"}), "errored", "transient"),
