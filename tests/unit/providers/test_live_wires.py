@@ -192,6 +192,7 @@ OPENAI_LIMIT = {
         (425, b"", False),
         (498, error("flex tier capacity exceeded", code="capacity_exceeded"), False),
         (403, b"error code: 1010", False),
+        (402, error("in-flight", code=402, metadata={"limit_source": "openrouter_in_flight_budget"}), True),
     ],
 )
 def test_not_now(status: int, body: Any, is_shared: bool) -> None:
