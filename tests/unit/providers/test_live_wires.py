@@ -293,10 +293,15 @@ NO_CREDITS = "Your newly created team doesn't have any credits or licenses yet."
         (404, {"detail": "Not Found"}, ErrorClass.MODEL_GONE, "'gpt-x'"),
         (400, error("m", code="model_not_available"), ErrorClass.MODEL_GONE, "'gpt-x'"),
         (400, error("The model `gpt-x` is gone", code="model_decommissioned"), ErrorClass.MODEL_GONE, "'gpt-x'"),
+        (400, {"object": "error", "message": "Invalid model: m", "type": "invalid_model", "code": "1500"},
+         ErrorClass.MODEL_GONE, "'gpt-x'"),
+        (400, error("Model Not Exist", type="invalid_request_error"), ErrorClass.MODEL_GONE, "'gpt-x'"),
+        (400, error("acme/gpt-x is not a valid model ID", code=400), ErrorClass.MODEL_GONE, "'gpt-x'"),
+        (402, error("too large", code=402, metadata={"limit_source": "openrouter_credits"}), ErrorClass.BILLING, "402"),
         (405, {"detail": "Method Not Allowed"}, ErrorClass.MODEL_GONE, "'gpt-x'"),
         (308, b"", ErrorClass.PERMANENT, "not followed"),
     ],
-)
+)  # fmt: skip
 def test_what_every_call_would_meet_stops_the_run(status: int, body: Any, error_class: ErrorClass, said: str) -> None:
     """An empty account or a missing model would fail ten thousand requests: one error says what to do."""
     act = reply(body, status, location="https://elsewhere.example/v1")

@@ -280,7 +280,7 @@ def classify(status_code: int | None, error: ApiError) -> ErrorClass:
         or _says("google_billing" if _GOOGLE_RATE in words else "billing", error.message)
     ):
         return ErrorClass.BILLING
-    if ErrorClass.MODEL_GONE in said or (status_code == 404 and _says("model_gone", error.message)):
+    if ErrorClass.MODEL_GONE in said or (status_code in (400, 404) and _says("model_gone", error.message)):
         return ErrorClass.MODEL_GONE
     is_access = status_code in (401, 403) or ErrorClass.ACCESS in said or _says("access", error.message)
     if is_access and not says_maybe_gone(status_code, error):

@@ -1,7 +1,7 @@
 """Live calls of every provider: one POST each, what its answer comes to, and what its headers say of rate limits.
 
 Answered   a 2xx with a whole JSON object, and a 4xx that is about this request alone
-Deferred   nothing was sent, or the provider says "not now": 408, 409, 425, 429, 498, 529, an own 500 or 503, a passing 402
+Deferred   nothing was sent, or the provider says "not now": 408, 409, 425, 429, 498, 529, some 402, an own 500 or 503
 Doubtful   whatever is not whole or not the provider's: a body cut short, a web page, 502, 504
 raised     what every further call would meet too: a refused key, an empty account, a missing model, a redirect
 
