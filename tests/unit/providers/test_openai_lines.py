@@ -140,9 +140,11 @@ def test_commentary_before_an_answer_is_no_part_of_it() -> None:
             None,
         ),
         (responses(status="incomplete", incomplete_details={"reason": "content_filter"}), Finish.BLOCKED, None, None),
+        (responses(message(text("cut")), status="incomplete", incomplete_details={"reason": "max_messages"}),
+         Finish.LENGTH, "cut", None),
         (responses(status="incomplete"), Finish.OTHER, None, None),
     ],
-)
+)  # fmt: skip
 def test_why_the_model_stopped(
     body: Any, finish: Finish | None, expected_text: str | None, refusal: str | None
 ) -> None:

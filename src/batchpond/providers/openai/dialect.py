@@ -176,7 +176,8 @@ def _reasoning(settings: ModelSettings, effort: str | None, dropped: list[str]) 
     return reasoning
 
 
-_INCOMPLETE: Final = {"max_output_tokens": Finish.LENGTH, "content_filter": Finish.BLOCKED}
+_CUT: Final = dict.fromkeys(("max_output_tokens", "max_messages"), Finish.LENGTH)  # openai 3.57 `response.py`
+_INCOMPLETE: Final = _CUT | {"content_filter": Finish.BLOCKED}
 _NOT_ANSWERED: Final = {status: ApiError(*said) for status, said in base.table("openai", "not_answered").items()}
 
 
