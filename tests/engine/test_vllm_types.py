@@ -24,7 +24,7 @@ from tests.engine.engines import VLLM, environment, interpreter, stop
 
 DEADLINE_S = 120.0
 CID = "abcdefghij-abcdefghijklmnopqrst"
-FINISHES = {"stop": Finish.STOP, "length": Finish.LENGTH, "tool_calls": Finish.OTHER, "repetition": Finish.OTHER}
+FINISHES = {"stop": Finish.STOP, "length": Finish.LENGTH, "tool_calls": Finish.OTHER, "repetition": Finish.LENGTH}
 MESSAGE_CHARS = 4_000
 
 PROVIDER = registry.module("vllm")

@@ -117,7 +117,7 @@ def test_a_message_without_content_is_an_answer_without_text(content: Any) -> No
         ("model_context_window_exceeded", Finish.LENGTH),
         ("refusal", Finish.REFUSAL),
         ("tool_use", Finish.OTHER),
-        ("pause_turn", Finish.OTHER),
+        ("pause_turn", Finish.LENGTH),
         ("novelty", Finish.OTHER),
         (None, Finish.OTHER),
         (7, Finish.OTHER),

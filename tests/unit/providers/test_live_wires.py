@@ -192,6 +192,7 @@ OPENAI_LIMIT = {
         (425, b"", False),
         (498, error("flex tier capacity exceeded", code="capacity_exceeded"), False),
         (403, b"error code: 1010", False),
+        (402, error("in-flight", code=402, metadata={"limit_source": "openrouter_in_flight_budget"}), True),
     ],
 )
 def test_not_now(status: int, body: Any, is_shared: bool) -> None:
@@ -250,6 +251,7 @@ def test_what_something_in_between_says_is_doubtful(status: int, body: Any) -> N
         (401, error("Incorrect API key provided", type="invalid_request_error", code="invalid_api_key")),
         (401, b"Unauthorized"),
         (403, error("denied", type="permission_error")),
+        (400, error("Organization has been restricted.", code="organization_restricted")),
         (400, {"code": "Client specified an invalid argument", "error": "Incorrect API key provided: sk-****"}),
         (400, {"error": {"code": 400, "status": "INVALID_ARGUMENT", "message": "API key not valid.", "details": []}}),
     ],
@@ -263,6 +265,15 @@ def test_a_refused_key_stops_the_run(status: int, body: Any) -> None:
     assert caught.value.__context__ is None
 
 
+# xAI's (continuedev/continue#10373, Anantys-oss/koan#2412).
+SPENT = {
+    "code": "Some resource has been exhausted",
+    "error": "Your team 1 has either used all available credits or reached its monthly spending limit. To continue"
+    " making API requests, please purchase more credits or raise your spending limit.",
+}
+NO_CREDITS = "Your newly created team doesn't have any credits or licenses yet."
+
+
 @pytest.mark.parametrize(
     ("status", "body", "error_class", "said"),
     [
@@ -270,14 +281,27 @@ def test_a_refused_key_stops_the_run(status: int, body: Any) -> None:
         (402, error("Insufficient Balance"), ErrorClass.BILLING, "Balance"),
         (429, error("m", details={"error_code": "enforced_spend_limit_reached"}), ErrorClass.BILLING, "429"),
         (400, error("Your credit balance is too low to access the API"), ErrorClass.BILLING, "credit"),
+        (429, error("m", code="credit_balance_exhausted"), ErrorClass.BILLING, "429"),
+        (429, error("m", code="project_spend_limit_exceeded"), ErrorClass.BILLING, "429"),
+        (400, error("m", code="blocked_api_access"), ErrorClass.BILLING, "400"),
+        (429, SPENT, ErrorClass.BILLING, "credits"),
+        (403, SPENT, ErrorClass.BILLING, "credits"),
+        (403, {"code": "permission-denied", "error": NO_CREDITS}, ErrorClass.BILLING, "credits"),
+        (403, error("Key limit exceeded (total limit)", code=403), ErrorClass.BILLING, "limit"),
         (404, error("The model `gpt-x` does not exist", code="model_not_found"), ErrorClass.MODEL_GONE, "'gpt-x'"),
         (404, HTML, ErrorClass.MODEL_GONE, "'gpt-x'"),
         (404, {"detail": "Not Found"}, ErrorClass.MODEL_GONE, "'gpt-x'"),
         (400, error("m", code="model_not_available"), ErrorClass.MODEL_GONE, "'gpt-x'"),
+        (400, error("The model `gpt-x` is gone", code="model_decommissioned"), ErrorClass.MODEL_GONE, "'gpt-x'"),
+        (400, {"object": "error", "message": "Invalid model: m", "type": "invalid_model", "code": "1500"},
+         ErrorClass.MODEL_GONE, "'gpt-x'"),
+        (400, error("Model Not Exist", type="invalid_request_error"), ErrorClass.MODEL_GONE, "'gpt-x'"),
+        (400, error("acme/gpt-x is not a valid model ID", code=400), ErrorClass.MODEL_GONE, "'gpt-x'"),
+        (402, error("too large", code=402, metadata={"limit_source": "openrouter_credits"}), ErrorClass.BILLING, "402"),
         (405, {"detail": "Method Not Allowed"}, ErrorClass.MODEL_GONE, "'gpt-x'"),
         (308, b"", ErrorClass.PERMANENT, "not followed"),
     ],
-)
+)  # fmt: skip
 def test_what_every_call_would_meet_stops_the_run(status: int, body: Any, error_class: ErrorClass, said: str) -> None:
     """An empty account or a missing model would fail ten thousand requests: one error says what to do."""
     act = reply(body, status, location="https://elsewhere.example/v1")

@@ -25,11 +25,13 @@ def read(status: int, body: Any) -> Any:
         (400, json.dumps(ERROR), ("3310", "File could not be fetched", ErrorClass.PERMANENT)),
         (400, ERROR, ("3310", "File could not be fetched", ErrorClass.PERMANENT)),
         (429, json.dumps({"detail": "slow down"}), (None, "slow down", ErrorClass.TRANSIENT)),
+        (400, json.dumps(ERROR | {"message": "Invalid model: m", "type": "invalid_model", "code": "1500"}),
+         ("1500", "Invalid model: m", ErrorClass.MODEL_GONE)),
         (500, "plain words", (None, "plain words", ErrorClass.TRANSIENT)),
         (500, "[1]", (None, "[1]", ErrorClass.TRANSIENT)),
         (500, "\ud83d", (None, "\ufffd", ErrorClass.TRANSIENT)),
     ],
-)
+)  # fmt: skip
 def test_the_error_of_a_row_may_be_json_in_a_text(status: int, body: Any, expected: Any) -> None:
     got = read(status, body)
     assert (got.status, got.custom_id) == (ResponseStatus.ERRORED, "c-1")

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from openai.types.responses import ResponseOutputMessage
 
 from batchpond.model import ErrorClass, Finish, Response, ResponseStatus
 from batchpond.providers.openai.dialect import DIALECT
@@ -99,6 +100,22 @@ def test_a_responses_answer_carries_its_reasoning_summary_as_thoughts() -> None:
     assert (got.input_tokens, got.output_tokens, got.reasoning_tokens, got.cached_tokens) == (8, 5, 2, 3)
 
 
+def test_commentary_before_an_answer_is_no_part_of_it() -> None:
+    """What a model says on its way (openai 3.57 `response_output_message.py`, `phase`) is kept with its thoughts."""
+    more = {"annotations": [], "logprobs": [{"token": "B", "logprob": -0.1, "bytes": [66], "top_logprobs": []}]}
+    phases = {"commentary": "First I look at A.", "final_answer": "B"}
+    output = [
+        message(text(said) | more) | {"id": "m", "status": "completed", "phase": phase}
+        for phase, said in phases.items()
+    ]
+    for one in output:
+        assert ResponseOutputMessage.model_validate_json(json.dumps(one), strict=True)
+    got = read(row(http(responses(*output))))
+    assert (got.text, got.thoughts, got.finish) == ("B", "First I look at A.", Finish.STOP)
+    assert [token.text for token in got.logprobs or ()] == [b"B"]
+    assert read(row(http(responses(output[0])))).text == ""
+
+
 @pytest.mark.parametrize(
     ("body", "finish", "expected_text", "refusal"),
     [
@@ -123,9 +140,11 @@ def test_a_responses_answer_carries_its_reasoning_summary_as_thoughts() -> None:
             None,
         ),
         (responses(status="incomplete", incomplete_details={"reason": "content_filter"}), Finish.BLOCKED, None, None),
+        (responses(message(text("cut")), status="incomplete", incomplete_details={"reason": "max_messages"}),
+         Finish.LENGTH, "cut", None),
         (responses(status="incomplete"), Finish.OTHER, None, None),
     ],
-)
+)  # fmt: skip
 def test_why_the_model_stopped(
     body: Any, finish: Finish | None, expected_text: str | None, refusal: str | None
 ) -> None:
@@ -139,6 +158,13 @@ def api_error(message: str = "no", code: Any = None, kind: str = "invalid_reques
     return {"error": {"message": message, "type": kind, "param": None, "code": code}}
 
 
+# BeehiveInnovations/pal-mcp-server#178.
+FLAGGED = (
+    "Invalid prompt: your prompt was flagged as potentially violating our usage policy. Please try again with a"
+    " different prompt: https://platform.openai.com/docs/guides/reasoning#advice-on-prompting"
+)
+
+
 @pytest.mark.parametrize(
     ("line", "status", "error_class"),
     [
@@ -150,6 +176,11 @@ def api_error(message: str = "no", code: Any = None, kind: str = "invalid_reques
         (row(http(api_error(code="invalid_api_key"), 401)), "errored", "access"),
         (row(http(api_error(code="model_not_found"), 404)), "errored", "model_gone"),
         (row(http(api_error(code="model_not_found"), 403)), "errored", "model_gone"),
+        (row(http(api_error(code="model_decommissioned"), 400)), "errored", "model_gone"),
+        (row(http(api_error(FLAGGED, "invalid_prompt"), 400)), "errored", "permanent"),
+        (row(http(responses(status="failed", error={"code": "invalid_prompt", "message": FLAGGED}))), "errored",
+         "permanent"),
+        (row(http(api_error("Something went wrong, please try again.", None, "x"), 400)), "errored", "transient"),
         (row(http(api_error(), 404)), "errored", "permanent"),
         (row(http("<html>", 502)), "errored", "transient"),
         (row(http(None, 500)), "errored", "transient"),
@@ -158,6 +189,10 @@ def api_error(message: str = "no", code: Any = None, kind: str = "invalid_reques
         (row(http(None, None)), "errored", "transient"),
         (row(http(chat(), "abc")), "errored", "transient"),
         (row(http(api_error("late", "server_error"))), "errored", "transient"),
+        (row(http({"error": {"code": 429, "message": "m"}})), "errored", "transient"),
+        (row(http({"error": {"code": 402, "message": "m"}})), "errored", "billing"),
+        (row(http({"error": {"code": "401", "message": "m"}})), "errored", "access"),
+        (row(http({"error": {"code": 400, "message": "m"}})), "errored", "permanent"),
         (row(None, {"code": "batch_expired", "message": "m"}), "expired", "expired"),
         (row(None, {"code": "batch_cancelled", "message": "m"}), "cancelled", "cancelled"),
         (row(None, {"code": "request_timeout", "message": "m"}), "errored", "transient"),
@@ -173,7 +208,7 @@ def api_error(message: str = "no", code: Any = None, kind: str = "invalid_reques
         (row(http(responses(status="in_progress"))), "errored", "transient"),
         (row(http(chat()), {"code": "batch_expired", "message": "m"}), "expired", "expired"),
     ],
-)
+)  # fmt: skip
 def test_errors_keep_their_class(line: bytes, status: str, error_class: str) -> None:
     """What may pass, what will not, whose bill, whose key: told apart, and never a success."""
     got = read(line)

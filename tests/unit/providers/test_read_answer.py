@@ -191,7 +191,8 @@ def test_an_answer_that_the_server_broke_off_is_an_error(reason: str) -> None:
 @pytest.mark.parametrize(
     ("reason", "finish"),
     [("stop", Finish.STOP), ("eos", Finish.STOP), ("length", Finish.LENGTH), ("model_length", Finish.LENGTH),
-     ("content_filter", Finish.BLOCKED), (None, Finish.OTHER), ("", Finish.OTHER), ("tool_calls", Finish.OTHER)],
+     ("repetition", Finish.LENGTH), ("content_filter", Finish.BLOCKED), (None, Finish.OTHER),
+     ("", Finish.OTHER), ("tool_calls", Finish.OTHER)],
 )  # fmt: skip
 def test_why_a_chat_ended(reason: str | None, finish: Finish) -> None:
     """A server that gives no reason is not taken to have ended well."""

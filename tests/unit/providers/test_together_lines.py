@@ -98,6 +98,7 @@ def test_thoughts_in_the_text_are_taken_out_of_it(content: str, text: str, thoug
         ("missing 'model' field in body or not a string", ErrorClass.PERMANENT),
         ("Internal server error", ErrorClass.TRANSIENT),
         ("Insufficient credits: add some to go on.", ErrorClass.BILLING),
+        ("Credit limit exceeded. Please navigate to https://... to add credit or upgrade.", ErrorClass.BILLING),
     ],
 )
 def test_one_code_stands_for_all_errors_so_the_text_decides(message: str, error_class: ErrorClass) -> None:

@@ -24,9 +24,11 @@ def read(result: Any) -> Any:
         ("Internal server error", ResponseStatus.ERRORED, ErrorClass.TRANSIENT),
         ("Model grok-9 does not exist", ResponseStatus.ERRORED, ErrorClass.MODEL_GONE),
         ("The team is out of credits", ResponseStatus.ERRORED, ErrorClass.BILLING),
+        ("Your team 1 has either used all available credits or reached its monthly spending limit.",
+         ResponseStatus.ERRORED, ErrorClass.BILLING),
         ({"code": 8, "message": "the team is out of credits"}, ResponseStatus.ERRORED, ErrorClass.BILLING),
     ],
-)
+)  # fmt: skip
 def test_an_error_is_told_by_its_text(error: Any, status: ResponseStatus, error_class: ErrorClass) -> None:
     got = read({"error": error})
     assert (got.custom_id, got.status, got.error_class) == ("c-1", status, error_class)

@@ -178,6 +178,7 @@ _DETAILS_MAX: Final = 100
 _GOOGLE_RATE: Final = "resource_exhausted"
 _TRANSIENT_STATUS: Final = frozenset({0, 408, 409, 425, 429, 499})
 _NOT_RUN: Final = frozenset({ErrorClass.EXPIRED, ErrorClass.CANCELLED})
+_STATUS: Final = re.compile("[45][0-9]{2}")
 
 
 @cache
@@ -264,22 +265,23 @@ def classify(status_code: int | None, error: ApiError) -> ErrorClass:
     Codes are looked at before the status: a 403 for a retired model and a 429 for an empty
     account are neither access nor rate limits.
     """
-    words = {error.code.lower() if error.code else "", error.kind.lower() if error.kind else ""}
+    code = (error.code or "").lower()
+    words = {code, (error.kind or "").lower()}
     codes, _ = _known()
     said = {codes.get(word) for word in words}
-    of_code = codes.get(error.code.lower()) if error.code else None
+    of_code = codes.get(code)
     if of_code is not None and of_code in _NOT_RUN:
         return of_code
+    if (status_code is None or 200 <= status_code <= 299) and _STATUS.fullmatch(code):
+        status_code = int(code)  # some servers put it there, OpenRouter under a 200 too (openrouter.ai/docs/errors)
     if (
         ErrorClass.BILLING in said
         or status_code == 402
         or _says("google_billing" if _GOOGLE_RATE in words else "billing", error.message)
     ):
         return ErrorClass.BILLING
-    if ErrorClass.MODEL_GONE in said or (status_code == 404 and _says("model_gone", error.message)):
+    if ErrorClass.MODEL_GONE in said or (status_code in (400, 404) and _says("model_gone", error.message)):
         return ErrorClass.MODEL_GONE
-    if status_code is None and error.code is not None and error.code.isascii() and error.code.isdigit():
-        status_code = int(error.code[:4])  # some servers put the HTTP status there
     is_access = status_code in (401, 403) or ErrorClass.ACCESS in said or _says("access", error.message)
     if is_access and not says_maybe_gone(status_code, error):
         return ErrorClass.ACCESS

@@ -176,7 +176,8 @@ def _reasoning(settings: ModelSettings, effort: str | None, dropped: list[str]) 
     return reasoning
 
 
-_INCOMPLETE: Final = {"max_output_tokens": Finish.LENGTH, "content_filter": Finish.BLOCKED}
+_CUT: Final = dict.fromkeys(("max_output_tokens", "max_messages"), Finish.LENGTH)  # openai 3.57 `response.py`
+_INCOMPLETE: Final = _CUT | {"content_filter": Finish.BLOCKED}
 _NOT_ANSWERED: Final = {status: ApiError(*said) for status, said in base.table("openai", "not_answered").items()}
 
 
@@ -211,8 +212,11 @@ def _output(output: object) -> tuple[str | None, str | None, str | None, list[ob
             case "message":
                 has_message = True
                 text, refusal = content_of(item.get("content"))
-                texts.append(text or "")
                 refusals.append(refusal or "")
+                if item.get("phase") == "commentary":  # openai 3.57 `response_output_message.py`: not the final answer
+                    thoughts += [text] if text else []
+                    continue
+                texts.append(text or "")
                 parts = map(fields.mapping, fields.sequence(item.get("content"), PARTS_MAX))
                 steps += [step for part in parts for step in fields.sequence(part.get("logprobs"), PARTS_MAX)]
             case "reasoning":

@@ -1,7 +1,7 @@
 """Live calls of every provider: one POST each, what its answer comes to, and what its headers say of rate limits.
 
 Answered   a 2xx with a whole JSON object, and a 4xx that is about this request alone
-Deferred   nothing was sent, or the provider says "not now": 408, 409, 425, 429, 498, 529, an own 500 or 503
+Deferred   nothing was sent, or the provider says "not now": 408, 409, 425, 429, 498, 529, some 402, an own 500 or 503
 Doubtful   whatever is not whole or not the provider's: a body cut short, a web page, 502, 504
 raised     what every further call would meet too: a refused key, an empty account, a missing model, a redirect
 
@@ -135,7 +135,7 @@ SIMULATOR_HEADER: Final = "x-batchpond-simulator"
 _WAIT_MAX_S: Final = 900.0
 _START_RETRIES: Final = RetryPolicy(attempts=3, total_s=60.0)
 _NO_LISTING: Final = frozenset({400, 404, 405, 500, 501})  # 500: `transformers serve` with a model of one's own
-_SHARED: Final = frozenset({429, 503, 529})
+_SHARED: Final = frozenset({402, 429, 503, 529})
 _NOT_NOW: Final = frozenset({408, 409, 425, 429, 498, 529})  # 498: Groq's flex tier is full
 _NOT_THERE: Final = frozenset({404, 405, 410, 501})
 # A request that is larger than the account's whole minute never gets through, though the status says "wait".
@@ -290,13 +290,15 @@ def _reason_to_stop(answer: Answer, error: ApiError | None) -> ErrorClass | None
     status_code = answer.status_code
     if 300 <= status_code <= 399:
         return ErrorClass.PERMANENT
+    if _is_settling(answer):
+        return None
     error_class = classify(status_code, error or ApiError(""))
     if error_class is ErrorClass.ACCESS:
         # A 403 without an error is about the text and not the key, and one in which OpenRouter's moderation speaks.
         about = fields.mapping(fields.inside(answer.json, "error.metadata"))
         is_about_text = status_code == 403 and (error is None or bool(about.keys() & {"flagged_input", "reasons"}))
         return None if is_about_text else ErrorClass.ACCESS
-    if status_code in _NOT_THERE or status_code == 403:
+    if error_class is not ErrorClass.BILLING and (status_code in _NOT_THERE or status_code == 403):
         return ErrorClass.MODEL_GONE
     return error_class if error_class in (ErrorClass.BILLING, ErrorClass.MODEL_GONE) else None
 
@@ -307,9 +309,15 @@ def _is_not_now(answer: Answer, error: ApiError | None) -> bool:
         return not (error and _NEVER_FITS.search(error.message))
     if status_code == 403:  # a firewall before the API: not a word of it is the provider's
         return error is None
-    if status_code == 503 and "retry-after" in answer.headers:
+    if (status_code == 503 and "retry-after" in answer.headers) or _is_settling(answer):
         return True
     return status_code in (500, 503) and own_error(answer.json) is not None
+
+
+def _is_settling(answer: Answer) -> bool:
+    """Return whether what calls under way may cost is held back for now (openrouter.ai/docs/api_reference/limits)."""
+    limit = fields.inside(answer.json, "error.metadata.limit_source")
+    return answer.status_code == 402 and limit == "openrouter_in_flight_budget"
 
 
 def _excerpt(answer: Answer) -> str:
