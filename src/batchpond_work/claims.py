@@ -65,15 +65,11 @@ class Claims:
 
     def free(self, claim: Claim) -> None:
         """Let a part go that has requests left: whoever comes next may have it at once."""
-        with contextlib.suppress(FileNotFoundError):
-            if self.holds(claim):
-                os.utime(self._path(claim.part, claim.generation), (0, 0))
+        if self.holds(claim):
+            os.utime(self._path(claim.part, claim.generation), (0, 0))
 
     def drop(self, claim: Claim) -> None:
-        """Take the claims of a part away of which every answer is in the inbox: nobody needs them any more.
-
-        The one that counts goes last: a holder that was asleep never finds its own to be the latest again.
-        """
+        """Take away a part's claims once all answers are in, the one that counts last: who slept holds it no more."""
         for generation in range(1, claim.generation + 1):
             self._path(claim.part, generation).unlink(missing_ok=True)
 

@@ -7,8 +7,6 @@ import random
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from threading import Event
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import urlsplit
@@ -168,13 +166,9 @@ class Server:
 
 
 def _asked_delay_s(text: str) -> float | None:
-    """Return the wait of a Retry-After header: seconds, or a date (RFC 9110, 10.2.3); None for neither."""
+    """Return the seconds of a Retry-After header; None where it says a date, or nothing."""
     try:
         delay_s = float(text)
     except ValueError:
-        try:
-            at = parsedate_to_datetime(text)
-        except ValueError:
-            return None
-        delay_s = (at.replace(tzinfo=at.tzinfo or UTC) - datetime.now(UTC)).total_seconds()
+        return None
     return min(delay_s, ASKED_DELAY_MAX_S) if math.isfinite(delay_s) else None
