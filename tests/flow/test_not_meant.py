@@ -96,6 +96,16 @@ def test_a_setting_that_a_model_does_not_take_is_refused_or_told_first(program: 
     assert row["n"] == 0
 
 
+def test_a_tier_with_prices_of_its_own_is_told_before_it_is_bought(program: Desk) -> None:
+    """Costs are counted at the usual price, which whoever asks for another tier has to know."""
+    of_model(program, "gpt-5", 'parameters = {service_tier = "priority"}')
+    first = "- openai/gpt-5: what a token costs may depend on service_tier: costs and budgets take the usual one"
+    assert told(program, "plan", "study.toml")[0].startswith(first)
+    assert told(program, "submit", "small", "--dry-run")[0].startswith(first)
+    of_model(program, "gpt-5", 'parameters = {service_tier = "default"}')
+    assert not any("what a token costs" in line for line in told(program, "plan", "study.toml"))
+
+
 def test_a_model_that_nobody_knows_is_said_first_and_its_settings_are_not_guessed(program: Desk) -> None:
     """Defect of people and D7: `gpt-99` was planned without a word about it."""
     first = "- openai/gpt-99 is not among the models of openai that batchpond knows: did you mean "

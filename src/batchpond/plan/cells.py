@@ -284,6 +284,8 @@ def _placed(row: SourceRow, stage: StageSpec) -> Item:
 
 
 _TOLD_MAX: Final = 20
+# Parameters that prices depend on, and their values at which they are the usual ones.
+_PRICED_APART: Final = {"service_tier": {None, "auto", "default", "standard_only"}, "inference_geo": {None, "global"}}
 WISHES: Final = frozenset({SCHEMA, "include_thoughts"})
 """Settings that ask for something where it can be had; without it the same question is asked."""
 _HINT: Final = 'change it, or write unsupported = "drop" under [grid] to go on so; it is told before you are asked'
@@ -336,6 +338,7 @@ def model_notes(configs: Sequence[ModelConfig]) -> tuple[str, ...]:
     """Return what to know about a study's models before money is spent, each once, by how much it may hurt."""
     found = [_unknown(config) for config in configs]
     found += [problem for config in configs for problem in not_taken(config)]
+    found += [_priced_apart(config.spec) for config in configs]
     found += [_ends(config.spec) for config in configs]
     batched = (config for config in configs if config.spec.mode is not Mode.FILES)
     found += [f"{one.spec.provider}: {caveat}" for one in batched for caveat in one.module.caveats(one.spec.model)]
@@ -356,6 +359,12 @@ def _unknown(config: ModelConfig) -> str | None:
     question = f"did you mean {' or '.join(near)}?" if near else "no name there is like it"
     question = f"it is one of {owner}'s" if owner else question
     return f"{named(config.spec)} is not among the models of {config.spec.provider} that batchpond knows: {question}"
+
+
+def _priced_apart(spec: ModelSpec) -> str | None:
+    names = [name for name, usual in _PRICED_APART.items() if spec.parameters.get(name) not in usual]
+    what = f'costs and budgets take the usual one; [prices."{named(spec)}"] of config.toml sets another'
+    return f"{named(spec)}: what a token costs may depend on {', '.join(names)}: {what}" if names else None
 
 
 def _ends(spec: ModelSpec) -> str | None:
