@@ -80,6 +80,15 @@ def test_a_batch_that_waits_past_its_last_day_expired_with_what_it_has() -> None
         assert script.wire.result_files(got) == (((FileRole.OUTPUT, "batch_1"),) if state.is_terminal else ())
 
 
+def test_a_clock_that_is_ahead_lets_no_batch_expire() -> None:
+    """The server dates its answers: a batch that still runs by that is not given up, nor its requests asked again."""
+    running = XAI.ok(xai_batch(expire_time="2026-11-19", state=xai_counts(5, pending=1, success=4)))
+    running.headers["Date"] = "Thu, 19 Nov 2026 12:00:00 GMT"
+    got = XAI.script(running).wire.get("batch_1")
+    assert got is not None
+    assert got.state is BatchState.RUNNING
+
+
 def test_a_batch_that_xai_gives_up_says_why_and_has_no_results() -> None:
     script = XAI.script(XAI.ok(xai_batch(cancel_by_xai_message="line 2: invalid JSON")))
     got = script.wire.get("batch_1")

@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from functools import lru_cache
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from pathlib import Path
@@ -39,6 +40,7 @@ from batchpond.providers.http.errors import (
     Shape,
     answer_of,
     error_class_of,
+    http_date,
     redirect_host,
     repeat,
 )
@@ -154,6 +156,7 @@ class HttpClient:
         self.host, self.is_loopback = self._origin.name, self._origin.is_loopback
         self._auth = Auth(auth) if isinstance(auth, Mapping) else auth
         self._clock = clock
+        self._dated = ""
         self.key_name = key_name
         self._limits = limits or HttpLimits()
         self._retries = retries or RetryPolicy()
@@ -340,6 +343,11 @@ class HttpClient:
             method, self._address(path), headers=_revealed(self._auth) | dict(headers or {}), **parts
         )
 
+    def now(self) -> datetime:
+        """Return the earlier of our clock and the date of the last answer: a clock that is ahead ends nothing."""
+        now = self._clock.now()
+        return min(now, http_date(self._dated) or now)
+
     def _address(self, path: str) -> str:
         """Return the URL of a path below the base URL; a whole URL is kept if the key may go there."""
         if path.startswith("/") and not path.startswith("//"):
@@ -376,6 +384,7 @@ class HttpClient:
     def _read_answer(self, response: httpx.Response, until: Deadline) -> Answer | Again:
         """Return the whole answer, or why it is none; raises Refused for one that is too large."""
         headers = response.headers
+        self._dated = headers.get("date", "")
         declared = headers.get("content-length", "") if "content-encoding" not in headers else ""
         n_declared = int(declared[:19]) if declared.isascii() and declared.isdigit() else None
         body = bytearray()

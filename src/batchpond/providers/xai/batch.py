@@ -91,7 +91,7 @@ class XaiClient(FilesClient):
 
     def _aged(self, batch: RemoteBatch) -> RemoteBatch:
         """Return a batch that waits past its last day as one that expired, with what was answered."""
-        is_over = batch.expires_at is not None and self._clock.now() > batch.expires_at + _ONE_DAY
+        is_over = batch.expires_at is not None and self._http.now() > batch.expires_at + _ONE_DAY
         if batch.state.is_terminal or not is_over:
             return batch
         has_rows = batch.batch_id if batch.n_total else None
