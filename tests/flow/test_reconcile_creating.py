@@ -219,6 +219,17 @@ def test_a_wait_that_a_clock_far_ahead_dated_keeps_nobody_from_the_results(rig: 
     assert_one_batch_with_every_answer(rig)
 
 
+def test_a_refusal_that_a_clock_far_ahead_dated_is_waited_for_by_nobody(rig: Rig) -> None:
+    """Its back-off of a few minutes would be over in more than a year, by the clock that was mended since."""
+    rig.world.add_fault("batches.create@1:status=429")
+    rig.clock.set_by(400 * 86_400)
+    rig.submit()
+    assert rig.only().phase is Phase.REJECTED
+    rig.clock.set_by(-400 * 86_400)
+    finish(rig, 2)
+    assert_one_batch_with_every_answer(rig)
+
+
 # -- creating: refused ---------------------------------------------------------------------------------
 
 

@@ -65,22 +65,27 @@ def readiness(attempt: Attempt | None, trigger: Trigger) -> Readiness:
     return Readiness.DONE if attempt.phase in due.OVER_PHASES else Readiness.WAITING
 
 
-def ready_at(attempt: Attempt) -> datetime | None:
+def ready_at(attempt: Attempt, now: datetime) -> datetime | None:
     """Return when the back-off of a shard that was refused, not clearly answered or not run is over, None without one.
 
     Where the waits have been long enough it is the last of them that is over then; whether more is tried is another
-    matter. Pure.
+    matter. What is dated in time to come was dated by a clock that was ahead: nothing waits for it. Pure.
     """
+    since, at = _back_off(attempt) or (now, None)
+    return at if since <= now else None
+
+
+def _back_off(attempt: Attempt) -> tuple[datetime, datetime] | None:
     ordinal = attempt.intent.ordinal
     queue_wait = _doubled(QUEUE_BACKOFF_FIRST, ordinal, QUEUE_BACKOFF_MAX)
     if attempt.phase is Phase.REJECTED and attempt.rejection is not None:
         since = attempt.rejection.occurred_at
         wait = _doubled(BACKOFF_FIRST, attempt.n_rejections, BACKOFF_MAX)
-        return max(since + wait, attempt.rejection.retry_at or since)
+        return since, max(since + wait, attempt.rejection.retry_at or since)
     if attempt.phase is Phase.ABSENT and ordinal > 1 and attempt.observed:
-        return attempt.observed[-1].occurred_at + queue_wait
+        return (since := attempt.observed[-1].occurred_at), since + queue_wait
     if due.is_requeued(attempt) and attempt.status is not None:
-        return attempt.status.occurred_at + queue_wait
+        return (since := attempt.status.occurred_at), since + queue_wait
     return None
 
 
@@ -103,7 +108,7 @@ def _again(attempt: Attempt, trigger: Trigger) -> Readiness:
         is_enough = is_at_once = ordinal > REQUEUES_MAX
     if is_enough and not trigger.is_explicit:
         return Readiness.HELD
-    at = None if is_at_once and trigger.is_explicit else ready_at(attempt)
+    at = None if is_at_once and trigger.is_explicit else ready_at(attempt, trigger.now)
     return Readiness.READY if at is None or trigger.now >= at else Readiness.WAITING
 
 
@@ -305,7 +310,7 @@ def send_study(
             case Readiness.DONE:
                 continue
             case Readiness.WAITING:
-                obstacle = back_off(shard, latest)
+                obstacle = back_off(shard, latest, trigger.now)
                 if obstacle is None:
                     continue
             case Readiness.HELD:
@@ -334,7 +339,7 @@ def _send(session: Session, shard: Sharded, approval: Approval, budget: Budget) 
             case Sending.REJECTED:
                 refused = session.lake_state.latest_attempt(shard.shard_id)
                 by_itself = readiness(refused, Trigger(is_explicit=False, now=session.store.clock.now()))
-                return back_off(shard, refused) if by_itself is Readiness.WAITING else None
+                return back_off(shard, refused, session.store.clock.now()) if by_itself is Readiness.WAITING else None
             case _:
                 budget.reserve(shard)
                 return None
@@ -363,9 +368,9 @@ class Obstacle:
     exit_code: ExitCode = ExitCode.DONE
 
 
-def back_off(shard: Sharded, latest: Attempt | None) -> Obstacle | None:
+def back_off(shard: Sharded, latest: Attempt | None, now: datetime) -> Obstacle | None:
     """Return until when a shard waits that will be sent again; None for one that is at the provider."""
-    at = None if latest is None else ready_at(latest)
+    at = None if latest is None else ready_at(latest, now)
     if at is None:
         return None
     reason = f"{shard.client_name} to be asked again: back-off until {at:%Y-%m-%d %H:%M} UTC"

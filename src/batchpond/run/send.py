@@ -115,7 +115,7 @@ def _look_again(session: Session, provider: BatchProvider, attempt: Attempt) -> 
     refusal = attempt.rejection
     if refusal is not None and refusal.provider_status in _SAID_BY_OTHERS:
         ready_at = refusal.occurred_at + timedelta(seconds=session.settle_s(provider))
-        if session.store.clock.now() < ready_at:
+        if refusal.occurred_at <= session.store.clock.now() < ready_at:  # else a clock that was ahead has dated it
             text = f"a batch that {attempt.provider} refused is asked for again after {ready_at:%H:%M} UTC"
             session.note(Severity.INFO, text, hint="until then it might still come to be; `batchpond sync` goes on")
             return Sending.WAITING
