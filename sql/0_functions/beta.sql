@@ -2,8 +2,8 @@
 -- macros: ibeta(x, a, b), beta_quantile(p, a, b); the others are steps of these two.
 -- estimators:
 --   - ibeta: P(Beta(a, b) <= x), the factor times the fraction
---   - ibeta_ln_factor: ln of x^a y^b / (a B(a, b)) in Loader's saddle-point form, because differences of lgamma lose
---     1e-9 at n = 1e6
+--   - ibeta_ln_scale, ibeta_deviances: the ln of that factor, x^a y^b / (a B(a, b)), is the first less the second, in
+--     Loader's saddle-point form, because differences of lgamma lose 1e-9 at n = 1e6
 --   - ibeta_fraction: the continued fraction, evaluated backwards
 --   - beta_quantile: Newton steps on ln I against the log-odds of x, a concave function, so that the steps cannot
 --     diverge
@@ -12,6 +12,7 @@
 -- nulls: NULL unless a and b are above 0; the quantile also for p outside 0 to 1.
 -- note: list_transform([v], LAMBDA ...) binds v once; the bp_ names keep callers' columns from being captured. Seeds of
 --   list_reduce are prepended to the list: given as its third argument, DuckDB 1.5 mixes up the rows' captured values.
+--   What it steps through is worked out by list_transform, for all steps and rows at once.
 
 -- ln Gamma(x + 1) less Stirling's ln(sqrt(2 pi x) (x/e)^x), for x > 0
 CREATE OR REPLACE MACRO stirling_error(x) AS
@@ -24,32 +25,31 @@ CREATE OR REPLACE MACRO stirling_error(x) AS
 CREATE OR REPLACE MACRO deviance_term(x, m) AS
   CASE WHEN abs(m - x) < 0.5 * x THEN
          x * list_extract(list_transform([(m - x)::DOUBLE / (m + x)], LAMBDA bp_v:
-           bp_v * bp_v * (2 / (1 - bp_v) - 2 * bp_v * list_reduce(
-             list_prepend(0.0::DOUBLE, range(16, -1, -1)::DOUBLE[]),
-             LAMBDA bp_acc, bp_j: bp_acc * bp_v * bp_v + 1 / (2 * bp_j + 3)))), 1)
+           bp_v * bp_v * (2 / (1 - bp_v) - 2 * bp_v * list_sum(list_transform(
+             range(0, 17)::DOUBLE[], LAMBDA bp_j: power(bp_v, 2 * bp_j) / (2 * bp_j + 3))))), 1)
        ELSE x * ln(x::DOUBLE / m) + m - x END;
 
--- ln of x^a y^b / (a B(a, b)), y = 1 - x given apart so that neither tail loses digits
-CREATE OR REPLACE MACRO ibeta_ln_factor(x, y, a, b) AS
-  list_extract(list_transform([{
-      's': list_transform([a + b, a, b], LAMBDA bp_x: stirling_error(bp_x)),
-      'd': list_transform([{'x': a, 'm': (a + b) * x}, {'x': b, 'm': (a + b) * y}],
-        LAMBDA bp_p: deviance_term(bp_p.x, bp_p.m))
-    }], LAMBDA bp_e:
-      0.5 * ln(b / (6.283185307179586::DOUBLE * a * (a + b)))
-      + bp_e.s[1] - bp_e.s[2] - bp_e.s[3] - bp_e.d[1] - bp_e.d[2]), 1);
+-- what is of a and b alone in ln of x^a y^b / (a B(a, b))
+CREATE OR REPLACE MACRO ibeta_ln_scale(a, b) AS
+  list_extract(list_transform([list_transform([a + b, a, b], LAMBDA bp_x: stirling_error(bp_x))], LAMBDA bp_s:
+    0.5 * ln(b / (6.283185307179586::DOUBLE * a * (a + b))) + bp_s[1] - bp_s[2] - bp_s[3]), 1);
+
+-- what is of x in it too, to be taken off, y = 1 - x given apart so that neither tail loses digits
+CREATE OR REPLACE MACRO ibeta_deviances(x, y, a, b) AS
+  list_transform([{'x': a, 'm': (a + b) * x}, {'x': b, 'm': (a + b) * y}], LAMBDA bp_p: deviance_term(bp_p.x, bp_p.m));
 
 -- what the factor is multiplied with; converges for x <= (a+1)/(a+b+2)
 CREATE OR REPLACE MACRO ibeta_fraction(x, a, b) AS
   1 / (1 + list_reduce(
-    list_prepend(0.0::DOUBLE, range(2 * (30 + ceil(2 * sqrt(greatest(a, b))))::BIGINT, 0, -1)::DOUBLE[]),
-    LAMBDA bp_acc, bp_m:
-      (CASE WHEN bp_m % 2 = 0 THEN (bp_m / 2) * (b - bp_m / 2) * x / ((a + bp_m - 1) * (a + bp_m))
-            ELSE -(a + (bp_m - 1) / 2) * (a + b + (bp_m - 1) / 2) * x / ((a + bp_m - 1) * (a + bp_m)) END)
-      / (1 + bp_acc)));
+    list_prepend(0.0::DOUBLE, list_transform(
+      range(2 * (30 + ceil(2 * sqrt(greatest(a, b))))::BIGINT, 0, -1)::DOUBLE[], LAMBDA bp_m:
+        CASE WHEN bp_m % 2 = 0 THEN (bp_m / 2) * (b - bp_m / 2) * x / ((a + bp_m - 1) * (a + bp_m))
+             ELSE -(a + (bp_m - 1) / 2) * (a + b + (bp_m - 1) / 2) * x / ((a + bp_m - 1) * (a + bp_m)) END)),
+    LAMBDA bp_acc, bp_d: bp_d / (1 + bp_acc)));
 
 CREATE OR REPLACE MACRO ibeta_lower(x, y, a, b) AS
-  exp(ibeta_ln_factor(x, y, a, b)) * ibeta_fraction(x, a, b);
+  list_extract(list_transform([ibeta_deviances(x, y, a, b)], LAMBDA bp_d:
+    exp(ibeta_ln_scale(a, b) - bp_d[1] - bp_d[2])), 1) * ibeta_fraction(x, a, b);
 
 -- whichever tail converges: its own value, or 1 less the other's
 CREATE OR REPLACE MACRO ibeta_xy(x, y, a, b) AS
@@ -69,13 +69,13 @@ CREATE OR REPLACE MACRO ibeta(x, a, b) AS
 
 -- ln(x / (1-x)) at the p-quantile of Beta(a, b), for p up to about 1/2
 CREATE OR REPLACE MACRO beta_quantile_logit(p, a, b) AS
-  list_reduce(
+  list_extract(list_transform([ibeta_ln_scale(a::DOUBLE, b::DOUBLE)], LAMBDA bp_scale: list_reduce(
     list_prepend(ln(a::DOUBLE / b) - sqrt(-2 * ln(p::DOUBLE) * (1.0::DOUBLE / a + 1.0::DOUBLE / b)),
       range(0, 8)::DOUBLE[]),
-    LAMBDA bp_u, bp_i: bp_u - list_extract(list_transform(
-      [ibeta_fraction(1 / (1 + exp(-bp_u)), a::DOUBLE, b::DOUBLE)], LAMBDA bp_h:
-        (ibeta_ln_factor(1 / (1 + exp(-bp_u)), 1 / (1 + exp(bp_u)), a::DOUBLE, b::DOUBLE) + ln(bp_h) - ln(p))
-        * bp_h / a), 1));
+    LAMBDA bp_u, bp_i: bp_u - list_extract(list_transform([{
+        'd': ibeta_deviances(1 / (1 + exp(-bp_u)), 1 / (1 + exp(bp_u)), a::DOUBLE, b::DOUBLE),
+        'h': ibeta_fraction(1 / (1 + exp(-bp_u)), a::DOUBLE, b::DOUBLE)
+      }], LAMBDA bp_e: (bp_scale - bp_e.d[1] - bp_e.d[2] + ln(bp_e.h) - ln(p)) * bp_e.h / a), 1))), 1);
 
 -- x with P(Beta(a, b) <= x) = p
 CREATE OR REPLACE MACRO beta_quantile(p, a, b) AS

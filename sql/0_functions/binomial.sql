@@ -30,8 +30,10 @@ CREATE OR REPLACE MACRO binom_pmf_half(k, n) AS
 -- P(X <= k) / P(X = k) at p = 1/2, for k <= n/2
 CREATE OR REPLACE MACRO binom_tail_ratio_half(k, n) AS
   1 + list_reduce(
-    list_prepend(0.0::DOUBLE, range(least(k, (30 + 4.5::DOUBLE * sqrt(n))::BIGINT) - 1, -1, -1)::DOUBLE[]),
-    LAMBDA bp_acc, bp_i: (k - bp_i) / (n - k + 1 + bp_i) * (1 + bp_acc));
+    list_prepend(0.0::DOUBLE, list_transform(
+      range(least(k, (30 + 4.5::DOUBLE * sqrt(n))::BIGINT) - 1, -1, -1)::DOUBLE[],
+      LAMBDA bp_i: (k - bp_i) / (n - k + 1 + bp_i))),
+    LAMBDA bp_acc, bp_t: bp_t * (1 + bp_acc));
 
 CREATE OR REPLACE MACRO binom_test_half(k, n) AS
   CASE WHEN n > 0 AND k >= 0 AND k <= n THEN

@@ -14,8 +14,9 @@ CREATE OR REPLACE MACRO gamma_factor(a, h) AS
 
 CREATE OR REPLACE MACRO gamma_p_series(a, h) AS
   gamma_factor(a, h) * (1 + list_reduce(
-    list_prepend(0.0::DOUBLE, range((60 + 9 * sqrt(a))::BIGINT, 0, -1)::DOUBLE[]),
-    LAMBDA bp_acc, bp_i: h / (a + bp_i) * (1 + bp_acc)));
+    list_prepend(0.0::DOUBLE, list_transform(
+      range((60 + 9 * sqrt(a))::BIGINT, 0, -1)::DOUBLE[], LAMBDA bp_i: h / (a + bp_i))),
+    LAMBDA bp_acc, bp_t: bp_t * (1 + bp_acc)));
 
 CREATE OR REPLACE MACRO gamma_q_fraction(a, h) AS
   gamma_factor(a, h) * a / list_reduce(

@@ -13,11 +13,12 @@
 CREATE OR REPLACE MACRO erfc_positive(x) AS
   CASE WHEN x < 2.5 THEN
          1 - 1.1283791670955126::DOUBLE * exp(-x * x) * x * list_reduce(
-           list_prepend(1.0::DOUBLE, range(70, 0, -1)::DOUBLE[]),
-           LAMBDA bp_acc, bp_m: 1 + bp_acc * 2 * x * x / (2 * bp_m + 1))
+           list_prepend(1.0::DOUBLE, list_transform(
+             range(70, 0, -1)::DOUBLE[], LAMBDA bp_m: 2 * x * x / (2 * bp_m + 1))),
+           LAMBDA bp_acc, bp_t: 1 + bp_acc * bp_t)
        ELSE exp(-x * x) / (x * 1.7724538509055161::DOUBLE) / (1 + list_reduce(
-           list_prepend(0.0::DOUBLE, range(120, 0, -1)::DOUBLE[]),
-           LAMBDA bp_acc, bp_m: bp_m / (2 * x * x) / (1 + bp_acc))) END;
+           list_prepend(0.0::DOUBLE, list_transform(range(120, 0, -1)::DOUBLE[], LAMBDA bp_m: bp_m / (2 * x * x))),
+           LAMBDA bp_acc, bp_t: bp_t / (1 + bp_acc))) END;
 
 CREATE OR REPLACE MACRO normal_sf(z) AS
   CASE WHEN z >= 0 THEN erfc_positive(z / 1.4142135623730951::DOUBLE) / 2

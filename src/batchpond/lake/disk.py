@@ -374,8 +374,8 @@ def cached(kind: str, name: str) -> bytes | None:
     return None
 
 
-def cache(kind: str, name: str, content: bytes) -> None:
-    """Have something `cached`, if that is possible, and drop the oldest of too many of its kind."""
+def cache(kind: str, name: str, content: bytes, most: int = CACHED_MAX) -> None:
+    """Have something `cached`, if that is possible, and drop the oldest of more than `most` of its kind."""
     with suppress(OSError, RuntimeError):
         folder = _cache_folder()
         staged = folder / f".{random_hex(8)}"
@@ -383,7 +383,7 @@ def cache(kind: str, name: str, content: bytes) -> None:
         write_private(staged, content)
         replace(staged, folder / f"{kind}-{name}")
         kept = sorted(folder.glob(f"{kind}-*"), key=lambda path: path.stat().st_mtime, reverse=True)
-        for path in kept[CACHED_MAX:]:
+        for path in kept[most:]:
             drop(path)
 
 

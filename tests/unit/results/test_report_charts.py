@@ -9,6 +9,7 @@ import unicodedata
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from xml.etree import ElementTree
 
@@ -139,8 +140,9 @@ def data_of(spec: dict[str, Any]) -> set[str]:
 
 
 @each_kind
-def test_drawings_are_the_same_each_time_and_valid(kind: ChartKind) -> None:
+def test_drawings_are_the_same_each_time_and_valid(kind: ChartKind, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same figure gives the same bytes; its chart is what Vega-Lite's schema allows, and holds its own data."""
+    monkeypatch.setenv("XDG_CACHE_HOME", "/proc/nowhere")
     figure = figure_of(kind, rows_of(kind, ("b", "a", "c")))
     first, second = (drawing.svg(chart(figure), figure) for _ in range(2))
     assert first == second
@@ -150,6 +152,26 @@ def test_drawings_are_the_same_each_time_and_valid(kind: ChartKind) -> None:
         assert data_of(spec) == {"values"}
     assert 'role="img"' in first
     assert 'aria-label="A title"' in first
+
+
+def test_a_drawing_is_kept_for_the_next_report_and_a_damaged_one_is_drawn_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kept file is what is shown, as long as it is what was drawn; each chart has its own."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    figure = figure_of(ChartKind.BARS, rows_of(ChartKind.BARS, ("b", "a")))
+    drawn = drawing.svg(chart(figure), figure)
+    (file,) = (tmp_path / "batchpond").iterdir()
+    made = file.read_bytes()
+    with monkeypatch.context() as without:
+        without.setattr(drawing, "vl_convert", SimpleNamespace())
+        assert drawing.svg(chart(figure), figure) == drawn
+    for damage in (b"", made[:-20], made.replace(b"</svg>", b"</svg "), b"\xff" * 9):
+        file.write_bytes(damage)
+        assert drawing.svg(chart(figure), figure) == drawn
+        assert file.read_bytes() == made
+    drawing.svg(chart(figure, Layout.NARROW), figure)
+    assert len([*(tmp_path / "batchpond").iterdir()]) == 2
 
 
 @pytest.mark.parametrize("layout", Layout)

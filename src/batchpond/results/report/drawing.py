@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from html import escape
+from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 from xml.etree import ElementTree
 
+import orjson
 import vl_convert
 
+from batchpond import ids
 from batchpond.errors import BatchpondError
 from batchpond.lake import disk
 from batchpond.results.export import translated
@@ -48,6 +51,7 @@ def chart(figure: Figure, layout: Layout = Layout.WIDE) -> Spec:
 PNG_SCALE: Final = 2.0
 _NAMESPACE: Final = "http://www.w3.org/2000/svg"
 _ALT_MAX: Final = 300
+_DRAWINGS_MAX: Final = 400  # kept for the next report: of a dozen studies, a few MB
 _SLACK_PX: Final = 60  # a drawing that is wider than its layout by more than this scrolls instead of shrinking
 _KEY: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,80}")
 # What Vega draws of these figures; anything else in a drawing is an error, and is never shown.
@@ -136,14 +140,24 @@ def write_files(figures: Iterable[Figure], folder: Path) -> list[Path]:
 
 def _drawn(drawing: Spec, figure: Figure) -> ElementTree.Element:
     """Return a chart as SVG elements: only shapes and text, no ids, no classes, no reference, short numbers."""
-    text = vl_convert.vegalite_to_svg(drawing, allowed_base_urls=[])
-    root = ElementTree.fromstring(text)  # noqa: S314 - our own renderer wrote it, with every text escaped
+    root = ElementTree.fromstring(_rendered(drawing))  # noqa: S314 - the renderer wrote it, with every text escaped
     _clean(root, figure)
     if (background := root[0]).tag == "rect" and "transform" not in background.attrib:
         root.remove(background)
     root.set("xmlns", _NAMESPACE)
     root.set("font-family", FONT)
     return root
+
+
+def _rendered(drawing: Spec) -> str:
+    """Return a chart as the renderer draws it, or drew it before: to start that takes as long as most queries."""
+    told = orjson.dumps(drawing).decode()
+    name = ids.digest("drawing", version("vl-convert-python"), told)
+    kept, _, text = (disk.cached("drawing", name) or b"").decode("utf-8", "replace").partition("\n")
+    if kept != ids.digest("drawn", text):  # nothing, or damaged
+        text = vl_convert.vegalite_to_svg(told, allowed_base_urls=[])
+        disk.cache("drawing", name, f"{ids.digest('drawn', text)}\n{text}".encode(), _DRAWINGS_MAX)
+    return text
 
 
 def _clean(node: ElementTree.Element, figure: Figure) -> None:
