@@ -409,6 +409,8 @@ def _take(connection: duckdb.DuckDBPyConnection, given: str, file: RowFile) -> N
     ((n_found,),) = connection.execute(f"SELECT count(*) {found}").fetchall()
     n_bad = n_found + file.problems.n
     first = connection.execute(f"{found} ORDER BY line_no LIMIT {PROBLEMS_SHOWN_MAX}").fetchall() if n_found else []
-    lines = (f"{file.unit} {line_no} {problem}" for line_no, problem in sorted([*first, *file.problems.shown]))
-    hint = f"a verdict is one of {', '.join(WORDS)}; nothing was imported"
-    refuse(file.path, f"{plural(n_bad, 'row')} cannot be imported", lines, n_bad, hint)
+    lines = [f"{file.unit} {line_no} {problem}" for line_no, problem in sorted([*first, *file.problems.shown])]
+    known = {"verdict": WORDS, "task": _TASKS, "origin": tuple(Origin)}
+    named = [name for name in known if any(f" {name}" in line for line in lines)]
+    hints = [*(f"{name} is one of {', '.join(known[name])}" for name in named), "nothing was imported"]
+    refuse(file.path, f"{plural(n_bad, 'row')} cannot be imported", lines, n_bad, "; ".join(hints))

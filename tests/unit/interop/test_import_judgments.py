@@ -205,6 +205,20 @@ def test_many_bad_rows_are_counted_and_the_first_shown(store: Store, folder: Pat
     assert lines[21:] == ["  and 980 more"]
 
 
+@pytest.mark.parametrize(
+    ("row", "named"),
+    [("a,b,better", "verdict is one of"), ("a,a,first", None), ("a,b", None), ("a,b,", "verdict is one of")],
+)
+def test_the_hint_names_the_words_of_what_is_wrong_alone(
+    store: Store, folder: Path, row: str, named: str | None
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        import_judgments(store, write(folder, f"{HEADER}{row}\n"))
+    hint = caught.value.hint or ""
+    assert hint.endswith("nothing was imported")
+    assert (named in hint) if named else hint == "nothing was imported"
+
+
 def test_line_numbers_are_those_of_the_file(store: Store, folder: Path) -> None:
     """Quoted newlines, blank lines, CRLF and a byte order mark do not shift the numbers."""
     text = '\ufeffitem_first,item_second,verdict\r\n"A\r\n2","B\n\n",first\r\n\r\nC,D,nonsense\r\n"E\n,",F,\n'
