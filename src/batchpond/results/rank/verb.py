@@ -73,6 +73,16 @@ class Report:
     notes: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The rows that become a `Report`, and of which columns its `items` are."""
+
+    items: list[dict[str, Any]]
+    schema: pa.Schema
+    rankings: list[dict[str, Any]]
+    notes: tuple[str, ...]
+
+
 def options(*, ties: str, position: bool, extras: Iterable[str], seed: int, is_full: bool) -> Options:
     """Return options from their words; raises UsageError for a word that is none."""
     return Options(
@@ -91,7 +101,12 @@ def rank(lake_path: Path, request: Request) -> Report:
     LakeError when the judgments cannot be read.
     """
     with closing(database.connect(lake_path)) as connection:
-        return ranked(connection, request)
+        found = ranked(connection, request)
+    return Report(
+        pa.Table.from_pylist(found.items, schema=found.schema),
+        pa.Table.from_pylist(found.rankings, schema=RANKING_SCHEMA),
+        found.notes,
+    )
 
 
 def jury(lake_path: Path, study: str | None = None) -> dict[str, pa.Table]:
@@ -105,8 +120,11 @@ def jury(lake_path: Path, study: str | None = None) -> dict[str, pa.Table]:
         return {of: connection.sql(f"FROM rank_{of}").to_arrow_table() for of in ("judges", "units")}
 
 
-def ranked(connection: duckdb.DuckDBPyConnection, request: Request) -> Report:
-    """Rank what the view `pair_judgments` of an open connection compares; raises as `rank`."""
+def ranked(connection: duckdb.DuckDBPyConnection, request: Request) -> Found:
+    """Rank what the view `pair_judgments` of an open connection compares; raises as `rank`.
+
+    As rows: to make an Arrow table of such, Arrow loads pandas where that is installed.
+    """
     columns = request.columns
     if request.jury is not None and request.options.has_position:
         raise UsageError(
@@ -127,11 +145,7 @@ def ranked(connection: duckdb.DuckDBPyConnection, request: Request) -> Report:
         raise UsageError(f"{whose} pair judgments to rank", hint="`batchpond query pair_status` shows what there is")
     extras = [name for name in EXTRA_COLUMNS if any(name in row for row in items)]
     schema = pa.schema([*ITEM_SCHEMA, *(pa.field(name, pa.float64()) for name in extras)])
-    return Report(
-        pa.Table.from_pylist(items, schema=schema),
-        pa.Table.from_pylist(rankings, schema=RANKING_SCHEMA),
-        tuple(notes(rankings, request.options, n_open)),
-    )
+    return Found(items, schema, rankings, tuple(notes(rankings, request.options, n_open)))
 
 
 def _cluster(counts: Counts) -> Cluster:

@@ -36,8 +36,8 @@ def section(source: Source) -> Section | None:
     except UsageError as error:  # nothing to rank, or more items than a ranking can hold
         return Section(_WRITTEN.key, _WRITTEN.title, (f"No ranking is shown: {error.message}.",), ())
     command = f"batchpond rank {shlex.quote(source.study)} --by {by[0] if by else 'study'}"
-    items = _rows(pl.DataFrame(found.items), f"{command} --format csv")
-    quality = _rows(pl.DataFrame(found.rankings), f"{command} --summary --format csv")
+    items = _rows(pl.DataFrame(found.items, pl.Schema(found.schema)), f"{command} --format csv")
+    quality = _rows(pl.DataFrame(found.rankings, pl.Schema(rank.RANKING_SCHEMA)), f"{command} --summary --format csv")
     made: list[Exhibit | None] = [_items(items.frame, by).of(items), exhibits("ranking")["rankings"].of(quality)]
     notes = (f"{note[0].upper()}{note[1:]}." for note in found.notes)
     parts = [part for part in made if part is not None]
