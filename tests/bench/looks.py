@@ -38,6 +38,10 @@ COMMANDS: dict[str, tuple[tuple[str, ...], float]] = {
     "rank": ((*PROGRAM, "rank"), 0.7),
     "report, Markdown": ((*PROGRAM, "report", "-o", "looks.md", "--force"), 2.0),
     "report": ((*PROGRAM, "report", "-o", "looks.html", "--force"), 3.0),
+    "report, drawn anew": (
+        ("env", f"XDG_CACHE_HOME={os.devnull}", *PROGRAM, "report", "-o", "looks.html", "--force"),
+        5.5,
+    ),
 }
 
 

@@ -91,7 +91,8 @@ def rank(lake_path: Path, request: Request) -> Report:
     LakeError when the judgments cannot be read.
     """
     with closing(database.connect(lake_path)) as connection:
-        return ranked(connection, request)
+        items, rankings, said = ranked(connection, request)
+    return Report(pa.Table.from_pylist(*items), pa.Table.from_pylist(*rankings), said)
 
 
 def jury(lake_path: Path, study: str | None = None) -> dict[str, pa.Table]:
@@ -105,8 +106,8 @@ def jury(lake_path: Path, study: str | None = None) -> dict[str, pa.Table]:
         return {of: connection.sql(f"FROM rank_{of}").to_arrow_table() for of in ("judges", "units")}
 
 
-def ranked(connection: duckdb.DuckDBPyConnection, request: Request) -> Report:
-    """Rank what the view `pair_judgments` of an open connection compares; raises as `rank`."""
+def ranked(connection: duckdb.DuckDBPyConnection, request: Request) -> tuple[Rows, Rows, tuple[str, ...]]:
+    """Rank what `pair_judgments` of an open connection compares, as rows; raises as `rank`."""
     columns = request.columns
     if request.jury is not None and request.options.has_position:
         raise UsageError(
@@ -126,12 +127,9 @@ def ranked(connection: duckdb.DuckDBPyConnection, request: Request) -> Report:
         whose = "there are no" if request.study is None else f"study {request.study!r} has no"
         raise UsageError(f"{whose} pair judgments to rank", hint="`batchpond query pair_status` shows what there is")
     extras = [name for name in EXTRA_COLUMNS if any(name in row for row in items)]
+    # No tables: whoever needs none does without pandas, which Arrow loads to make them where that is installed.
     schema = pa.schema([*ITEM_SCHEMA, *(pa.field(name, pa.float64()) for name in extras)])
-    return Report(
-        pa.Table.from_pylist(items, schema=schema),
-        pa.Table.from_pylist(rankings, schema=RANKING_SCHEMA),
-        tuple(notes(rankings, request.options, n_open)),
-    )
+    return (items, schema), (rankings, RANKING_SCHEMA), tuple(notes(rankings, request.options, n_open))
 
 
 def _cluster(counts: Counts) -> Cluster:
@@ -150,6 +148,7 @@ def _schema(groups: Iterable[tuple[str, str]]) -> pa.Schema:
 
 
 ITEM_SCHEMA, RANKING_SCHEMA = map(_schema, orjson.loads(Path(__file__).with_name("columns.json").read_bytes()).values())
+Rows = tuple[list[dict[str, Any]], pa.Schema]
 EXTRA_COLUMNS: Final = ("theta_ml", "se_ml", "elo", "elo_sd", "elochoice", "trueskill_mu", "trueskill_sigma")
 
 # Below this, a ranking without the term is said to be moved by the position.

@@ -32,14 +32,14 @@ def section(source: Source) -> Section | None:
     by = _by(source)
     try:
         request = rank.Request(study=source.study, by=by, options=_options(source))
-        found = rank.ranked(source.reading("pair_judgments"), request)
+        ranked, rankings, said = rank.ranked(source.reading("pair_judgments"), request)
     except UsageError as error:  # nothing to rank, or more items than a ranking can hold
         return Section(_WRITTEN.key, _WRITTEN.title, (f"No ranking is shown: {error.message}.",), ())
     command = f"batchpond rank {shlex.quote(source.study)} --by {by[0] if by else 'study'}"
-    items = _rows(pl.DataFrame(found.items), f"{command} --format csv")
-    quality = _rows(pl.DataFrame(found.rankings), f"{command} --summary --format csv")
+    items = _rows(ranked, f"{command} --format csv")
+    quality = _rows(rankings, f"{command} --summary --format csv")
     made: list[Exhibit | None] = [_items(items.frame, by).of(items), exhibits("ranking")["rankings"].of(quality)]
-    notes = (f"{note[0].upper()}{note[1:]}." for note in found.notes)
+    notes = (f"{note[0].upper()}{note[1:]}." for note in said)
     parts = [part for part in made if part is not None]
     return Section(_WRITTEN.key, _WRITTEN.title, (*_WRITTEN.words, *notes), parts, list(_winners(items.frame, by)))
 
@@ -71,7 +71,8 @@ def _options(source: Source) -> Options:
     return rank.options(ties="half", position=False, extras=(), seed=0, is_full=is_small)
 
 
-def _rows(frame: pl.DataFrame, command: str) -> Rows:
+def _rows(ranked: rank.Rows, command: str) -> Rows:
+    frame = pl.DataFrame(ranked[0], pl.Schema(ranked[1]))
     unused = [name for name in CELL_COLUMNS if name in frame.columns and frame[name].null_count() == len(frame)]
     return Rows.of(frame.drop(unused), command)
 
