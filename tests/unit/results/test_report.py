@@ -196,6 +196,26 @@ def test_long_tables_are_folded_and_nothing_of_them_is_left_out(tmp_path: Path) 
     assert all(f"m{n:02}" in found.html for n in range(20))
 
 
+def test_a_figure_says_how_many_rows_of_its_table_it_leaves_out(tmp_path: Path) -> None:
+    """Bars of more cells than fit, a ranking of more items than are drawn: none is cut without a word."""
+    lake = LakeBuilder(tmp_path / "lake")
+    rows = [{"provider": "p", "request_model": f"m{n:03}", "template_id": "t", "rubric_id": "r", "thinking": "none",
+             "study": "many", "import_key": f"{n}{outcome}", "item_first": f"i{n % 70}", "item_second": f"i{(n + 1) % 70}",
+             "outcome": outcome, "verdict": "first" if outcome == "decided" else None}
+            for n in range(110) for outcome in ("decided", "refused")]  # fmt: skip
+    lake.imported(rows)
+    lake.build()
+    found = made(tmp_path / "lake", "many")
+    told = {exhibit.key: exhibit for exhibit in found.report.exhibits()}
+    for key, n_drawn in (("coverage", 100), ("ranking", 60)):
+        figure = told[key].figure
+        assert figure is not None
+        n_left = len(told[key].frame) - n_drawn
+        assert figure.frame[figure.encoding["label"]].n_unique() == n_drawn
+        assert f"Rows of the table that are not drawn: {n_left}." in found.html.partition(f'id="{key}-figure"')[2]
+    assert "not drawn: 0" not in found.html
+
+
 def test_answers_of_every_task_are_there_to_read(tmp_path: Path) -> None:
     """Generated answers, ratings, labels, one judge's verdicts: beside what they are about, and what was read."""
     lake = LakeBuilder(tmp_path / "lake")
