@@ -262,7 +262,8 @@ def test_a_fence_is_longer_than_what_it_holds(hostile: Made) -> None:
         (1234567, Kind.COUNT, "1,234,567"), (-0.13379, Kind.NUMBER, "−0.134"), (12.345, Kind.NUMBER, "12.3"),
         (1234.5, Kind.NUMBER, "1,234"), (0.05, Kind.P, "0.050"), (4.7e-6, Kind.P, "4.7 × 10⁻⁶"), (1.0, Kind.P, "1"),
         (0.0, Kind.P, "<\u202f1 × 10⁻³⁰⁰"), (0.0123, Kind.USD, "$0.0123"), (12.3, Kind.USD, "$12.30"),
-        (0.00001234, Kind.NUMBER, "1.23 × 10⁻⁵"), (0, Kind.NUMBER, "0"),
+        (0.00001234, Kind.NUMBER, "1.23 × 10⁻⁵"), (0, Kind.NUMBER, "0"), (-0.0004, Kind.SHARE, "0.0\u202f%"),
+        (-0.0006, Kind.SHARE, "−0.1\u202f%"), (999.7, Kind.NUMBER, "1,000"), (999.4, Kind.NUMBER, "999"),
     ],
 )  # fmt: skip
 def test_numbers_are_printed_as_in_a_paper(value: float | None, kind: Kind, text: str) -> None:
@@ -273,6 +274,7 @@ def test_an_open_end_of_an_interval_is_infinite() -> None:
     assert interval(0.1, None, Kind.NUMBER) == "[0.100, ∞]"
     assert interval(None, -1.0, Kind.NUMBER) == "[−∞, −1.00]"
     assert interval(0.0, 0.5, Kind.SHARE) == "[0.0, 50.0]"
+    assert interval(-0.0004, 0.5, Kind.SHARE) == "[0.0, 50.0]"
 
 
 def test_the_command_writes_one_page_and_replaces_nothing_unasked(lake: Path, hostile: Made, tmp_path: Path) -> None:
