@@ -104,7 +104,7 @@ def case(lake: Lake, study: str, given: Mapping[str, str], *, is_whole: bool = F
     conditions = [condition for name, condition in known.items() if name in given]
     if "rubric" in given:
         conditions.append("rubric_id = $rubric")
-    if not {"lo", "hi"} <= given.keys() and "item" not in given:
+    if not ({"lo", "hi"} if known is _PAIR else {"item"}) <= given.keys():
         raise UsageError("a case needs lo and hi, or item", hint="open it from a list")
     named = {name: value for name, value in given.items() if name in known or name == "rubric"}
     where = " AND ".join(conditions)
@@ -178,7 +178,7 @@ class Judgment:
 def judgment(lake: Lake, study: str, row_key: str) -> Judgment:
     """Return the judgment of a key of a list; raises UsageError where there is none."""
     kind, key = row_key[:1], row_key[1:]
-    if kind == "r" and key.isdigit():
+    if kind == "r" and key.isdecimal():  # ² is a digit, too
         asked = query("row", {"study": study, "slot": int(key)})
     else:
         asked = query("imported", {"study": study, "import_key": key})

@@ -170,7 +170,7 @@ def _rows_in_order(lake: Lake, wish: Wish) -> list[Row]:
     """
     after, rows = wish.given.get("after", ""), []
     if not after.startswith("x"):
-        slots = [row["slot"] for row in lake.rows(wish.candidates(int(after[1:]) if after[1:].isdigit() else -1))]
+        slots = [row["slot"] for row in lake.rows(wish.candidates(int(after[1:]) if after[1:].isdecimal() else -1))]
         if slots:
             there = f" AND slot BETWEEN {slots[0]} AND {slots[-1]}"
             if wish.n_candidates < STRETCH_SLOTS:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, urlsplit
 
 import uvicorn
 from starlette.applications import Starlette
@@ -20,6 +20,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from batchpond.errors import BatchpondError, UsageError
+from batchpond_browse import cases
 from batchpond_browse.asking import Lake
 from batchpond_browse.guard import Guard
 from batchpond_browse.pages import LISTS, Pages, Reader
@@ -108,6 +109,12 @@ class Browser:
         rater = form.get("rater", "").strip() or self._who(request).rater
         _remember(response, RATER, address("", rater=rater)[2:])
         study, key, label, comment = (form.get(name, "") for name in ("study", "key", "label", "comment"))
+        named = dict(parse_qsl(urlsplit(form.get("case", "")).query))
+        if named and self.spool.sheet(cases.case(self.pages.lake, study, named), rater).is_handed_in:
+            raise UsageError(
+                f"the label of {rater} is a judgment of the lake already, and the first one counts",
+                hint="open the page again: it shows what was said",
+            )
         self.spool.give(Label(study, key, label, rater, comment))
 
     def _reader(self, _: Request, form: Form, response: Response) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import re
 import shutil
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -38,7 +39,7 @@ def lake(judged: Path, tmp_path: Path) -> Path:
 def form_of(text: str) -> dict[str, str]:
     """Return what the page's label form sends beside the button."""
     form = text.split('action="/label"')[1].split("</form>", maxsplit=1)[0]
-    return dict(re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', form))
+    return {name: unescape(value) for name, value in re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', form)}
 
 
 def give(client: TestClient, label: str, rater: str = "anna", comment: str = "", **case: str) -> None:
@@ -81,6 +82,20 @@ def test_what_was_handed_in_is_shown_and_not_asked_again(lake: Path) -> None:
     assert re.search(r'value="2" data-key="2" aria-pressed="true" disabled', text)
     client.post("/reader", data={"rater": "ben", "back": "/"})
     assert "disabled" not in get(client, "case", study=STUDY, **CASE)
+
+
+def test_a_page_from_before_a_hand_in_gives_no_second_label_of_the_same_pair(lake: Path) -> None:
+    """It says so, and others' labels are handed in as before: one that the lake cannot take would hold up all."""
+    client = client_of(lake)
+    old = form_of(get(client, "case", study=STUDY, **CASE))
+    give(client, "1")
+    client.post("/hand-in", data={})
+    for label in ("2", ""):
+        answer = client.post("/label", data={**old, "label": label, "rater": "anna"})
+        assert (answer.status_code, "already" in answer.text) == (400, True)
+    assert client.post("/label", data={**old, "label": "2", "rater": "ben"}).status_code == 303
+    assert client.post("/hand-in", data={}).status_code == 303
+    assert [(label, rater) for _, _, label, rater, _ in said(lake)] == [("first", "anna"), ("second", "ben")]
 
 
 def test_the_keys_are_those_of_a_sheet(lake: Path) -> None:

@@ -121,10 +121,19 @@ def test_what_is_not_there_is_said_with_what_to_do(planned: Path) -> None:
         ("/rows?study=planned&sort=odd", "no order"), ("/pairs?study=planned&sort=flips&after=x&from=y", "no place"),
         ("/row?study=planned&row=r000000009999", "no judgment"), ("/row?study=planned&row=", "no judgment"),
         ("/case?study=planned", "lo and hi"), ("/case?study=planned&lo=a&hi=b", "no judgment"),
+        ("/case?study=planned&hi=beta&item=alpha", "lo and hi"), ("/case?study=planned&lo=alpha", "lo and hi"),
+        ("/row?study=planned&row=r%C2%B2", "no judgment"),
     ):  # fmt: skip
         answer = client.get(path)
         assert answer.status_code == 400, path
         assert words in html.unescape(answer.text), path
+
+
+def test_a_place_that_is_no_number_is_no_error_of_a_large_list(planned: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A superscript is a digit to Python and no number: there is nothing behind it, as in a small list."""
+    small = get(reader_of(planned), "rows", study=rig.STUDY, after="r\u00b2")
+    monkeypatch.setattr(lists, "STRETCH_SLOTS", 3)
+    assert get(client_of(planned), "rows", study=rig.STUDY, after="r\u00b2") == small
 
 
 def test_a_pair_shows_both_texts_every_judge_in_both_orders_and_why(planned: Path) -> None:

@@ -196,6 +196,26 @@ def test_long_tables_are_folded_and_nothing_of_them_is_left_out(tmp_path: Path) 
     assert all(f"m{n:02}" in found.html for n in range(20))
 
 
+def test_a_figure_says_how_many_rows_of_its_table_it_leaves_out(tmp_path: Path) -> None:
+    """Bars of more cells than fit, a ranking of more items than are drawn: none is cut without a word."""
+    lake = LakeBuilder(tmp_path / "lake")
+    rows = [{"provider": "p", "request_model": f"m{n:03}", "template_id": "t", "rubric_id": "r", "thinking": "none",
+             "study": "many", "import_key": f"{n}{outcome}", "item_first": f"i{n % 70}", "item_second": f"i{(n + 1) % 70}",
+             "outcome": outcome, "verdict": "first" if outcome == "decided" else None}
+            for n in range(110) for outcome in ("decided", "refused")]  # fmt: skip
+    lake.imported(rows)
+    lake.build()
+    found = made(tmp_path / "lake", "many")
+    told = {exhibit.key: exhibit for exhibit in found.report.exhibits()}
+    for key, n_drawn in (("coverage", 100), ("ranking", 60)):
+        figure = told[key].figure
+        assert figure is not None
+        n_left = len(told[key].frame) - n_drawn
+        assert figure.frame[figure.encoding["label"]].n_unique() == n_drawn
+        assert f"Rows of the table that are not drawn: {n_left}." in found.html.partition(f'id="{key}-figure"')[2]
+    assert "not drawn: 0" not in found.html
+
+
 def test_answers_of_every_task_are_there_to_read(tmp_path: Path) -> None:
     """Generated answers, ratings, labels, one judge's verdicts: beside what they are about, and what was read."""
     lake = LakeBuilder(tmp_path / "lake")
@@ -242,7 +262,8 @@ def test_a_fence_is_longer_than_what_it_holds(hostile: Made) -> None:
         (1234567, Kind.COUNT, "1,234,567"), (-0.13379, Kind.NUMBER, "−0.134"), (12.345, Kind.NUMBER, "12.3"),
         (1234.5, Kind.NUMBER, "1,234"), (0.05, Kind.P, "0.050"), (4.7e-6, Kind.P, "4.7 × 10⁻⁶"), (1.0, Kind.P, "1"),
         (0.0, Kind.P, "<\u202f1 × 10⁻³⁰⁰"), (0.0123, Kind.USD, "$0.0123"), (12.3, Kind.USD, "$12.30"),
-        (0.00001234, Kind.NUMBER, "1.23 × 10⁻⁵"), (0, Kind.NUMBER, "0"),
+        (0.00001234, Kind.NUMBER, "1.23 × 10⁻⁵"), (0, Kind.NUMBER, "0"), (-0.0004, Kind.SHARE, "0.0\u202f%"),
+        (-0.0006, Kind.SHARE, "−0.1\u202f%"), (999.7, Kind.NUMBER, "1,000"), (999.4, Kind.NUMBER, "999"),
     ],
 )  # fmt: skip
 def test_numbers_are_printed_as_in_a_paper(value: float | None, kind: Kind, text: str) -> None:
@@ -253,6 +274,7 @@ def test_an_open_end_of_an_interval_is_infinite() -> None:
     assert interval(0.1, None, Kind.NUMBER) == "[0.100, ∞]"
     assert interval(None, -1.0, Kind.NUMBER) == "[−∞, −1.00]"
     assert interval(0.0, 0.5, Kind.SHARE) == "[0.0, 50.0]"
+    assert interval(-0.0004, 0.5, Kind.SHARE) == "[0.0, 50.0]"
 
 
 def test_the_command_writes_one_page_and_replaces_nothing_unasked(lake: Path, hostile: Made, tmp_path: Path) -> None:

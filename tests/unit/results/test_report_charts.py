@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 
 from batchpond.errors import BatchpondError
 from batchpond.results.report import drawing, palette, reading
+from batchpond.results.report.charts import looks
 from batchpond.results.report.charts.looks import Layout
 from batchpond.results.report.drawing import chart
 from batchpond.results.report.parts import ChartKind, Figure
@@ -186,6 +187,21 @@ def test_every_row_is_a_dot_in_its_place(kind: ChartKind, layout: Layout) -> Non
     scale = (along[1] - along[0]) / (0.9 - 0.2)
     assert scale > 100
     assert along == pytest.approx([along[0] + scale * (row["value"] - 0.2) for row in rows], abs=0.02)
+
+
+@pytest.mark.parametrize("layout", Layout)
+def test_differences_of_shares_are_drawn_where_they_are(layout: Layout) -> None:
+    """Below 0, and beyond 1, too: neither a dot nor an end of its interval is moved to the edge of the axis."""
+    rows = [{"label": f"item {n}", "value": value, "low": value - 0.1, "high": value + 0.1, "reference": 0.0}
+            for n, value in enumerate([-0.3, 0.2, -0.1, 0.0])]  # fmt: skip
+    figure = figure_of(ChartKind.INTERVALS, rows, is_share=True)
+    along = [x for x, _ in dots(drawn(figure, layout))]
+    scale = (along[1] - along[0]) / 0.5
+    assert along == pytest.approx([along[0] + scale * (row["value"] + 0.3) for row in rows], abs=0.02)
+    low, high = looks.ends(figure, [-0.02, 0.4, 1.03])
+    assert low <= -0.02
+    assert high >= 1.03
+    assert looks.ends(figure, [0.0, 0.4, 1.0]) == (0.0, 1.0)
 
 
 def test_cells_and_bars_are_drawn_each() -> None:

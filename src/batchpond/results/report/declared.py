@@ -327,7 +327,11 @@ def _figure(declared: Declared, drawn: Drawn, rows: Rows, found: Cells, caption:
     key = f"{declared.key}-figure"
     if not len(frame):
         return None
-    return Figure(key, declared.title, caption, rows.sql, frame, drawn.kind, encoding, titles=titles, is_share=is_share)
+    n_drawn = frame[LABEL].n_unique() if drawn.kind is ChartKind.BARS else len(frame)
+    return Figure(
+        key, declared.title, caption, rows.sql, frame, drawn.kind, encoding, titles=titles, is_share=is_share,
+        n_undrawn=len(found.frame) - n_drawn,
+    )  # fmt: skip
 
 
 def _rest(drawn: Drawn, found: Cells) -> tuple[pl.DataFrame, dict[str, str]]:

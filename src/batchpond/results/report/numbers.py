@@ -58,14 +58,14 @@ def number(value: float) -> str:
     elif size < 1e-4:
         return _power(value, 2)
     else:
-        text = f"{value:.{max(0, 2 - math.floor(math.log10(size))):d}f}"
+        text = f"{value:,.{max(0, 2 - math.floor(math.log10(size))):d}f}"
         text = text if size >= 0.1 else f"{value:.4f}".rstrip("0")
     return text.replace("-", MINUS)
 
 
 def share(value: float) -> str:
     """Return a share of 1 in per cent, to a tenth."""
-    return f"{100 * value:.1f}{NARROW}%".replace("-", MINUS)
+    return f"{round(100 * value, 1) + 0.0:.1f}{NARROW}%".replace("-", MINUS)  # + 0.0: no zero has a sign
 
 
 def interval(low: Any, high: Any, kind: Kind) -> str:

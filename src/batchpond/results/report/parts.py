@@ -66,6 +66,7 @@ class Figure:
     encoding: Mapping[str, str]
     titles: Mapping[str, str] = field(default_factory=dict)
     is_share: bool = False  # values between 0 and 1, printed in per cent
+    n_undrawn: int = 0  # rows of the table that are not in `frame`
 
 
 class When(StrEnum):

@@ -103,7 +103,7 @@ class Reading:
 
 def undrawn_rows(figure: Figure) -> int:
     """Return how many rows of a figure are in its table but not in its drawing, whose size is bounded."""
-    return read(figure).n_undrawn
+    return figure.n_undrawn + read(figure).n_undrawn
 
 
 def read(figure: Figure) -> Reading:

@@ -86,8 +86,8 @@ def title(figure: Figure, role: str, width_px: float) -> list[str] | None:
 
 
 def ends(figure: Figure, values: Sequence[float]) -> tuple[float, float]:
-    """Return the ends of the axis of `value`: 0 to 1 for shares, round numbers otherwise."""
-    if figure.is_share and all(-0.5 <= value <= 1.5 for value in values):
+    """Return the ends of the axis of `value`: 0 to 1 for shares within, else round numbers around all of them."""
+    if figure.is_share and all(0 <= value <= 1 for value in values):
         return 0.0, 1.0
     low, high = min(values, default=0.0), max(values, default=1.0)
     if high == low:
