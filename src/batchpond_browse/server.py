@@ -16,7 +16,7 @@ from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
-from starlette.routing import Mount, Route
+from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from batchpond.errors import BatchpondError, UsageError
@@ -32,6 +32,7 @@ FORM_BYTES_MAX: Final = 64 << 10
 RATER: Final = "batchpond-rater"
 BLIND: Final = "batchpond-blind"
 Form = Mapping[str, str]
+Act = Callable[[Request, Form, Response], None]
 MakeReport = Callable[[str, Callable[[Form], str]], str]  # a study's report, its rows leading to addresses
 REPORT_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'"
 
@@ -50,17 +51,15 @@ class Browser:
     def app(self) -> Starlette:
         """Return the routes, unguarded."""
         names = ("", "study", *LISTS, "case", "row")
-        return Starlette(
-            routes=[
-                *(Route(f"/{name}", self._shown(name, self.pages.page)) for name in names),
-                Route("/report", self._shown("", self._report, {"content-security-policy": REPORT_POLICY})),
-                Route("/pulse", lambda _: PlainTextResponse(self.pages.lake.pulse())),
-                Route("/label", self._done(self._label), methods=["POST"]),
-                Route("/reader", self._done(self._reader), methods=["POST"]),
-                Route("/hand-in", self._done(self._hand_in), methods=["POST"]),
-                Mount("/static", StaticFiles(directory=STATIC)),
-            ]
-        )
+        acts: Mapping[str, Act] = {"label": self._label, "reader": self._reader, "hand-in": self._hand_in}
+        routes: list[BaseRoute] = [
+            *(Route(f"/{name}", self._shown(name, self.pages.page)) for name in names),
+            Route("/report", self._shown("", self._report, {"content-security-policy": REPORT_POLICY})),
+            Route("/pulse", lambda _: PlainTextResponse(self.pages.lake.pulse())),
+            *(Route(f"/{name}", self._done(act), methods=["POST"]) for name, act in acts.items()),
+            Mount("/static", StaticFiles(directory=STATIC)),
+        ]
+        return Starlette(routes=routes)
 
     def _report(self, reader: Reader, _: str, given: Form) -> str:
         study = given.get("study", "")
@@ -81,7 +80,7 @@ class Browser:
 
         return answer
 
-    def _done(self, act: Callable[[Request, Form, Response], None]) -> Callable[..., object]:
+    def _done(self, act: Act) -> Callable[..., object]:
         """Return what does as a form asks and goes on to the page that it names."""
 
         async def answer(request: Request) -> Response:
@@ -111,10 +110,8 @@ class Browser:
         study, key, label, comment = (form.get(name, "") for name in ("study", "key", "label", "comment"))
         named = dict(parse_qsl(urlsplit(form.get("case", "")).query))
         if named and self.spool.sheet(cases.case(self.pages.lake, study, named), rater).is_handed_in:
-            raise UsageError(
-                f"the label of {rater} is a judgment of the lake already, and the first one counts",
-                hint="open the page again: it shows what was said",
-            )
+            text = f"the label of {rater} is a judgment of the lake already, and the first one counts"
+            raise UsageError(text, hint="open the page again: it shows what was said")
         self.spool.give(Label(study, key, label, rater, comment))
 
     def _reader(self, _: Request, form: Form, response: Response) -> None:
@@ -153,9 +150,7 @@ def running(
             lifespan="off", timeout_graceful_shutdown=2,
         )  # fmt: skip
         server = uvicorn.Server(config)
-        thread = threading.Thread(
-            target=server.run, kwargs={"sockets": [listening]}, name="batchpond-browse", daemon=True
-        )
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, name="browse", daemon=True)
         thread.start()
         try:
             yield f"http://{LOOPBACK}:{port}/?token={token}", browser.spool

@@ -58,9 +58,7 @@ def _inert(value: Any) -> Any:
 
 def number(value: float | None) -> str:
     """Return a number with its thousands apart; nothing for none."""
-    if value is None:
-        return ""
-    return f"{value:,}" if isinstance(value, int) else f"{value:,.6g}"
+    return "" if value is None else f"{value:,}" if isinstance(value, int) else f"{value:,.6g}"
 
 
 def money(value: float | None) -> str:

@@ -39,10 +39,7 @@ def command(
 
 
 def ask(invocation: Invocation, studies: Sequence[str], *, until_s: float = math.inf, **forced: Any) -> LiveReport:
-    """Make the live calls that are due and say how it went; `forced` settings go before the lake's.
-
-    Nothing is asked from `until_s` on, by `time.monotonic`.
-    """
+    """Make the live calls that are due, none from `until_s` on (`time.monotonic`); `forced` goes before the lake's."""
     from batchpond.providers import registry
     from batchpond.run.live import run
     from batchpond.run.live import run as settings

@@ -49,10 +49,7 @@ def command(
 def _waited_for(
     invocation: Invocation, study: str, interval_s: float, deadline_s: float
 ) -> tuple[Counts, SyncReport, ExitCode]:
-    """Make passes until no batch is pending, and the live calls that are due between them.
-
-    Returns what the passes did, the last one's report, and what that and the last live calls mean to a script.
-    """
+    """Make passes, and live calls between them; returns what passes did, the last's report, and the exit code."""
     from batchpond.run.session import Counts
 
     total, asked, is_over = Counts(), ExitCode.PENDING, False

@@ -200,7 +200,8 @@ def test_a_figure_says_how_many_rows_of_its_table_it_leaves_out(tmp_path: Path) 
     """Bars of more cells than fit, a ranking of more items than are drawn: none is cut without a word."""
     lake = LakeBuilder(tmp_path / "lake")
     rows = [{"provider": "p", "request_model": f"m{n:03}", "template_id": "t", "rubric_id": "r", "thinking": "none",
-             "study": "many", "import_key": f"{n}{outcome}", "item_first": f"i{n % 70}", "item_second": f"i{(n + 1) % 70}",
+             "study": "many", "import_key": f"{n}{outcome}", "item_first": f"i{n % 70}",
+             "item_second": f"i{(n + 1) % 70}",
              "outcome": outcome, "verdict": "first" if outcome == "decided" else None}
             for n in range(110) for outcome in ("decided", "refused")]  # fmt: skip
     lake.imported(rows)

@@ -327,11 +327,9 @@ def _figure(declared: Declared, drawn: Drawn, rows: Rows, found: Cells, caption:
     key = f"{declared.key}-figure"
     if not len(frame):
         return None
-    n_drawn = frame[LABEL].n_unique() if drawn.kind is ChartKind.BARS else len(frame)
-    return Figure(
-        key, declared.title, caption, rows.sql, frame, drawn.kind, encoding, titles=titles, is_share=is_share,
-        n_undrawn=len(found.frame) - n_drawn,
-    )  # fmt: skip
+    n_undrawn = len(found.frame) - (frame[LABEL].n_unique() if drawn.kind is ChartKind.BARS else len(frame))
+    return Figure(key, declared.title, caption, rows.sql, frame, drawn.kind, encoding, titles=titles,
+                  is_share=is_share, n_undrawn=n_undrawn)  # fmt: skip
 
 
 def _rest(drawn: Drawn, found: Cells) -> tuple[pl.DataFrame, dict[str, str]]:
