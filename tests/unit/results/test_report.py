@@ -246,6 +246,30 @@ def test_answers_of_every_task_are_there_to_read(tmp_path: Path) -> None:
     assert "What is a pond?" in shown
 
 
+@pytest.mark.parametrize("differs", ["candidate_first", "turn_no", "task", "repeat_no"])
+def test_what_disagrees_is_what_is_shown(tmp_path: Path, differs: str) -> None:
+    """Of one item, judgments of several candidates, turns, tasks or repeats: the text is that of what was opposed."""
+    values = {"candidate_first": ("alpha", "beta"), "turn_no": (1, 2), "task": ("prompts", "compliance"),
+              "repeat_no": (1, 2)}  # fmt: skip
+    rows = []
+    for judge, verdict in (("m1", "true"), ("m2", "false")):
+        for value in values[differs]:
+            is_opposed = value == values[differs][1]
+            says = verdict if is_opposed else "true" if differs != "repeat_no" else "tie"
+            rows.append(
+                {"study": "s", "task": "compliance", "template_id": "t", "rubric_id": "r", "provider": "p",
+                 "request_model": judge, "thinking": "none", "unit_id": "u", "item_first": "i", "candidate_first": "c",
+                 "turn_no": 1, differs: value, "verdict": None if says == "tie" else says,
+                 "outcome": "refused" if says == "tie" else "decided",
+                 "explanation": f"{judge} is {'the one' if is_opposed else 'ANOTHER'}"}
+            )  # fmt: skip
+    lake = LakeBuilder(tmp_path / "lake")
+    lake.imported([{"import_key": f"k{n}"} | row for n, row in enumerate(rows)])
+    lake.build()
+    shown = markdown.render(build.build(tmp_path / "lake", "s")).partition("## Disagreements")[2]
+    assert ("m1 is the one" in shown, "m2 is the one" in shown, "ANOTHER" in shown) == (True, True, False)
+
+
 def test_a_fence_is_longer_than_what_it_holds(hostile: Made) -> None:
     """An answer with a fence of its own stays inside of ours."""
     text = markdown.render(hostile.report)

@@ -19,7 +19,8 @@ OF_TASK_MAX: Final = 2
 ANSWER_CHARACTERS_MAX: Final = 1_500
 ITEM_CHARACTERS_MAX: Final = 900
 PICTURE_BYTES_MAX: Final = 200_000
-_PLACE: Final = (*CELL_COLUMNS, "unit_id", "item_first", "item_second")
+_SAME: Final = (*CELL_COLUMNS, "unit_id", "item_first", "item_second")
+_PLACE: Final = (*_SAME, "task", "candidate_first", "turn_no", "said")
 _NO_TEXT: Final = "(the answer's text is not in the lake)"
 
 Row = dict[str, Any]
@@ -27,7 +28,7 @@ Row = dict[str, Any]
 
 def section(source: Source) -> Section | None:
     """Show answers of every task that were given to planned requests, drawn by a hash of their ids."""
-    names = f"task, {', '.join(CELL_COLUMNS)},\n    unit_id, item_first, item_second, candidate_first"
+    names = f"task, {', '.join(CELL_COLUMNS)},\n    unit_id, item_first, item_second, candidate_first, turn_no"
     sql = (
         f"SELECT {names}\nFROM (\n  SELECT {names}, min(request_id) AS request_id\n  FROM results\n"
         f"  WHERE study = {source.name} AND request_state = 'answered'\n  GROUP BY {names}\n) AS places\n"
@@ -54,16 +55,17 @@ def title_of(row: Row, words: str) -> str:
     """Return what a case is called: what it is about, and of which cell."""
     what = [row["item_lo"], row["item_hi"]]
     named = " and ".join(str(name) for name in what if name is not None)
-    where = [row["rubric_id"], row.get("template_id"), row.get("request_model"), row.get("candidate"), row["unit_id"]]
+    turn = None if row.get("turn_no") is None else f"turn {row['turn_no']}"
+    where = [*map(row.get, ("rubric_id", "template_id", "request_model", "candidate")), turn, row["unit_id"]]
     return escape(f"{words}: {named}" + "".join(f" · {part}" for part in where if part and part != "unspecified"))
 
 
 class Answers:
-    """The texts of a few answers, and of what they judge."""
+    """The texts of a few answers, of repeats one that says what is `said` of them, and of what they judge."""
 
     def __init__(self, source: Source, places: Sequence[Row]) -> None:
-        listed = (f"({n}, {', '.join(_text(place[name]) for name in _PLACE)})" for n, place in enumerate(places))
-        same = " AND ".join(f"results.{name} IS NOT DISTINCT FROM places.{name}" for name in _PLACE)
+        listed = (f"({n}, {', '.join(map(_text, _place_of(place)))})" for n, place in enumerate(places))
+        same = " AND ".join(f"results.{name} IS NOT DISTINCT FROM places.{name}" for name in _SAME)
         shown = media("judged", PICTURE_BYTES_MAX)
         columns = ", ".join(_PLACE)
         parts = {"places": ", ".join(listed), "columns": columns, "same": same, "study": source.name, "media": shown}
@@ -93,7 +95,7 @@ class Answers:
 
 
 def _place_of(row: Row) -> tuple[Any, ...]:
-    return tuple(row[name] for name in _PLACE)
+    return tuple(row.get(name) for name in _PLACE)
 
 
 def _text(value: Any) -> str:

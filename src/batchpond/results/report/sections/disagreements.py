@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from batchpond.model import CELL_COLUMNS
@@ -11,6 +13,8 @@ from batchpond.results.report.sections.answers import ANSWER_CHARACTERS_MAX, Ans
 from batchpond.results.report.source import Source
 
 CASES_MAX: Final = 4
+_VERDICTS: Final = {"lo": "first", "hi": "second"}  # of a pair whose lower item is shown first
+_PLACES: Final = {"primacy": "first", "recency": "second"}
 
 
 def _flips(source: Source) -> Cases | None:
@@ -21,31 +25,12 @@ def _flips(source: Source) -> Cases | None:
         f"SELECT {keys}, status\nFROM pair_status\nWHERE study = {source.name} AND status IN ('primacy', 'recency')\n"
         f"ORDER BY md5(concat_ws(chr(31), {keys})), {keys}"
     )
-    chosen = source.values(sql, CASES_MAX)
-    wanted = [
-        {**row, "item_first": first, "item_second": second}
-        for row in chosen
-        for first, second in ((row["item_lo"], row["item_hi"]), (row["item_hi"], row["item_lo"]))
-    ]
-    answers = Answers(source, wanted)
-    cases = [
-        Case(
-            title_of(row, "The one shown first wins both times" if row["status"] == "primacy"
-                   else "The one shown second wins both times"),
-            [answers.passage(place, f"{place['item_first']} shown first, {place['item_second']} second: "
-                                    f"{answers.read(place)}")
-             for place in wanted[2 * number:2 * number + 2]],
-            answers.items(wanted[2 * number]),
-        )
-        for number, row in enumerate(chosen)
-    ]  # fmt: skip
-    if not cases:
-        return None
-    caption = (
-        f"{len(cases)} pairs whose winner flips when the two swap places, of all cells together, with both answers. "
-        f"Texts are cut at {ANSWER_CHARACTERS_MAX:,} characters."
-    )
-    return Cases("flips", "A judge against itself", caption, sql, cases)
+    caption = "pairs whose winner flips when the two swap places, of all cells together, with both answers."
+    return _side_by_side(
+        source, Cases("flips", "A judge against itself", caption, sql, ()), _orders,
+        lambda row: f"The one shown {_PLACES[row['status']]} wins both times",
+        lambda place, read: f"{place['item_first']} shown first, {place['item_second']} second: {read}",
+    )  # fmt: skip
 
 
 def _opposed(source: Source) -> Cases | None:
@@ -56,42 +41,57 @@ def _opposed(source: Source) -> Cases | None:
         f"SELECT {keys}, n_judges, {sides}\nFROM report_disagreements\nWHERE study = {source.name}\n"
         f"ORDER BY md5(concat_ws(chr(31), {keys})), {keys}"
     )
-    chosen = source.values(sql, CASES_MAX)
-    wanted = [_place(row, side) for row in chosen for side in "ab"]
-    answers = Answers(source, wanted)
+    caption = (
+        "pairs or items on which judges say the opposite, each sure in itself: of a pair, the same winner in both "
+        "orders. One of each side is shown."
+    )
+    return _side_by_side(
+        source, Cases("opposed", "Judges against each other", caption, sql, ()),
+        lambda row: [_place(row, side) for side in "ab"],
+        lambda row: f"Two of {row['n_judges']:,} judges and templates",
+        lambda place, _: f"{_judge(place)} says {place['says']}",
+    )  # fmt: skip
+
+
+def _side_by_side(
+    source: Source, empty: Cases, places: Callable[[Row], list[Row]], title: Callable[[Row], str],
+    says: Callable[[Row, str], str],
+) -> Cases | None:  # fmt: skip
+    chosen = [(row, places(row)) for row in source.values(empty.sql, CASES_MAX)]
+    answers = Answers(source, [place for _, sides in chosen for place in sides])
     cases = [
         Case(
-            title_of(row, f"Two of {row['n_judges']:,} judges and templates"),
-            [answers.passage(place, f"{_judge(place)} says {_said(row, side)}")
-             for side, place in zip("ab", wanted[2 * number:2 * number + 2], strict=True)],
-            answers.items(wanted[2 * number]),
+            title_of(row, title(row)),
+            [answers.passage(place, says(place, answers.read(place))) for place in sides],
+            answers.items(sides[0]),
         )
-        for number, row in enumerate(chosen)
-    ]  # fmt: skip
-    if not cases:
-        return None
-    caption = (
-        f"{len(cases)} pairs or items on which judges say the opposite, each sure in itself: of a pair, the same "
-        f"winner in both orders. One of each side is shown. Texts are cut at {ANSWER_CHARACTERS_MAX:,} characters."
-    )
-    return Cases("opposed", "Judges against each other", caption, sql, cases)
+        for row, sides in chosen
+    ]
+    caption = f"{len(cases)} {empty.caption} Texts are cut at {ANSWER_CHARACTERS_MAX:,} characters."
+    return replace(empty, caption=caption, cases=cases) if cases else None
+
+
+def _orders(row: Row) -> list[Row]:
+    low, high = row["item_lo"], row["item_hi"]
+    said = _PLACES[row["status"]]
+    return [{**row, "item_first": one, "item_second": two, "said": said} for one, two in ((low, high), (high, low))]
 
 
 def _place(row: Row, side: str) -> Row:
+    value = row[f"value_{side}"]
+    better = row["item_lo" if value == "lo" else "item_hi"]
     return {
         "template_id": row[f"template_{side}"], "rubric_id": row["rubric_id"], "provider": row[f"provider_{side}"],
         "request_model": row[f"model_{side}"], "thinking": row[f"thinking_{side}"], "unit_id": row["unit_id"],
-        "item_first": row["item_lo"], "item_second": row["item_hi"],
+        "item_first": row["item_lo"], "item_second": row["item_hi"], "task": row["task"], "turn_no": row["turn_no"],
+        "candidate_first": row["candidate"], "said": _VERDICTS.get(value, value),
+        "says": f"{better} is better" if row["task"] == "pair" else value,
     }  # fmt: skip
 
 
-def _said(row: Row, side: str) -> str:
-    value = str(row[f"value_{side}"])
-    return f"{row['item_lo' if value == 'lo' else 'item_hi']} is better" if row["task"] == "pair" else value
-
-
 def _judge(place: Row) -> str:
-    return f"{place['request_model']} ({place['template_id']})"
+    thinking = "" if place["thinking"] in {None, "none", "unspecified"} else f", thinking {place['thinking']}"
+    return f"{place['request_model']} ({place['template_id']}{thinking})"
 
 
 section = Chapter(
