@@ -1,0 +1,46 @@
+"""The sentences at the top of a report say no more than what was found, and of what."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from batchpond.results.report import build
+from tests.rigs.lakes import LakeBuilder
+
+Row = dict[str, Any]
+BASE = {"study": "s", "template_id": "t1", "provider": "p", "request_model": "m1", "thinking": "none",
+        "outcome": "decided"}  # fmt: skip
+
+
+def findings(path: Path, rows: list[Row]) -> dict[str, list[str]]:
+    """Return the sentences on imported judgments by the exhibit that shows them."""
+    lake = LakeBuilder(path / "lake")
+    lake.imported([{"import_key": f"k{n}"} | BASE | row for n, row in enumerate(rows)])
+    lake.build()
+    found: dict[str, list[str]] = {}
+    for finding, _ in build.build(path / "lake", "s").findings():
+        found.setdefault(finding.key, []).append(finding.text)
+    return found
+
+
+def complying(kind: dict[str, int], **columns: Any) -> list[Row]:
+    """Return verdicts on 12 statements by which a candidate complies with the first so many of them."""
+    return [
+        {"task": "compliance", "rubric_id": f"s{n:02}", "unit_id": f"u{n}", "item_first": f"u{n}-{candidate}",
+         "candidate_first": candidate, "verdict": "true" if n < n_true else "false"} | columns
+        for candidate, n_true in kind.items() for n in range(12)
+    ]  # fmt: skip
+
+
+def test_two_candidates_differ_by_what_is_left_after_correction(tmp_path: Path) -> None:
+    """The p of one of many comparisons is below 0.05, and its q is not."""
+    rows = complying({f"c{n}": 6 for n in range(6)} | {"d": 2})
+    for row in rows:  # others differ in as many statements one way as the other
+        at = int(str(row["rubric_id"])[1:])
+        if row["candidate_first"] != "d":
+            row["verdict"] = "true" if (at + int(str(row["candidate_first"])[1:])) % 12 < 6 else "false"
+    told = findings(tmp_path, rows)["compliance-pairs"]
+    assert all(("differ in" in text) == (float(text.split("q = ")[1].split(" ")[0].rstrip(".,")) < 0.05)
+               for text in told), told  # fmt: skip
+    assert any(float(text.split("p = ")[1].split(",")[0]) < 0.05 for text in told), told
