@@ -44,3 +44,12 @@ def test_two_candidates_differ_by_what_is_left_after_correction(tmp_path: Path) 
     assert all(("differ in" in text) == (float(text.split("q = ")[1].split(" ")[0].rstrip(".,")) < 0.05)
                for text in told), told  # fmt: skip
     assert any(float(text.split("p = ")[1].split(",")[0]) < 0.05 for text in told), told
+
+
+def test_a_finding_names_its_template_and_thinking_where_there_are_several(tmp_path: Path) -> None:
+    rows = complying({"a": 9, "b": 4}) + complying({"a": 9, "b": 4}, template_id="t2")
+    rows += complying({"a": 9, "b": 4}, thinking="high")
+    told = findings(tmp_path, rows)
+    assert "majority (template t1): a" in told["compliance-pairs"][0]
+    assert "m1 (template t1, thinking high): a" in told["compliance-pairs"][1]
+    assert "majority (template t1): 75" in told["compliance"][0]
