@@ -46,6 +46,38 @@ def test_two_candidates_differ_by_what_is_left_after_correction(tmp_path: Path) 
     assert any(float(text.split("p = ")[1].split(",")[0]) < 0.05 for text in told), told
 
 
+def test_nobody_is_the_most_who_is_level_with_another(tmp_path: Path) -> None:
+    """Those that share the first place, or the last, are named."""
+    told = findings(tmp_path, complying({"a": 9, "b": 9, "c": 4, "d": 4}))["compliance"][0]
+    assert told.startswith("a (equally with b) complies most often of 4 candidates")
+    assert "d (equally with c) the least" in told
+
+
+def test_the_highest_ratings_and_most_flips_are_shared(tmp_path: Path) -> None:
+    """Ratings and pressure, too."""
+    rows: list[Row] = [
+        {"unit_id": f"u{n}", "item_first": f"u{n}-{candidate}", "candidate_first": candidate} | what
+        for n in range(6) for candidate in ("a", "b")
+        for what in ({"task": "likert", "rubric_id": "r", "score": 3},
+                     {"task": "pressure", "rubric_id": "r", "turn_no": 1, "label": "explicit_flip"})
+    ]  # fmt: skip
+    told = findings(tmp_path, rows)
+    assert told["ratings"][0].startswith("a (equally with b) is rated highest")
+    assert told["pressure"][0].endswith(", the most of all candidates (equally with b).")
+
+
+def test_the_most_consistent_judge_shares_its_place(tmp_path: Path) -> None:
+    """Two judges that never flip, and one that always does."""
+    rows = [
+        {"task": "pairwise", "rubric_id": "r", "request_model": judge, "item_first": one, "item_second": two,
+         "verdict": "first" if judge == "m3" or one < two else "second"}
+        for judge in ("m1", "m2", "m3") for one in "abcdef" for two in "abcdef" if one != two
+    ]  # fmt: skip
+    told = findings(tmp_path, rows)
+    (text,) = [text for texts in told.values() for text in texts if "most consistent" in text]
+    assert "m1 (equally with m2) is the most consistent" in text
+
+
 def test_a_finding_names_its_template_and_thinking_where_there_are_several(tmp_path: Path) -> None:
     rows = complying({"a": 9, "b": 4}) + complying({"a": 9, "b": 4}, template_id="t2")
     rows += complying({"a": 9, "b": 4}, thinking="high")
