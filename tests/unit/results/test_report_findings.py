@@ -85,3 +85,20 @@ def test_a_finding_names_its_template_and_thinking_where_there_are_several(tmp_p
     assert "majority (template t1): a" in told["compliance-pairs"][0]
     assert "m1 (template t1, thinking high): a" in told["compliance-pairs"][1]
     assert "majority (template t1): 75" in told["compliance"][0]
+
+
+def test_what_was_simulated_is_not_among_what_was_spent(tmp_path: Path) -> None:
+    """Of a study with both, each has a sentence and a column of its own."""
+    lake = LakeBuilder(tmp_path / "lake")
+    lake.plan([{"slot": n, "request_id": f"r{n}"} for n in range(2)], study="s")
+    for n, origin in enumerate(("batch", "simulated")):
+        lake.sent(f"A{n}", f"S{n}", [f"r{n}"], study="s", origin=origin)
+        lake.lines(f"A{n}", [{"request_id": f"r{n}", "outcome": "decided", "verdict": "first", "text": "x",
+                              "cost_usd": 2.0 + n, "origin": origin}])  # fmt: skip
+        lake.ended(f"A{n}")
+    lake.build()
+    report = build.build(tmp_path / "lake", "s")
+    told = [finding.text for finding, _ in report.findings() if finding.key == "costs"]
+    assert [text.split(";")[0] for text in told] == ["1 answer cost $2.00", "1 simulated answer would have cost $3.00"]
+    (costs,) = [exhibit for exhibit in report.exhibits() if exhibit.key == "costs"]
+    assert costs.frame.select("spent_usd", "simulated_usd").rows() == [(2.0, None), (None, 3.0)]
