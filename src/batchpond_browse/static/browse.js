@@ -89,10 +89,12 @@
     if (event.target.matches(".filters select")) event.target.form.requestSubmit();
   });
 
-  // What a writer published meanwhile is shown where nobody is writing something.
+  // What a writer published meanwhile is shown where nobody is writing something, or has written what is not handed in.
+  const isChanged = (field) => field.type !== "hidden" && field.value !== field.defaultValue;
+  const isWritten = () => [...document.querySelectorAll("main input, main textarea")].some(isChanged);
   async function look() {
     const body = document.body;
-    if (!body.dataset.pulse || document.hidden || isTyping(document.activeElement)) return;
+    if (!body.dataset.pulse || document.hidden || isTyping(document.activeElement) || isWritten()) return;
     const pulse = await (await fetch("/pulse")).text();
     if (pulse === body.dataset.pulse) return;
     const answer = await fetch(location.href);
