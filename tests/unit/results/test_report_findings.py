@@ -43,7 +43,7 @@ def test_two_candidates_differ_by_what_is_left_after_correction(tmp_path: Path) 
     told = findings(tmp_path, rows)["compliance-pairs"]
     assert all(("differ in" in text) == (float(text.split("q = ")[1].split(" ")[0].rstrip(".,")) < 0.05)
                for text in told), told  # fmt: skip
-    assert any(float(text.split("p = ")[1].split(",")[0]) < 0.05 for text in told), told
+    assert any(float(text.split("p = ")[1].split(",")[0]) < 0.05 and "not told apart" in text for text in told), told
 
 
 def test_nobody_is_the_most_who_is_level_with_another(tmp_path: Path) -> None:
@@ -51,6 +51,11 @@ def test_nobody_is_the_most_who_is_level_with_another(tmp_path: Path) -> None:
     told = findings(tmp_path, complying({"a": 9, "b": 9, "c": 4, "d": 4}))["compliance"][0]
     assert told.startswith("a (equally with b) complies most often of 4 candidates")
     assert "d (equally with c) the least" in told
+
+
+def test_of_many_that_are_level_the_number_is_told(tmp_path: Path) -> None:
+    told = findings(tmp_path, complying({name: 9 for name in "abcdef"} | {"g": 4}))["compliance"][0]
+    assert told.startswith("a (equally with 5 others) complies most often of 7 candidates")
 
 
 def test_the_highest_ratings_and_most_flips_are_shared(tmp_path: Path) -> None:

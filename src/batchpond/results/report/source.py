@@ -13,7 +13,7 @@ import duckdb
 import polars as pl
 
 from batchpond.errors import UsageError
-from batchpond.lake.tables import literal, reading
+from batchpond.lake.tables import literal, query, reading
 from batchpond.results.report.parts import FIGURE_ROWS_MAX
 from batchpond.text import escape
 from batchpond.views import database
@@ -58,6 +58,7 @@ class Source:
         self._connection = connection
         with reading("the views"):
             self._worked = Worked(connection, study)
+            connection.execute(query(__package__, "findings"))
         self._known: dict[tuple[str, int], Rows] = {}
         tasks = self.values(
             f"SELECT task FROM plan_current WHERE study = {self.name}\n"

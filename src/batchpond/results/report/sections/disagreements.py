@@ -72,9 +72,8 @@ def _side_by_side(
 
 
 def _orders(row: Row) -> list[Row]:
-    low, high = row["item_lo"], row["item_hi"]
-    said = _PLACES[row["status"]]
-    return [{**row, "item_first": one, "item_second": two, "said": said} for one, two in ((low, high), (high, low))]
+    items, said = (row["item_lo"], row["item_hi"]), _PLACES[row["status"]]
+    return [{**row, "item_first": one, "item_second": two, "said": said} for one, two in (items, items[::-1])]
 
 
 def _place(row: Row, side: str) -> Row:

@@ -5,19 +5,15 @@ WITH places AS (
 -- Of a single item, judgments of several tasks, candidates and turns differ in nothing else; a pair's items say all of it.
 found AS (
   SELECT
-    place_no, said, 1 AS kind, slot AS place, request_id, attempt_id, verdict, label, score, outcome, item_first_hash,
-    item_second_hash
+    place_no, said, kind, slot, import_key, request_id, attempt_id, verdict, label, score, outcome, explanation,
+    item_first_hash, item_second_hash
   FROM places
-  JOIN results ON {same} AND study = {study} AND request_state = 'answered'
-    AND (places.item_second IS NOT NULL OR (
-      results.task IS NOT DISTINCT FROM places.task
-      AND results.candidate_first IS NOT DISTINCT FROM places.candidate_first
-      AND CAST(results.turn_no AS VARCHAR) IS NOT DISTINCT FROM places.turn_no))
-  UNION ALL BY NAME
-  SELECT place_no, said, 2 AS kind, row_number() OVER (ORDER BY import_key) AS place, verdict, label, score, outcome,
-    explanation
-  FROM places
-  JOIN imported_judgments AS results ON {same} AND study = {study}
+  JOIN (
+    SELECT *, 1 AS kind FROM results WHERE request_state = 'answered'
+    UNION ALL BY NAME
+    SELECT *, 2 AS kind FROM imported_judgments
+  ) AS results
+    ON {same} AND study = {study}
     AND (places.item_second IS NOT NULL OR (
       results.task IS NOT DISTINCT FROM places.task
       AND results.candidate_first IS NOT DISTINCT FROM places.candidate_first
@@ -26,7 +22,7 @@ found AS (
 first AS (
   SELECT * FROM found
   QUALIFY row_number() OVER (
-    PARTITION BY place_no ORDER BY coalesce(verdict, label) IS DISTINCT FROM said, kind, place) = 1
+    PARTITION BY place_no ORDER BY coalesce(verdict, label) IS DISTINCT FROM said, kind, slot, import_key) = 1
 ),
 judged AS (
   SELECT item_hash, text, metadata FROM items
