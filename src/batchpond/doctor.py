@@ -145,7 +145,7 @@ def _lens(store: Store) -> Iterator[Finding]:
         return
     if names - shown:
         yield _damage("views", f"{LENS} lacks {', '.join(sorted(names - shown))}", REBUILD)
-    elif database.is_current(store.path, store.all_files()):
+    elif database.is_current(store.path, database.listed(store.path)):
         yield _ok("views", f"all {len(names)} views answer")
     else:
         yield _warning("views", f"{LENS} does not show what is published", REBUILD)
@@ -161,7 +161,7 @@ def rebuild_lens(store: Store) -> None:
         for name in [*tables.misfolded(store)]:
             drop(store.path / name)
         (store.path / LENS).unlink(missing_ok=True)
-        database.build(store.path, store.all_files())
+        database.build(store.path, database.listed(store.path))
 
 
 def _rights(store: Store) -> Iterator[Finding]:

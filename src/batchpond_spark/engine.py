@@ -27,6 +27,7 @@ from batchpond.errors import LakeError, UsageError
 from batchpond.lake.disk import DIRECTORY_MODE
 from batchpond.lake.store import Store
 from batchpond.views import database, refresh
+from batchpond.views.draft import MEMORY_LIMIT
 from batchpond_spark import dialect
 
 SAIL: Final = "sail"
@@ -66,7 +67,7 @@ def levels(
             _make(spark, store, names, folder, study, told)
         files = {name: [os.fspath(path.relative_to(folder)) for path in _parts(folder / name)] for name in names}
         made = {name: paths for name, paths in files.items() if paths}  # a view without rows may have no file
-        yield lambda _, *, memory_limit=database.MEMORY_LIMIT: database.over(folder, made, memory_limit)
+        yield lambda _, *, memory_limit=MEMORY_LIMIT: database.over(folder, made, memory_limit)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -104,7 +105,7 @@ def _write(spark: SparkSession, name: str, folder: Path, study: str | None) -> N
 
 def _whole(store: Store) -> refresh.Good:
     """Return the lake's files; raises LakeError where one is gone or damaged: an engine's numbers would not say so."""
-    good, bad = refresh.sorted_out(store.path, refresh.named(store.path, store.all_files()), {})
+    good, bad = refresh.sorted_out(store.path, refresh.named(store.path, database.listed(store.path)), {})
     for damage in bad:
         raise LakeError(f"the lake is damaged: {damage.name}: {damage.problem}", hint=damage.hint)
     return good

@@ -61,7 +61,7 @@ def make(path: Path, n_rows: int) -> None:
                 for name, kind in zip(schema.names, schema.types, strict=True)
             }
             store.publish(IMPORTED_JUDGMENTS, f"f{start:012}", pa.table(columns, schema=schema))
-    database.build(store.path, store.all_files())
+    database.build(store.path, database.listed(store.path))
 
 
 def ask(path: Path, view: str, *options: str) -> tuple[list[str], str]:

@@ -67,7 +67,7 @@ def make(path: Path, n_items: int, n_comparisons: int) -> Store:
         columns |= {"item_first": pa.array(names[first[at]]), "item_second": pa.array(names[second[at]])}
         columns |= {"verdict": pa.array(np.where(is_first[at], "first", "second"))}
         store.publish(IMPORTED_JUDGMENTS, f"f{start:09}", pa.table(columns, schema=IMPORTED_JUDGMENTS.schema))
-    database.build(store.path, store.all_files())
+    database.build(store.path, database.listed(store.path))
     return store
 
 

@@ -56,7 +56,7 @@ def make(path: Path, n_items: int, n_comparisons: int) -> None:
         columns |= {"input_tokens": pa.array([900] * size), "output_tokens": pa.array([40] * size)}
         columns |= {"verdict": pa.array(np.where(is_first[at], "first", "second"))}
         store.publish(IMPORTED_JUDGMENTS, f"f{start:09}", pa.table(columns, schema=schema))
-    database.build(store.path, store.all_files())
+    database.build(store.path, database.listed(store.path))
 
 
 def run(step: str, path: Path, queries: Path) -> None:

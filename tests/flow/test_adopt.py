@@ -409,7 +409,7 @@ def test_requests_that_were_asked_need_force_and_the_first_answer_stays(
     adopt(rig, batch_id, path, is_forced=True)
     finish(rig, 2)
     assert [a.phase for a in rig.attempts()] == [Phase.VERIFIED] * 2
-    database.build(rig.lake, rig.store().all_files())
+    database.build(rig.lake, database.listed(rig.lake))
     with database.connect(rig.lake) as connection:
         shown = connection.execute("select count(*), count(distinct request_id), min(attempt_id) from results")
         assert shown.fetchall() == [(N, N, first.attempt_id)]

@@ -174,7 +174,7 @@ class LakeBuilder:
 
     def build(self) -> list[Damage]:
         """Write the lens."""
-        return database.build(self.store.path, self.store.all_files())
+        return database.build(self.store.path, database.listed(self.store.path))
 
     def connect(self) -> duckdb.DuckDBPyConnection:
         """Write the lens and open it."""

@@ -96,7 +96,7 @@ def test_the_script_says_of_a_lake_what_duckdb_says(
     with tarfile.open(TESTS / f"golden/lakes/{lake}.tar.gz") as packed:
         packed.extractall(tmp_path, filter="data")
     (path,) = (marker.parent for marker in tmp_path.rglob("batchpond.json"))
-    script = dialect.script(path, Store.open(path).all_files())
+    script = dialect.script(path, database.listed(Store.open(path).path))
     problems = []
     with database.connect(path) as connection:
         for statement in script.split(";\n"):

@@ -122,11 +122,6 @@ class Lack:
     is_unread: bool
     parser_ids: frozenset[str]
 
-    @property
-    def has_any(self) -> bool:
-        """Whether anything may have to be derived."""
-        return self.is_unread or bool(self.parser_ids)
-
 
 @dataclass(slots=True)
 class Tally:

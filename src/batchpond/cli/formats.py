@@ -274,7 +274,8 @@ def terminal_lines(names: Sequence[str], rows: Sequence[Row], width: int, *, has
     Columns that say the same in every row are said once, above it, where not all of them fit.
     """
     shown = [[short_cell(value) for value in row] for row in rows]
-    is_number = [_is_number_column(rows, i) for i in range(len(names))]
+    kinds = [{type(row[place]) for row in rows if row[place] is not None} for place in range(len(names))]
+    is_number = [bool(kind) and kind <= {int, float, Decimal} for kind in kinds]
     heads = [escape(name) for name in names]
     wanted: Sequence[int] = range(len(heads))
     if not 0 < len(rows) <= BLOCKS_MAX and not _fits(heads, shown, is_number, wanted, width):
@@ -341,11 +342,6 @@ def aligned(
     widths = None if width is None else _fitted_widths(safe[0], safe[1:], is_number, width, CUT_FLOOR)
     widths = widths or [max(cell_len(text) for text in column) for column in zip(*safe, strict=True)]
     return [_line(row, widths, is_number) for row in safe]
-
-
-def _is_number_column(rows: Sequence[Row], index: int) -> bool:
-    kinds = {type(row[index]) for row in rows if row[index] is not None}
-    return bool(kinds) and kinds <= {int, float, Decimal}
 
 
 def _fitted_widths(

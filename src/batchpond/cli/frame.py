@@ -269,11 +269,6 @@ def root() -> None:
 root.params += _parameters(_OPTIONS["everywhere"])
 
 
-def _wants_json(arguments: Sequence[str]) -> bool:
-    asked = " ".join(arguments)
-    return any(f"{flag} " in f"{asked} " for flag in JSON_FLAGS)
-
-
 class Interrupts:
     """Listens for Ctrl-C for the length of a with block, and has it honoured; only the main thread can.
 
@@ -337,7 +332,7 @@ def run(arguments: Sequence[str] | None) -> int:
     """Run the command line and turn every way it can end into an exit code."""
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     invocation = Invocation()
-    invocation.diagnostics.is_json = _wants_json(arguments)
+    invocation.diagnostics.is_json = any(f"{flag} " in f"{' '.join(arguments)} " for flag in JSON_FLAGS)
     heard = heard_by(Meter(invocation.diagnostics))
     with Interrupts(f"error: {SAFE_TO_STOP}") as interrupts, _lake_warnings(invocation.diagnostics) as warned, heard:
         try:
@@ -408,18 +403,14 @@ def _end(diagnostics: Diagnostics, error: BaseException, *, was_interrupted: boo
             if code in PARAGRAPHS:
                 hint = "; ".join(filter(None, (hint, f"`batchpond guide {PARAGRAPHS[code]}` says more")))
         case click.ClickException():
-            code, message, hint = ExitCode.USAGE, error.format_message(), _usage_hint(error)
+            code, message, ctx = ExitCode.USAGE, error.format_message(), getattr(error, "ctx", None)
+            hint = f"`{ctx.command_path} --help` shows its options" if ctx is not None else None
         case _:
             message = f"unexpected {type(error).__name__}: {error}"
             hint = "this is a defect; `batchpond -v ...` shows where. What was recorded before is intact"
     diagnostics.error(message, hint, code)
     diagnostics.trace(error)
     return code
-
-
-def _usage_hint(error: click.ClickException) -> str | None:
-    ctx = getattr(error, "ctx", None)
-    return f"`{ctx.command_path} --help` shows its options" if ctx is not None else None
 
 
 def providers(store: Store) -> Providers:

@@ -128,11 +128,11 @@ def views(invocation: Invocation, is_ddl: bool, dialect: str | None, form: Forma
         with needed("--dialect", "cluster"):
             from batchpond_spark.dialect import script
         store = invocation.store()
-        output.script(script(store.path, store.all_files()))
+        output.script(script(store.path, database.listed(store.path)))
         return
     if is_ddl:
         store = invocation.store()
-        output.script(database.ddl(store.path, store.all_files()))
+        output.script(database.ddl(store.path, database.listed(store.path)))
         return
     names: tuple[str, ...] = ("view", "stage", "grain", "question")
     rows = [(view.name, view.stage, view.grain, view.question) for view in database.views()]

@@ -92,7 +92,9 @@ def draw(lake_path: Path, study: str, n: int, *, by: By = By.STRATA, seed: int =
     def ask(lens: duckdb.DuckDBPyConnection) -> Sheet:
         read.check_study(lens, study)
         choices = _choices(lens, study)
-        of_study = {"study": study, "free": _free(choices)}
+        fields = ((name.partition(" ")[2], len(words)) for name, words in choices.items() if " " in name)
+        free = [name for name, n in fields if not 1 < n <= CHOICES_MAX]  # they have no few words to choose from
+        of_study = {"study": study, "free": free}
         ((n_units, n_labelled),) = lens.execute(
             f"SELECT count(*), count(*) FILTER (WHERE is_labelled) FROM ({_UNITS})", of_study
         ).fetchall()
@@ -184,12 +186,6 @@ def _of_field(rule: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
         words = map(str, range(low, min(high, low + CHOICES_MAX) + 1))
     kind = "score" if rule["kind"] == "score" else "label"
     return {f"{kind} {rule['name']}": tuple(words)}
-
-
-def _free(choices: Mapping[str, tuple[str, ...]]) -> list[str]:
-    """Return the fields of answers that have no few words to choose from."""
-    fields = ((name.partition(" ")[2], len(words)) for name, words in choices.items() if " " in name)
-    return [name for name, n in fields if not 1 < n <= CHOICES_MAX]
 
 
 def _rules(lens: duckdb.DuckDBPyConnection, study: str) -> list[dict[str, Any]]:

@@ -117,10 +117,6 @@ class Store:
         """Return the paths of all published files of a table, those that a merged one covers included."""
         return sorted(disk.parquet_files(self.path / TABLES[table].name))
 
-    def all_files(self) -> dict[str, list[Path]]:
-        """Return the published files of every table."""
-        return {name: self.files(name) for name in TABLES}
-
     def final_path(self, table: Table, name: str) -> Path:
         """Return where a table's file of that name stands; raises LakeError for an unsafe name."""
         return Path(self._final(table, name))

@@ -278,15 +278,11 @@ class ItemBalance:
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """How evenly places came out, per prompt design; `uneven` holds the items furthest from half.
-
-    `lo_first_share` is over all orders asked, `forward_lo_first_share` over the forward ones only.
-    """
+    """How evenly places came out, per prompt design; `uneven` holds the items furthest from half."""
 
     n_forward: int
     n_reverse: int
     lo_first_share: float
-    forward_lo_first_share: float
     first_share_min: float
     first_share_max: float
     uneven: tuple[ItemBalance, ...]
@@ -501,7 +497,6 @@ def balance(item_ids: Sequence[str], pairs: Pairs) -> Balance:
         n_forward=n_forward,
         n_reverse=n_reverse,
         lo_first_share=n_lo_first / (n_forward + n_reverse),
-        forward_lo_first_share=float(pairs.lo_first.mean()),
         first_share_min=float(shares.min()),
         first_share_max=float(shares.max()),
         uneven=tuple(item for item in uneven if item.n_first * 2 != item.n_shown),

@@ -8,7 +8,8 @@ the study's newest. A version whose row stands is complete and is not written ag
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+import functools
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import datetime
@@ -59,7 +60,7 @@ from batchpond.plan.report import (
     notes,
 )
 from batchpond.plan.rounds import adaptive
-from batchpond.plan.rounds.inputs import KINDS, OF_TALK, query, talk_asks
+from batchpond.plan.rounds.inputs import KINDS, OF_TALK, talk_asks, users
 from batchpond.plan.rounds.rounds import open_rounds, round_event
 from batchpond.plan.rounds.source import check
 from batchpond.plan.write import FIRST_ROUND, publish_round
@@ -197,7 +198,6 @@ def check_later(store: Store, draft: Draft) -> None:
     """Raise StudyError for what would fail only once earlier stages are paid for: SQL, and lacking placeholders."""
     study = draft.study
     for stage in (one for one in study.stages if one.waits):
-        refresh.refresh(store)
         check(store, stage)
         source = _source(study, stage)
         if stage.task != CONVERSATION and source is not None and source.task in OWN_OUTPUT_TASKS | {INPUTS}:
@@ -330,7 +330,7 @@ def plan_study(
     """
     prices = Prices.of_lake(store.path / CONFIG, now or store.clock.now())
     with store.lock("plan"), MediaSpool(store) if study.media else nullcontext() as media:
-        draft = draft_of(store, study, modules, run_sql or sql_on_lake(store), media, is_bought=is_bought)
+        draft = draft_of(store, study, modules, run_sql or functools.partial(users, store), media, is_bought=is_bought)
         is_known = any(one.stage.waits or one.stage.goes_on for one in draft.stages)
         foreseen = forecast([known_of(one, study) for one in draft.stages], prices) if is_known else []
         study_row = f"p_study={study.name}/{draft.version}"
@@ -347,21 +347,12 @@ def plan_study(
             store.publish(STUDIES, study_row, [_study_row(draft, foreseen, counted.n_requests)])
         log = EventLog(store)
         is_new_version = _make_newest(store, log, draft)
+        is_more = _open_rounds(store, log, draft)
         refresh.refresh(store)
-        if _open_rounds(store, log, draft):
+        if is_more:
             counted = _counted(store, draft)
         n_new = _n_requests(store) - n_before
     return _report(draft, counted, foreseen, prices, told, n_new=n_new, is_new_version=is_new_version)
-
-
-def sql_on_lake(store: Store) -> SqlRows:
-    """Return what runs a study's SELECT over the lake, its views brought up to date before."""
-
-    def run(sql: str) -> Iterable[Mapping[str, Any]]:
-        refresh.refresh(store)
-        yield from query(store, sql)
-
-    return run
 
 
 def _told(store: Store, draft: Draft, *, is_planned: bool) -> set[str]:
@@ -436,9 +427,7 @@ def _open_rounds(store: Store, log: EventLog, draft: Draft) -> bool:
     if last.is_final:
         return False
     is_due = not last.is_complete or bool(lake_state.settled_since(last.ord))
-    opened = is_due and open_rounds(store, log.append, draft.study, last, sample=sample)
-    refresh.refresh(store)
-    return bool(opened)
+    return is_due and bool(open_rounds(store, log.append, draft.study, last, sample=sample))
 
 
 def _report(

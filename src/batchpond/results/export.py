@@ -116,12 +116,11 @@ def _select(connection: duckdb.DuckDBPyConnection, source: str, order: str, form
     if form is not ExportFormat.CSV or not defuse:
         return f"SELECT * FROM {source} {order}"
     texts = [quoted(name) for name, kind in _columns(connection, source) if kind == "VARCHAR"]
-    defused = [f"{_defused(column)} AS {column}" for column in texts]
+    defused = [
+        f"CASE WHEN regexp_matches({column}, {literal(_FORMULA)}) THEN '''' || {column} ELSE {column} END AS {column}"
+        for column in texts
+    ]
     return f"SELECT * REPLACE ({', '.join(defused)}) FROM (SELECT * FROM {source}) {order}"
-
-
-def _defused(column: str) -> str:
-    return f"CASE WHEN regexp_matches({column}, {literal(_FORMULA)}) THEN '''' || {column} ELSE {column} END"
 
 
 def _columns(connection: duckdb.DuckDBPyConnection, source: str) -> list[tuple[str, str]]:

@@ -392,7 +392,7 @@ def read_what_is_unread(session: Session, attempts: Sequence[Attempt]) -> None:
     for attempt in unread:
         wanted = used[attempt.shard_id]
         lack = derive.lacking(published, source_of(attempt), wanted)
-        if not lack.has_any:
+        if not lack.is_unread and not lack.parser_ids:
             continue
         n_left += 1
         with session.isolated(attempt.client_name, f"reading batch {attempt.batch_id} again"):

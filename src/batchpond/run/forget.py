@@ -258,8 +258,9 @@ class _Forgetting:
         rewrite.take_out(store, REQUESTS, own)
         for table, hashes in orphans.items():
             rewrite.take_out(store, table, _one_of(_INPUTS[table][0], hashes))
-        if store.files(BLOBS.name):
-            rewrite.take_out(store, BLOBS, _one_of("sha256", self._unnamed()))
+        if store.files(BLOBS.name):  # those that neither a request nor an item names any more
+            found = tables.rows(store, ["blobs", "requests", "items"], tables.query(__package__, "unnamed"))
+            rewrite.take_out(store, BLOBS, _one_of("sha256", pa.array([name for (name,) in found], pa.string())))
         rewrite.take_out(store, IMPORTED_JUDGMENTS, self._is_imported)
         if self._study is not None:
             rewrite.take_out(store, STUDIES, self._is_of_study)
@@ -283,11 +284,6 @@ class _Forgetting:
                 rows = connection.execute(sql, {"study": self._study}).fetchall()
                 yield table, pa.array([row[0] for row in rows], pa.string())
             connection.unregister("own")
-
-    def _unnamed(self) -> pa.Array:
-        """Return the pictures and documents that neither a request nor an item names any more."""
-        found = tables.rows(self._store, ["blobs", "requests", "items"], tables.query(__package__, "unnamed"))
-        return pa.array([row[0] for row in found], pa.string())
 
     def _is_of_study(self, rows: pa.Table) -> pa.ChunkedArray:
         return pc.equal(rows.column("study"), self._study)

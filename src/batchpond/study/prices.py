@@ -323,7 +323,8 @@ def _looked_up(asked: PricedModel, name: str, when: datetime, context: dict[str,
     if key in known:
         return known[key]
     found = _calculated(asked, name, when, context)
-    if found is None or not _is_of_the_hour(found.model.prices):
+    prices = found.model.prices if found is not None else None
+    if not isinstance(prices, list) or not any(hasattr(price.constraint, "start_time") for price in prices):  # by hour
         disk.cache("prices", day, msgspec.json.encode({**known, key: None if found is None else _rates(found)}))
     return None if found is None else _rates(found)
 
@@ -341,11 +342,6 @@ def _calculated(asked: PricedModel, name: str, when: datetime, context: dict[str
         )
     except LookupError:
         return None
-
-
-def _is_of_the_hour(prices: Any) -> bool:
-    """Whether they change within a day."""
-    return isinstance(prices, list) and any(hasattr(price.constraint, "start_time") for price in prices)
 
 
 def _rates(found: Any) -> _Rates:

@@ -30,7 +30,7 @@ from batchpond.lake.schemas import TABLES, Table
 from batchpond.lake.store import LENS, TMP
 from batchpond.lake.tables import literal, query, quoted
 from batchpond.views import refresh
-from batchpond.views.draft import AT_HAND, CATALOG, Draft, Seen, as_tables, seen
+from batchpond.views.draft import AT_HAND, CATALOG, MEMORY_LIMIT, Draft, Seen, as_tables, config, seen
 from batchpond.views.refresh import Files, Good, Sound, fingerprint, first_line, named, sorted_out, views_digest
 
 
@@ -56,9 +56,6 @@ def _columns(connection: duckdb.DuckDBPyConnection, name: str) -> str:
     found = connection.execute(query(__package__, "columns"), {"name": name})
     return ", ".join(f"{quoted(column)} {kind}" for column, kind in found.fetchall())
 
-
-MEMORY_LIMIT: Final = "1GB"  # a dozen joins and their buffers need up to half of it on tiny lakes
-THREADS_MAX: Final = 4
 
 _LISTS = "SELECT table_name, paths, stood FROM lens_lists"
 # Where the lake's files are: what `SET VARIABLE lake` says, and without it the folder of the database that is open,
@@ -107,19 +104,21 @@ def _changed(lake_path: Path, known: Mapping[str, Sound]) -> list[str]:
     return found if len(found) < len(known) else []
 
 
-def build(lake_path: Path, files: Files, gone: Sequence[str] | None = None) -> list[Damage]:
+def build(lake_path: Path, files: Files, gone: Sequence[str] | None = None, *, is_for_us: bool = False) -> list[Damage]:
     """Write the lens anew; returns the files that it had to leave out.
 
     The caller holds the lake's lock, and asks `is_current` first where nothing may have changed; `gone` are the files
     that are missed, for who knows them. One unreadable file costs its own rows and nothing else; a derived one is
-    dropped, for a pass makes it again.
+    dropped, for a pass makes it again. What `is_for_us` shows in `connect_at_hand` and is not written where a lens is.
     """
     good, bad = sorted_out(lake_path, named(lake_path, files), _known_sound(lake_path), gone)
     try:
         with AT_HAND.of(lake_path / LENS) as current:
-            draft, content = _remade(_bases(lake_path, current), lake_path, good, bad)
+            is_written = not is_for_us or current is None
+            draft, content = _remade(_bases(lake_path, current), lake_path, good, bad, is_written=is_written)
             AT_HAND.keep(draft, None)
-            _put_in_place(lake_path, content)
+            if is_written:
+                _put_in_place(lake_path, content)
             AT_HAND.keep(draft, seen(lake_path / LENS))
     except duckdb.OutOfMemoryException as error:
         raise MemoryError from error
@@ -164,7 +163,27 @@ def connect(
     so reading never depends on a writer. Warns of every file that it leaves out; with `must_be_whole` the first one is
     a LakeError.
     """
-    connection = _opened(lake_path, memory_limit)
+    return _warned(_opened(Path(os.path.abspath(lake_path)), memory_limit), must_be_whole=must_be_whole)
+
+
+def connect_at_hand(lake_path: Path, *, memory_limit: str = MEMORY_LIMIT) -> duckdb.DuckDBPyConnection:
+    """Open the lens that this process has at hand, which may be ahead of that on disk; as `connect` without one.
+
+    For SQL of our own alone: it is where the lens is written, so what a user asks cannot be kept away from it.
+    """
+    lake_path = Path(os.path.abspath(lake_path))
+    with AT_HAND.of(lake_path / LENS) as draft:
+        if draft is None:
+            return connect(lake_path, memory_limit=memory_limit)
+        connection = draft.connection.cursor()
+        connection.execute(_set_lake(lake_path))
+        if _shows(connection, lake_path):
+            return _warned(connection)
+        connection.close()
+    return connect(lake_path, memory_limit=memory_limit)
+
+
+def _warned(connection: duckdb.DuckDBPyConnection, *, must_be_whole: bool = False) -> duckdb.DuckDBPyConnection:
     for damage in (Damage(*row) for row in connection.execute(_BAD).fetchall()):
         if must_be_whole:
             connection.close()
@@ -174,8 +193,7 @@ def connect(
 
 
 def _opened(lake_path: Path, memory_limit: str) -> duckdb.DuckDBPyConnection:
-    lake_path = Path(os.path.abspath(lake_path))
-    connection = duckdb.connect(":memory:", config=_config(lake_path, memory_limit))
+    connection = duckdb.connect(":memory:", config=config(lake_path, memory_limit))
     try:
         connection.execute(_set_lake(lake_path))
         if not _attach(connection, lake_path):
@@ -201,7 +219,7 @@ def over(folder: Path, files: Mapping[str, Sequence[str]], memory_limit: str) ->
 
     The others stand on those, or have no rows. Such a file's columns may be of types that are as good as the view's.
     """
-    connection = duckdb.connect(":memory:", config=_config(folder, memory_limit))
+    connection = duckdb.connect(":memory:", config=config(folder, memory_limit))
     _create(connection)
     connection.execute(_set_lake(folder))
     for view, paths in files.items():
@@ -230,32 +248,30 @@ def listed(lake_path: Path) -> dict[str, list[Path]]:
     return {name: held(lake_path / name) for name in TABLES}
 
 
-def _config(lake_path: Path, memory_limit: str) -> dict[str, str | bool | int | float | list[str]]:
-    return {
-        "memory_limit": memory_limit,
-        "threads": min(THREADS_MAX, os.cpu_count() or 1),
-        "temp_directory": os.fspath(lake_path / TMP / f"{random_hex(12)}.spill"),
-        "autoinstall_known_extensions": False,
-        "autoload_known_extensions": False,
-        "python_enable_replacements": False,
-    }
-
-
 def _attach(connection: duckdb.DuckDBPyConnection, lake_path: Path) -> bool:
     path = lake_path / LENS
     if not path.is_file():
         return False
     try:
         connection.execute(f"ATTACH {literal(os.fspath(path))} AS {CATALOG} (READ_ONLY)")
-        found = connection.execute(f"SELECT views_digest FROM {CATALOG}.lens_info").fetchall()
-        sound = _sound_of(connection.execute(_LISTS.replace("lens_lists", f"{CATALOG}.lens_lists")).fetchall())
     except duckdb.Error:
-        found = []
-    if found == [(views_digest(),)] and not _changed(lake_path, sound):
-        connection.execute(f"USE {CATALOG}")
+        return False
+    if _shows(connection, lake_path):
         return True
-    connection.execute(f"DETACH DATABASE IF EXISTS {CATALOG}")
+    connection.execute("USE memory")
+    connection.execute(f"DETACH DATABASE {CATALOG}")
     return False
+
+
+def _shows(connection: duckdb.DuckDBPyConnection, lake_path: Path) -> bool:
+    """Have a connection read the lens in it; returns whether that is of the present views, over files as they stand."""
+    try:
+        connection.execute(f"USE {CATALOG}")
+        found = connection.execute("SELECT views_digest FROM lens_info").fetchall()
+        sound = _sound_of(connection.execute(_LISTS).fetchall())
+    except duckdb.Error:
+        return False
+    return found == [(views_digest(),)] and not _changed(lake_path, sound)
 
 
 def _attach_own(connection: duckdb.DuckDBPyConnection, lake_path: Path) -> None:
@@ -264,7 +280,7 @@ def _attach_own(connection: duckdb.DuckDBPyConnection, lake_path: Path) -> None:
     for name in known:  # no list has derived files, but what showed them
         if _table(name).is_derived and not os.path.exists(f"{lake_path}/{name}"):
             bad.append(Damage(name, GONE))
-    draft, content = _remade(_unfilled(), lake_path, good, bad)
+    draft, content = _remade(_unfilled(), lake_path, good, bad, is_written=True)
     draft.close()
     # Not in the lake: DuckDB cannot open a database below a folder with a question mark in its name.
     with tempfile.TemporaryDirectory(prefix="batchpond-") as folder:
@@ -318,7 +334,9 @@ def _put_in_place(lake_path: Path, content: bytes) -> None:
     (lake_path / f"{LENS}.wal").unlink(missing_ok=True)
 
 
-def _remade(bases: Iterator[Draft | bytes], lake_path: Path, good: Good, bad: Sequence[Damage]) -> tuple[Draft, bytes]:
+def _remade(
+    bases: Iterator[Draft | bytes], lake_path: Path, good: Good, bad: Sequence[Damage], *, is_written: bool
+) -> tuple[Draft, bytes]:
     """Return a lens made from the first base that is sound, and its content; raises what the last one failed with.
 
     From one with the same views, because making those costs most of a second.
@@ -326,9 +344,9 @@ def _remade(bases: Iterator[Draft | bytes], lake_path: Path, good: Good, bad: Se
     failure: duckdb.Error | OSError = OSError("no base")
     for base in bases:
         try:
-            draft = base if isinstance(base, Draft) else Draft.opened(base)
+            draft = base if isinstance(base, Draft) else Draft.opened(base, lake_path)
             try:
-                return draft, _filled(draft, lake_path, good, bad)
+                return draft, _filled(draft, lake_path, good, bad, is_written=is_written)
             except BaseException:
                 draft.close()
                 raise
@@ -337,11 +355,14 @@ def _remade(bases: Iterator[Draft | bytes], lake_path: Path, good: Good, bad: Se
     raise failure
 
 
-def _filled(draft: Draft, lake_path: Path, good: Good, bad: Sequence[Damage]) -> bytes:
+def _filled(draft: Draft, lake_path: Path, good: Good, bad: Sequence[Damage], *, is_written: bool) -> bytes:
     draft.connection.execute(_set_lake(lake_path))
     as_tables(draft.connection, _relisted(draft.connection, lake_path, good))
     _record(draft.connection, good, bad)
-    return draft.content()
+    if is_written:
+        return draft.content()
+    draft.connection.execute("UPDATE lens_info SET fingerprint = ''")  # no such lens is on disk
+    return b""
 
 
 def _relisted(connection: duckdb.DuckDBPyConnection, lake_path: Path, good: Good) -> dict[str, list[str] | None]:
@@ -378,7 +399,7 @@ def _unfilled() -> Iterator[bytes]:
 
 @functools.cache
 def _template() -> bytes:
-    draft = Draft.opened(None)
+    draft = Draft.opened(None, Path(tempfile.gettempdir()))
     try:
         _create(draft.connection)
         as_tables(draft.connection, dict.fromkeys(TABLES))

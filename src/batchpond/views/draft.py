@@ -18,7 +18,9 @@ from typing import Final
 
 import duckdb
 
+from batchpond.clock import random_hex
 from batchpond.lake.schemas import EVENTS, TABLES
+from batchpond.lake.store import TMP
 from batchpond.lake.tables import literal, query, quoted
 from batchpond.views import refresh
 from batchpond.views.refresh import Script
@@ -26,6 +28,20 @@ from batchpond.views.refresh import Script
 CATALOG: Final = "batchpond"
 STORAGE_VERSION: Final = "v1.0.0"  # the oldest that all supported DuckDB lines read and write
 BLOCK_BYTES: Final = 16_384  # the least: of larger ones each of a dozen small tables would fill several
+MEMORY_LIMIT: Final = "1GB"  # a dozen joins and their buffers need up to half of it on tiny lakes
+THREADS_MAX: Final = 4
+
+
+def config(lake_path: Path, memory_limit: str) -> dict[str, str | bool | int | float | list[str]]:
+    """Return the settings of an engine that shows a lake."""
+    return {
+        "memory_limit": memory_limit,
+        "threads": min(THREADS_MAX, os.cpu_count() or 1),
+        "temp_directory": os.fspath(lake_path / TMP / f"{random_hex(12)}.spill"),
+        "autoinstall_known_extensions": False,
+        "autoload_known_extensions": False,
+        "python_enable_replacements": False,
+    }
 
 
 @dataclass(slots=True)
@@ -36,11 +52,11 @@ class Draft:
     _file: int
 
     @classmethod
-    def opened(cls, base: bytes | None) -> Draft:
+    def opened(cls, base: bytes | None, lake_path: Path) -> Draft:
         """Open a copy of a lens, or an empty one; raises duckdb.Error for what is no database, OSError for no space."""
         # Not in the lake: DuckDB cannot write a database below a folder with a question mark in its name.
         file, path = tempfile.mkstemp(prefix="batchpond-", suffix=".duckdb")
-        connection = duckdb.connect(":memory:", config={"threads": 1})
+        connection = duckdb.connect(":memory:", config=config(lake_path, MEMORY_LIMIT))
         options = f"STORAGE_VERSION {literal(STORAGE_VERSION)}, BLOCK_SIZE {BLOCK_BYTES}, " if base is None else ""
         try:
             with os.fdopen(file, "wb") as content:
@@ -97,8 +113,9 @@ class _AtHand:
 
     @contextlib.contextmanager
     def of(self, lens_path: Path) -> Iterator[Draft | None]:
-        """Lend the draft that is exactly the lens on disk; opened from it where another is at hand, None for no lens.
+        """Lend the draft of the lens on disk, opened from it where another is at hand; None for no lens.
 
+        It may be ahead of that, by what this process has published since, and is no current one then.
         Who writes says `keep`; whoever fails has it closed.
         """
         with self._lock:
@@ -108,7 +125,7 @@ class _AtHand:
             try:
                 if now is not None and self._draft is None:
                     with contextlib.suppress(duckdb.Error, OSError):
-                        self.keep(Draft.opened(lens_path.read_bytes()), now)
+                        self.keep(Draft.opened(lens_path.read_bytes(), lens_path.parent), now)
                 yield self._draft
             except BaseException:
                 self.keep(None, None)
@@ -169,9 +186,11 @@ def _fold(connection: duckdb.DuckDBPyConnection, script: Script, new: Sequence[s
     table = quoted(script.name)
     chosen, kept = f"FROM events WHERE {AS_TABLES[script.name]}", ""
     if new is not None and script.name == "attempts":
-        attempts, shards = (", ".join(map(literal, ids)) or "NULL" for ids in _named(connection, new))
+        attempts, shards = (", ".join(map(literal, ids)) for ids in _named(connection, new))
+        if not shards:
+            return
         chosen = (
-            f"FROM events WHERE attempt_id IN ({attempts})"
+            f"FROM events WHERE attempt_id IN ({attempts or 'NULL'})"
             f" UNION ALL FROM events WHERE kind = 'voided' AND shard_id IN ({shards})"
         )
         kept = f" UNION ALL FROM {table} WHERE coalesce(shard_id NOT IN ({shards}), TRUE)"

@@ -215,10 +215,12 @@ def views_digest() -> str:
 STAMP = ".lens"
 
 
-def refresh(store: Store) -> bool:
+def refresh(store: Store, *, is_for_us: bool = False) -> bool:
     """List what was published and rebuild the lens if the lake's files are others; returns whether it was rebuilt.
 
-    Where a file is gone or damaged it warns, and so does every pass until it is back.
+    Where a file is gone or damaged it warns, and so does every pass until it is back. What `is_for_us` may be shown to
+    this process alone, in `database.connect_at_hand`: writing it takes as long as reading it, and is left to the end of
+    a pass.
     """
     published = named(store.path, {name: store.published(name) for name in TABLES})
     listed = fingerprint(published)
@@ -231,10 +233,10 @@ def refresh(store: Store) -> bool:
     changed = not is_current(store.path, files)
     if changed:
         gone = [found.name for found in damaged if found.problem == manifest.GONE]
-        damaged += build(store.path, files, gone)
+        damaged += build(store.path, files, gone, is_for_us=is_for_us)
     for found in dict.fromkeys(damaged):
         found.warn()
-    if damaged:
+    if damaged or is_for_us:
         return changed
     staged = store.scratch(".stamp")
     disk.write_private(staged, _stamp(store.path, listed).encode())

@@ -177,7 +177,7 @@ def test_a_damaged_derived_file_is_dropped_so_that_a_pass_makes_it_again(lake: L
     os.truncate(path, 10)
     (found,) = [finding for finding in damage(lake) if finding.check == "files"]
     assert "backup" not in str(found.hint)
-    database.build(lake.path, lake.store.all_files())
+    database.build(lake.path, database.listed(lake.path))
     assert lake.store.files("responses") == []
 
 

@@ -27,6 +27,7 @@ from batchpond.study.file import load
 from batchpond.study.prices import UNKNOWN
 from batchpond.study.spec import Study
 from batchpond.tasks import registry as tasks
+from batchpond.views import database
 from tests.rigs.clock import ManualClock
 from tests.rigs.sim_cache import without_lens
 from tests.rigs.toy_provider import CHAT, ToyModule, modules
@@ -232,7 +233,7 @@ def test_a_request_that_no_batch_can_hold_is_refused(store: Store, tmp_path: Pat
     with pytest.raises(UsageError, match="one batch holds 1,000"):
         plan_study(store, written(tmp_path), modules=lambda _: ToyModule(max_bytes=1_000))
     assert EventLog(store).events == []
-    assert not any(store.all_files().values())
+    assert not any(database.listed(store.path).values())
     assert not list((store.path / "_tmp").iterdir())
 
 

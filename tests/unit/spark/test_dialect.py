@@ -15,7 +15,7 @@ from sqlglot import exp
 
 from batchpond.errors import ExitCode
 from batchpond.lake.store import Store
-from batchpond.views import refresh
+from batchpond.views import database, refresh
 from batchpond_spark import dialect
 from tests.rigs import spark_page
 
@@ -28,7 +28,7 @@ QUERIES = [*refresh.sql_folder().glob("*/*.sql"), *Path(refresh.__file__).parent
 @pytest.fixture(scope="module")
 def script(tmp_path_factory: pytest.TempPathFactory) -> str:
     path = tmp_path_factory.mktemp("folder") / "lake"
-    return dialect.script(path, Store.init(path).all_files())
+    return dialect.script(path, database.listed(Store.init(path).path))
 
 
 def test_every_view_is_printed_or_refused_with_a_reason(script: str) -> None:

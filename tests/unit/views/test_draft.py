@@ -14,8 +14,8 @@ import pytest
 
 from batchpond.lake.schemas import ITEMS
 from batchpond.lake.store import LENS
-from batchpond.views import database
-from batchpond.views.draft import AT_HAND, Draft
+from batchpond.views import database, read, refresh
+from batchpond.views.draft import AT_HAND, MEMORY_LIMIT, Draft
 from tests.rigs.lakes import LakeBuilder
 
 _OTHER = """
@@ -24,7 +24,7 @@ from pathlib import Path
 from batchpond.lake.store import Store
 from batchpond.views import database
 store = Store.open(Path(sys.argv[1]))
-database.build(store.path, store.all_files())
+database.build(store.path, database.listed(store.path))
 """
 
 
@@ -40,8 +40,8 @@ def item(lake: LakeBuilder, name: str) -> None:
     lake.rows(ITEMS, [{"item_hash": name, "item_id": name, "text": "t"}])
 
 
-def items(path: Path) -> set[str]:
-    with closing(database.connect(path)) as lens:
+def items(path: Path, connect: database.Connect = database.connect) -> set[str]:
+    with closing(connect(path, memory_limit=MEMORY_LIMIT)) as lens:
         return {name for (name,) in lens.execute("SELECT item_id FROM items").fetchall()}
 
 
@@ -71,6 +71,48 @@ def test_what_another_process_published_in_between_is_taken_up(lake: LakeBuilder
     lake.build()
     assert items(lake.path) == {"one", "two", "three"}
     assert at_hand(lake) is not before
+
+
+def test_what_is_shown_to_us_alone_is_written_at_the_end(lake: LakeBuilder) -> None:
+    """Within a pass our own SQL sees what was published, and the lens on disk stays as it is and is not current."""
+    before = (lake.path / LENS).read_bytes()
+    for name in ("two", "three"):
+        item(lake, name)
+        assert refresh.refresh(lake.store, is_for_us=True)
+        assert items(lake.path, database.connect_at_hand) > items(lake.path) == {"one"}
+    assert (lake.path / LENS).read_bytes() == before
+    assert not database.is_current(lake.path, database.listed(lake.path))
+    assert refresh.refresh(lake.store)
+    assert items(lake.path) == items(lake.path, database.connect_at_hand) == {"one", "two", "three"}
+    assert database.is_current(lake.path, database.listed(lake.path))
+
+
+def test_what_nobody_wrote_at_the_end_is_written_by_the_next(lake: LakeBuilder) -> None:
+    """A pass that died after it had looked leaves the lens behind what was published, here and elsewhere."""
+    item(lake, "two")
+    refresh.refresh(lake.store, is_for_us=True)
+    database.connect_at_hand(lake.path).close()
+    subprocess.run([sys.executable, "-c", _OTHER, os.fspath(lake.path)], check=True)
+    assert items(lake.path) == items(lake.path, database.connect_at_hand) == {"one", "two"}
+    item(lake, "three")
+    refresh.refresh(lake.store, is_for_us=True)
+    AT_HAND.keep(None, None)
+    assert items(lake.path, database.connect_at_hand) == {"one", "two"}
+    assert refresh.refresh(lake.store)
+    assert items(lake.path) == {"one", "two", "three"}
+
+
+def test_rows_that_are_still_read_do_not_keep_the_lens_from_being_written(lake: LakeBuilder) -> None:
+    """The engine writes nothing beside an open read; then the file is made from another draft."""
+    for name in ("two", "three"):
+        item(lake, name)
+    refresh.refresh(lake.store, is_for_us=True)
+    rows = read.stream_query(lake.path, "SELECT item_id FROM items, range(100_000)", is_ours=True)
+    first = next(rows)
+    item(lake, "four")
+    assert refresh.refresh(lake.store)
+    assert items(lake.path) == {"one", "two", "three", "four"}
+    assert first.num_rows + sum(batch.num_rows for batch in rows) == 300_000
 
 
 def test_two_lakes_in_turns_show_their_own(lake: LakeBuilder, tmp_path: Path) -> None:
@@ -133,7 +175,7 @@ def test_nothing_of_a_draft_outlives_its_writer(lake: LakeBuilder, tmp_path: Pat
 
 def test_what_is_let_go_twice_takes_no_other_file_along(tmp_path: Path) -> None:
     """A failed draft is closed by who filled it and by who had it at hand; its number may have a new owner between."""
-    draft = Draft.opened(None)
+    draft = Draft.opened(None, tmp_path)
     draft.close()
     with (tmp_path / "other").open("wb") as other:
         draft.close()

@@ -66,7 +66,7 @@ def test_table_views_have_exactly_the_columns_of_the_schemas(lake: LakeBuilder) 
 
 def test_the_whole_ddl_runs_in_plain_duckdb(lake: LakeBuilder) -> None:
     """One script, no Python: the same answer as the lens."""
-    script = database.ddl(lake.path, lake.store.all_files())
+    script = database.ddl(lake.path, database.listed(lake.path))
     with duckdb.connect() as connection:
         connection.execute(script)
         assert connection.execute("SELECT request_state FROM results").fetchall() == [("outstanding",)]
@@ -124,13 +124,13 @@ def test_views_that_are_tables_have_the_rows_of_the_views_after_each_change(lake
     """The lens keeps their rows, the script their SELECT: both say the same, whatever is published in between."""
     first_view = scripts()[0].text
     with duckdb.connect() as plain:
-        _, views = database.ddl(lake.path, lake.store.all_files()).split(first_view)
+        _, views = database.ddl(lake.path, database.listed(lake.path)).split(first_view)
         for number in range(3):
             lake.sent(f"B{number}", f"T{number}", [f"q{number}"])
             lake.plan([{"slot": number, "request_id": f"q{number}"}])
             lake.build()
             # Only the lists of files differ from one script to the next: the views need making once.
-            lists, *same = database.ddl(lake.path, lake.store.all_files()).split(first_view)
+            lists, *same = database.ddl(lake.path, database.listed(lake.path)).split(first_view)
             assert same == [views]
             plain.execute(lists if number else lists + first_view + views)
             with database.connect(lake.path) as connection:
@@ -202,13 +202,13 @@ def test_an_event_file_whose_rows_are_damaged_stops_no_build_and_no_reader_of_ot
 
 def test_it_is_current_until_a_file_is_published(lake: LakeBuilder) -> None:
     """The fingerprint covers the list of files and nothing that changes by itself."""
-    assert not database.is_current(lake.path, lake.store.all_files())
+    assert not database.is_current(lake.path, database.listed(lake.path))
     lake.build()
-    assert database.is_current(lake.path, lake.store.all_files())
+    assert database.is_current(lake.path, database.listed(lake.path))
     lake.sent("A2", "S2", ["r2"])
-    assert not database.is_current(lake.path, lake.store.all_files())
+    assert not database.is_current(lake.path, database.listed(lake.path))
     lake.build()
-    assert database.is_current(lake.path, lake.store.all_files())
+    assert database.is_current(lake.path, database.listed(lake.path))
 
 
 def _items(path: Path, *pythons: str, folder: Path) -> list[str]:
@@ -285,7 +285,7 @@ def test_an_attached_lens_reads_the_lake_that_a_variable_names_and_nothing_witho
 
 def test_the_ddl_says_where_the_lake_is_in_its_first_statement(lake: LakeBuilder) -> None:
     """Who moves the lake changes one line of it."""
-    script = database.ddl(lake.path, lake.store.all_files())
+    script = database.ddl(lake.path, database.listed(lake.path))
     statements = [line for line in script.splitlines() if line and not line.startswith("--")]
     assert statements[0] == f"SET VARIABLE lake = {tables.literal(os.fspath(lake.path))};"
     assert os.fspath(lake.path.parent.parent) not in "".join(statements[1:])
@@ -310,9 +310,9 @@ def test_a_lens_that_is_damaged_or_gone_does_not_stop_a_reader(lake: LakeBuilder
         assert _states(lake.path) == [("outstanding",)]
         path.rmdir()
     assert _states(lake.path) == [("outstanding",)]
-    assert not database.is_current(lake.path, lake.store.all_files())
+    assert not database.is_current(lake.path, database.listed(lake.path))
     lake.build()
-    assert database.is_current(lake.path, lake.store.all_files())
+    assert database.is_current(lake.path, database.listed(lake.path))
     assert _states(lake.path) == [("outstanding",)]
 
 
@@ -343,7 +343,7 @@ def test_five_hundred_files_are_one_table(lake: LakeBuilder) -> None:
     for number in range(500):
         lake.store.final_path(EVENTS, f"copy-{number:04d}").hardlink_to(template)
     lake.build()
-    assert database.is_current(lake.path, lake.store.all_files())
+    assert database.is_current(lake.path, database.listed(lake.path))
     assert _states(lake.path) == [("outstanding",)]
 
 

@@ -27,6 +27,7 @@ from batchpond.tasks.inputs import InputsRule, Question, entries, promising, sam
 from batchpond.tasks.pressure import Tactic, conversation, first_message, transcript
 from batchpond.tasks.templates import Rubric
 from batchpond.views.read import Limits, stream_query
+from batchpond.views.refresh import refresh
 
 QUERY_TIMEOUT_S: Final = 600.0  # the work on its rows included
 ROWS_MAX: Final = 5_000_000
@@ -49,17 +50,29 @@ _ANSWERS: Final = tables.query(__package__, "answers", good=GOOD)
 _SEPARATOR: Final = "\x1f"
 
 
-def query(store: Store, sql: str, where: str | None = None, **values: object) -> Iterator[dict[str, Any]]:
-    """Yield the rows of one SELECT over the lake's views; `$name` in it stands for a value, `$where` for SQL."""
-    if where is not None:
-        sql = sql.replace("$where", where)
+ALL: Final = "true"
+
+
+def query(store: Store, sql: str, where: str = ALL, **values: object) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a SELECT of our own over the lake's views; `$name` in it is a value, `$where` a user's SQL."""
+    return _rows(store, sql.replace("$where", where), values, is_ours=where == ALL)
+
+
+def users(store: Store, sql: str) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a user's SELECT over the lake's views, brought up to date before; the lake's lock is held."""
+    return _rows(store, sql, {}, is_ours=False)
+
+
+def _rows(store: Store, sql: str, values: Mapping[str, object], *, is_ours: bool) -> Iterator[dict[str, Any]]:
+    if not is_ours:
+        refresh(store)  # a user's SQL sees what is on disk
     limits = Limits(QUERY_TIMEOUT_S, max_rows=ROWS_MAX)
-    for batch in stream_query(store.path, sql, limits, values=values or None):
+    for batch in stream_query(store.path, sql, limits, values=values or None, is_ours=is_ours):
         for start in range(0, batch.num_rows, READ_ROWS):
             yield from batch.slice(start, READ_ROWS).to_pylist()
 
 
-def entry_rows(store: Store, study: str, sources: Sequence[StageSpec], where: str = "true") -> list[SourceRow]:
+def entry_rows(store: Store, study: str, sources: Sequence[StageSpec], where: str = ALL) -> list[SourceRow]:
     """Return the entries of some stages' lists as rows, each once, with what they were made from."""
     rules = {source.name: source.rule for source in sources if isinstance(source.rule, InputsRule)}
     found: dict[str, SourceRow] = {}

@@ -183,7 +183,7 @@ def open_rounds(
     is_any = True
     while is_any:
         is_any = False
-        refresh(store)
+        refresh(store, is_for_us=True)
         look.stand(standings_of(store, staged, sample))
         for stage in staged.stages:
             n_new = 0

@@ -35,6 +35,7 @@ from batchpond.plan.items import Item
 from batchpond.plan.rounds import adaptive
 from batchpond.plan.rounds.adaptive import Asked, Stop
 from batchpond.plan.rounds.inputs import (
+    ALL,
     CHOSEN,
     GOOD,
     Talk,
@@ -44,6 +45,7 @@ from batchpond.plan.rounds.inputs import (
     query,
     talk_asks,
     talk_rows,
+    users,
 )
 from batchpond.study.spec import CONVERSATION, INPUTS, PAIR_TASKS, StageSpec, Study
 from batchpond.tasks.templates import column_of
@@ -63,7 +65,7 @@ def check(store: Store, stage: StageSpec) -> None:
     else:
         return
     try:
-        list(query(store, sql))
+        list(users(store, sql))
     except UsageError as error:
         raise StudyError(
             f"stage {stage.name}: items.{name} cannot be run on the lake: {error.message}",
@@ -95,7 +97,7 @@ def asks_by_now(
         yield from found
         return
     # What an earlier stage compared is compared in the same pairs; of any rubric, where one answer has all fields.
-    rows = query(store, _PAIRS, stage.rows.where or "true", study=staged.name, stage=source.name)
+    rows = query(store, _PAIRS, stage.rows.where or ALL, study=staged.name, stage=source.name)
     pairs = {("" if stage.rule.parts else row["rubric_id"], row["lo"], row["hi"]) for row in rows}
     for ask in found:
         lo, hi = sorted((ask.first.item_id, ask.second.item_id if ask.second else ""))
@@ -116,11 +118,11 @@ def _rows_by_now(store: Store, staged: Study, stage: StageSpec) -> Sequence[Sour
 def source_rows(store: Store, staged: Study, stage: StageSpec) -> Sequence[SourceRow]:
     """Return the rows that a waiting stage asks about, from what the lake holds now."""
     if stage.rows.sql is not None:
-        return SpilledRows(store.path / TMP, from_table(query(store, stage.rows.sql), stage))
+        return SpilledRows(store.path / TMP, from_table(users(store, stage.rows.sql), stage))
     if stage.rows.kept is not None:
         return kept_rows(store, staged, stage.rows.kept)
     source = staged.stage(stage.rows.stage or "")
-    where = stage.rows.where or "true"
+    where = stage.rows.where or ALL
     if source.task == CONVERSATION:
         said = _said(store, staged, source.name, where)
         rows = talk_rows(source, said.questions, said.answers)
@@ -176,7 +178,7 @@ class _Said:
     chosen: set[tuple[Talk, int]]
 
 
-def _said(store: Store, staged: Study, stage: str, where: str = "true") -> _Said:
+def _said(store: Store, staged: Study, stage: str, where: str = ALL) -> _Said:
     said = _Said({}, {}, set())
     for row in query(store, _SAID, study=staged.name, stage=stage, where=where):
         talk = Talk(row["unit_id"], row["candidate"], row["tactic_id"])

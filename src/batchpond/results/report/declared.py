@@ -55,11 +55,6 @@ class Cells:
         """Return the dimensions that vary as columns of a table; the judge alone where nothing does."""
         return [text(name, titles.get(name) or TITLES.get(name, name)) for name in self.varying]
 
-    @property
-    def are_several(self) -> bool:
-        """Whether rows differ in any dimension."""
-        return any(self.frame[name].n_unique() > 1 for name in self.varying)
-
     def said(self) -> str:
         """Return a sentence with the dimensions that are the same in all rows, or nothing."""
         known = [f"{TITLES.get(name, name)} {value}" for name, value in self.constant.items()]
@@ -334,7 +329,8 @@ def _figure(declared: Declared, drawn: Drawn, rows: Rows, found: Cells, caption:
 
 def _rest(drawn: Drawn, found: Cells) -> tuple[pl.DataFrame, dict[str, str]]:
     """Return the rows with one column of what tells cells apart, where a drawing needs it."""
-    if not found.varying or (drawn.rest == "panel" and not found.are_several):
+    are_several = any(found.frame[name].n_unique() > 1 for name in found.varying)
+    if not found.varying or (drawn.rest == "panel" and not are_several):
         return found.frame, {}
     rest = pl.concat_str([pl.col(name).cast(pl.String) for name in found.varying], separator=" · ")
     return found.frame.with_columns(rest.alias(_REST)), {drawn.rest: _REST}

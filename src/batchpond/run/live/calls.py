@@ -104,10 +104,6 @@ class _Queue:
         else:
             heapq.heappop(self.again)
 
-    @property
-    def next_again_s(self) -> float:
-        return self.again[0][0] if self.again else math.inf
-
 
 class Calls:
     """Asks the requests of one attempt with as many threads as its pace has places."""
@@ -251,7 +247,7 @@ class Calls:
             now_s = self._clock.monotonic_s()
             item = self._queue.head(now_s)
             if item is None:
-                wait_s = self._queue.next_again_s - now_s
+                wait_s = (self._queue.again[0][0] if self._queue.again else math.inf) - now_s
             else:
                 wait_s = self._pace.wait_s(item.n_tokens, now_s)
                 if wait_s <= 0:
