@@ -33,7 +33,7 @@ SENTENCE_CHARS_MAX = 80 - len("from-pairwisellm  ")  # the list is whole in a na
 DEMO = "python3 -m venv .venv && .venv/bin/pip install --quiet '.[report]' && .venv/bin/batchpond demo"
 TESTS = (
     "python3 -m venv .venv && .venv/bin/pip install --quiet --editable '.[dev]' "
-    "&& .venv/bin/python -m pytest -q -n 2 --dist loadfile"
+    "&& .venv/bin/python -m pytest -q -n 3 --dist loadfile"
 )
 
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
