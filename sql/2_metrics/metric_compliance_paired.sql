@@ -7,6 +7,8 @@
 --   - diff: rate of a - rate of b
 --   - diff_se: for statements in general, clustered by them (CR1), and no less than that of inputs (matched_variance)
 --   - diff_lo, diff_hi, p_diff: with it, all by t over n_rubrics - 1
+--   - q_bh: Benjamini and Hochberg's, over p_diff of the study's comparisons that have one: of all models and their
+--     panel; people's are a family of their own
 --   - diff_mde: the smallest difference, for statements in general, that p_diff would have found with power 0.8
 --   - diff_se_cr0: clustered by statement without CR1's correction
 --   - diff_se_naive: as if inputs were independent
@@ -16,8 +18,8 @@
 --     differences (sign_flip_z) and its inversion. Either way p is below 0.05 exactly where 0 is outside
 -- reference: clustered, matched_difference, mcnemar, student_t.
 -- nulls: what is of statements in general is NULL below 5 of them, diff_se below 2, a p where no input tells the two
---   apart; with several outputs for an input and fewer than 6 inputs that tell them apart, what is of these statements, the interval
---   also where all inputs differ alike.
+--   apart; q_bh with p_diff; with several outputs for an input and fewer than 6 inputs that tell them apart, what is of these
+--   statements, the interval also where all inputs differ alike.
 -- note: where a model has several outputs for an input they are averaged; n_a_only counts where the average of a is
 --   higher.
 
@@ -104,6 +106,17 @@ staged AS (
     CASE WHEN n_a_only + n_b_only >= 6 AND total_squares / n - diff * diff > 1e-12
          THEN 1.959963984540054 * sqrt((total_squares / n - diff * diff) / (n - 3.841458820694124)) END AS flip_width
   FROM measured
+),
+tested AS (
+  SELECT *, CASE WHEN n_a_only + n_b_only > 0 THEN t_two_sided(diff / diff_se, df) END AS p_diff
+  FROM staged
+),
+ranked AS (
+  SELECT
+    *,
+    count(p_diff) OVER (PARTITION BY study, provider = 'human') AS n_p,
+    row_number() OVER (PARTITION BY study, provider = 'human' ORDER BY p_diff NULLS LAST) AS p_rank
+  FROM tested
 )
 SELECT
   study, template_id, provider, request_model, thinking, candidate_a, candidate_b,
@@ -112,7 +125,10 @@ SELECT
   diff_se,
   diff - t_ends * diff_se AS diff_lo,
   diff + t_ends * diff_se AS diff_hi,
-  CASE WHEN n_a_only + n_b_only > 0 THEN t_two_sided(diff / diff_se, df) END AS p_diff,
+  p_diff,
+  CASE WHEN p_diff IS NOT NULL
+       THEN least(1.0, min(p_diff * n_p / p_rank) OVER (
+         PARTITION BY study, provider = 'human' ORDER BY p_rank DESC)) END AS q_bh,
   (t_ends + 0.8416212335729143 + 0.3594365 / df) * diff_se AS diff_mde,
   diff_se_cr0,
   diff_se_naive,
@@ -120,4 +136,4 @@ SELECT
   CASE WHEN is_one_output THEN ends.hi ELSE diff + flip_width END AS diff_hi_these_statements,
   CASE WHEN is_one_output THEN mcnemar_exact(n_a_only, n_b_only)
        WHEN n_a_only + n_b_only >= 6 THEN normal_two_sided(flip_z) END AS p_diff_these_statements
-FROM staged;
+FROM ranked;

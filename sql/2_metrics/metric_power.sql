@@ -8,10 +8,10 @@
 --   - effect: paired_template, paired_judge: difference of the consistent shares; compliance: difference of the rates
 --   - effect_mde: the smallest effect, away from 0, that p would have found at 5 % with power 0.8: diff_mde of the views
 --   - p, q_bh: those of the views
---   - is_null_finding: the test did not reject at 5 %, by q_bh where there is one, or had no p; then effect_mde, and not
+--   - is_null_finding: the test did not reject at 5 %, by q_bh, or had no p; then effect_mde, and not
 --     "no effect", is what was learnt
 -- reference: the views named as source.
--- nulls: effect_mde and p are NULL where too few items or statements were seen; q_bh for compliance, which has none.
+-- nulls: effect_mde and p are NULL where too few items or statements were seen; q_bh with p.
 
 CREATE OR REPLACE VIEW metric_power AS
 WITH tests AS (
@@ -26,11 +26,11 @@ WITH tests AS (
   SELECT
     study, 'compliance', template_id, CAST(NULL AS VARCHAR), provider, request_model, thinking,
     candidate_a || ' | ' || candidate_b,
-    n, n_rubrics, n_a_only + n_b_only, diff, diff_mde, p_diff, CAST(NULL AS DOUBLE)
+    n, n_rubrics, n_a_only + n_b_only, diff, diff_mde, p_diff, q_bh
   FROM metric_compliance_paired
 )
 SELECT
   study, finding, template_id, rubric_id, provider, request_model, thinking, compared_with,
   n, n_clusters, n_informative, effect, effect_mde, p, q_bh,
-  coalesce(q_bh, p, 1) >= 0.05 AS is_null_finding
+  coalesce(q_bh, 1) >= 0.05 AS is_null_finding
 FROM tests;

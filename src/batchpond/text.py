@@ -194,7 +194,8 @@ def usd(value: float | Decimal | None) -> str:
     if value is None:
         return "unknown"
     amount = float(value)
-    return f"${amount:,.4f}" if 0 < abs(amount) < 1 else f"${amount:,.2f}"
+    places = 2 if abs(amount) >= 1 or not amount else 4 if abs(amount) >= 0.001 else 7
+    return f"${amount:,.{places}f}"
 
 
 _SHOWN_MAX: Final = 50

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from batchpond.lake.store import Store
+from batchpond.lake.store import LENS, Store
 from batchpond.plan import write as stage_plan
 from batchpond.run import stages
 from batchpond.study.spec import Study
@@ -55,6 +58,41 @@ def unkilled(answered: StageRig, tmp_path_factory: pytest.TempPathFactory) -> St
     rig = copy_of(answered, tmp_path_factory.mktemp("unkilled") / "rig")
     assert rig.finish() <= 3
     return rig
+
+
+@contextmanager
+def replaced(path: Path) -> Iterator[list[object]]:
+    """Collect a note each time that a file is put in this place."""
+    told: list[object] = []
+    is_over = False
+
+    def hear(event: str, arguments: tuple[Any, ...]) -> None:
+        if event == "os.rename" and not is_over and Path(os.fsdecode(arguments[1])) == path:
+            told.append(event)
+
+    sys.addaudithook(hear)  # which nothing takes away again
+    try:
+        yield told
+    finally:
+        is_over = True
+
+
+def test_each_verb_and_pass_writes_the_lens_once_at_most(tmp_path: Path) -> None:
+    """Rounds are opened by what the pass has at hand; what it writes is read by others, and so at its end."""
+    rig = StageRig(tmp_path / "rig")
+    rig.plan()
+    with replaced(rig.lake / LENS) as written:
+        rig.submit()
+        assert len(written) == 1
+        written.clear()
+        n_asked = len(rig.ask("select request_id from plan"))
+        while n_asked < N_ALL:
+            rig.clock.advance(1_000.0)
+            rig.sync()
+            assert len(written) == 1
+            written.clear()
+            before, n_asked = n_asked, len(rig.ask("select request_id from plan"))
+            assert n_asked > before
 
 
 def test_one_file_becomes_answers_rankings_and_verdicts(unkilled: StageRig) -> None:

@@ -263,7 +263,6 @@ def test_age(seconds: float | None, expected: str) -> None:
 
 
 def test_unknown_cost_is_not_zero() -> None:
-    """An unknown price says so."""
-    assert (formats.usd(None), formats.usd(0.0), formats.usd(0.1234), formats.usd(1234.5)) == (
-        "unknown", "$0.00", "$0.1234", "$1,234.50",
-    )  # fmt: skip
+    """An unknown price says so, and the least that an answer costs is more than nothing."""
+    shown = [formats.usd(value) for value in (None, 0.0, 0.1234, 1234.5, 0.00004)]
+    assert shown == ["unknown", "$0.00", "$0.1234", "$1,234.50", "$0.0000400"]

@@ -296,7 +296,7 @@ def test_numbers_are_printed_as_in_a_paper(value: float | None, kind: Kind, text
 
 
 def test_an_open_end_of_an_interval_is_infinite() -> None:
-    assert interval(0.1, None, Kind.NUMBER) == "[0.100, ∞]"
+    assert interval(0.1, None, Kind.NUMBER) == interval(0.1, float("inf"), Kind.NUMBER) == "[0.100, ∞]"
     assert interval(None, -1.0, Kind.NUMBER) == "[−∞, −1.00]"
     assert interval(0.0, 0.5, Kind.SHARE) == "[0.0, 50.0]"
     assert interval(-0.0004, 0.5, Kind.SHARE) == "[0.0, 50.0]"

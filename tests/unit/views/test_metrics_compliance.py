@@ -62,6 +62,37 @@ def test_compliance_reference() -> None:
     })  # fmt: skip
 
 
+def test_comparisons_of_candidates_are_corrected_for_how_many_there_are() -> None:
+    """q is Benjamini and Hochberg's over a study's models and their panel; people's are a family of their own."""
+    random = np.random.default_rng(7)
+    rates = {"a": 0.9, "b": 0.5, "c": 0.45}
+    rows = [
+        {
+            "study": study, "provider": provider, "request_model": judge, "template_id": template,
+            "rubric_id": f"r{n}", "unit_id": f"u{n}-{m}", "item": f"{study}-{n}-{m}-{candidate}",
+            "candidate": candidate, "verdict": str(bool(random.random() < rates[candidate])).lower(),
+        }
+        for study, judges in (("one", 2), ("two", 3))
+        for provider, judge, template in [("human", "h1", "people"), *(("p", f"j{k}", "t") for k in range(judges))]
+        for n in range(7) for m in range(4) for candidate in rates
+    ]  # fmt: skip
+    paired, found = of_items(rows, "metric_compliance_paired", "metric_power")
+    families: dict[tuple[str, bool], list[Row]] = defaultdict(list)
+    for row in paired:
+        families[row["study"], row["provider"] == "human"].append(row)
+    assert {key: len(family) for key, family in families.items()} == {
+        ("one", True): 3, ("one", False): 9, ("two", True): 3, ("two", False): 12,
+    }  # fmt: skip
+    for family in families.values():
+        q_values = stats.false_discovery_control([row["p_diff"] for row in family])
+        np.testing.assert_allclose([row["q_bh"] for row in family], q_values, rtol=1e-9)
+    assert any(row["p_diff"] < 0.05 <= row["q_bh"] for row in paired)
+    told = {(row["study"], row["request_model"], row["compared_with"]): row for row in found}
+    for row in paired:
+        power = told[row["study"], row["request_model"], f"{row['candidate_a']} | {row['candidate_b']}"]
+        assert (power["q_bh"], power["is_null_finding"]) == (row["q_bh"], row["q_bh"] >= 0.05)
+
+
 def test_judge_spread_and_bias() -> None:
     """Mean over judges, its t interval, each judge's delta and the spread of deltas equal numpy and scipy."""
     rows, expected = reference("13_compliance", "compliance.csv")

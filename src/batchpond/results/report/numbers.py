@@ -74,7 +74,7 @@ def interval(low: Any, high: Any, kind: Kind) -> str:
         return UNKNOWN
     unit = f"{NARROW}%" if kind is Kind.SHARE else ""
     ends = [
-        end if value is None else shown(value, kind).removesuffix(unit)
+        end if value is None or math.isinf(value) else shown(value, kind).removesuffix(unit)
         for value, end in ((low, f"{MINUS}∞"), (high, "∞"))
     ]
     return f"[{ends[0]}, {ends[1]}]"
