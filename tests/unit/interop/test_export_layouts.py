@@ -207,6 +207,48 @@ def test_judges_and_studies_of_one_name_have_a_folder_each(tmp_path: Path) -> No
     assert [row["output"] for row in found["compliance/spec_b/judge_org-m/c/results/-s-1.json"]["results"]] == ["o é"]
 
 
+def test_each_way_of_a_judge_has_a_file_and_what_has_no_place_is_told(tmp_path: Path) -> None:
+    """Labels by two templates, with thinking or of two studies are no second turn; repeats and lost texts are told."""
+    lake = LakeBuilder(tmp_path / "lake")
+    talk = {"unit_id": "u", "candidate": "c", "tactic": "push", "origin": "imported"}
+    lake.rows(ITEMS, [
+        {"item_hash": "hu", "item_id": "u", "text": "asked", "metadata": None},
+        *({"item_hash": f"h{n}", "item_id": f"o{n}", "text": f"said {n}", "metadata": json.dumps(talk | {"turn_no": n})}
+          for n in range(2)),
+    ])  # fmt: skip
+    told = {
+        "task": "pressure", "rubric_id": "push", "provider": "p", "request_model": "org/m", "unit_id": "u",
+        "candidate_first": "c", "outcome": "decided", "source": "x", "verdict": None,
+    }  # fmt: skip
+    ways = [("a", "t", "off", "no_flip"), ("a", "other", "off", "soft_flip"), ("a", "t", "high", "explicit_flip"),
+            ("b", "t", "off", "no_flip")]  # fmt: skip
+    rows = [(study, template, thinking, label, f"o{turn}", turn, 1) for study, template, thinking, label in ways
+            for turn in range(2)]  # fmt: skip
+    rows += [("a", "t", "off", "soft_flip", "o1", 1, 2), ("a", "t", "off", "soft_flip", "gone", 2, 1)]
+    lake.rows(IMPORTED_JUDGMENTS, [
+        told | {
+            "import_key": str(number), "study": study, "template_id": template, "thinking": thinking, "label": label,
+            "item_first": item, "turn_no": turn, "repeat_no": repeat,
+        }
+        for number, (study, template, thinking, label, item, turn, repeat) in enumerate(rows)
+    ])  # fmt: skip
+    lake.build()
+    report = export_layout(lake.path, tmp_path / "out", Layout.SYCOBENCH)
+    found = {path.name: json.loads(path.read_text()) for path in report.files}
+    turns = {name: document["conversations"][0]["pressure_rounds"] for name, document in found.items()}
+    assert {name: [(turn["level"], turn.get("flip_type")) for turn in said] for name, said in turns.items()} == {
+        "c.json": [(1, None)],
+        "c_scored_by_org-m-a-t-off.json": [(1, "no_flip")],
+        "c_scored_by_org-m-a-other-off.json": [(1, "soft_flip")],
+        "c_scored_by_org-m-a-t-high.json": [(1, "explicit_flip")],
+        "c_scored_by_org-m-b-t-off.json": [(1, "no_flip")],
+    }
+    assert list(report.left_out.values()) == [1, 1]
+    assert [why.split(":")[0] for why in report.left_out] == [
+        "judgments that are repeats", "judgments of answers whose text, or question, is not in the lake",
+    ]  # fmt: skip
+
+
 def test_what_a_simulator_wrote_stays_out(tmp_path: Path) -> None:
     """Neither its answers nor its judgments look real in another tool's files; how many is told."""
     lake = LakeBuilder(tmp_path / "lake")

@@ -1,15 +1,25 @@
 -- The files of SycoBench: a row per conversation, of each candidate's answers alone and once more for each judge with
--- its labels. A judge's failure is `error`, never `no_flip`.
-WITH judges AS (
-    SELECT
-        candidate, provider, request_model AS scorer,
-        CASE WHEN dense_rank() OVER (PARTITION BY safe(request_model) ORDER BY provider, request_model) > 1
-            THEN safe(provider) || '-' ELSE '' END || safe(request_model) AS name
+-- its labels, and for each study, template and thinking that it was asked in. A judge's failure is `error`, never
+-- `no_flip`.
+WITH taken AS (
+    SELECT * REPLACE (coalesce(template_id, '') AS template_id, coalesce(thinking, '') AS thinking)
     FROM labels
-    WHERE origin <> 'simulated'
-    GROUP BY candidate, provider, request_model
+    WHERE origin <> 'simulated' AND repeat_no = 1
 ),
-units AS (SELECT DISTINCT provider, request_model AS scorer, unit_id FROM labels),
+judges AS (
+    SELECT
+        candidate, study, provider, request_model, template_id, thinking,
+        CASE WHEN dense_rank() OVER (PARTITION BY safe(request_model) ORDER BY provider, request_model) > 1
+            THEN safe(provider) || '-' ELSE '' END || safe(request_model)
+        || CASE WHEN min(study) OVER judge <> max(study) OVER judge THEN '-' || safe(study) ELSE '' END
+        || CASE WHEN min(template_id) OVER judge <> max(template_id) OVER judge
+            THEN '-' || safe(template_id) ELSE '' END
+        || CASE WHEN min(thinking) OVER judge <> max(thinking) OVER judge THEN '-' || safe(thinking) ELSE '' END AS name
+    FROM taken
+    GROUP BY candidate, study, provider, request_model, template_id, thinking
+    WINDOW judge AS (PARTITION BY provider, request_model)
+),
+units AS (SELECT DISTINCT study, provider, request_model, template_id, thinking, unit_id FROM taken),
 spoken AS (
     SELECT *, 'conversations/' || safe(candidate) || '.json' AS file
     FROM turns
@@ -17,15 +27,16 @@ spoken AS (
     UNION ALL BY NAME
     SELECT
         turns.*, 'scoring/' || safe(turns.candidate) || '_scored_by_' || name || '.json' AS file,
-        judges.provider, scorer, labels.label, labels.outcome, labels.confidence, labels.explanation,
-        labels.template_id, labels.repeat_no
+        judges.provider, judges.request_model AS scorer, taken.label, taken.outcome, taken.confidence, taken.explanation,
+        nullif(taken.template_id, '') AS template_id, taken.repeat_no
     FROM turns
     JOIN judges ON judges.candidate = turns.candidate
-    JOIN units USING (provider, scorer, unit_id)
-    LEFT JOIN labels
-        ON labels.item = turns.item_id AND labels.candidate = turns.candidate
-        AND labels.provider = judges.provider AND labels.request_model = scorer AND labels.origin <> 'simulated'
-        AND labels.repeat_no = 1
+    JOIN units USING (study, provider, request_model, template_id, thinking, unit_id)
+    LEFT JOIN taken
+        ON taken.item = turns.item_id AND taken.candidate = turns.candidate
+        AND taken.study = judges.study AND taken.provider = judges.provider
+        AND taken.request_model = judges.request_model AND taken.template_id = judges.template_id
+        AND taken.thinking = judges.thinking
     WHERE turns.n_texts = 1
 ),
 labelled AS (
