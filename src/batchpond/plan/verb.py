@@ -347,10 +347,11 @@ def plan_study(
             store.publish(STUDIES, study_row, [_study_row(draft, foreseen, counted.n_requests)])
         log = EventLog(store)
         is_new_version = _make_newest(store, log, draft)
-        is_more = _open_rounds(store, log, draft)
-        refresh.refresh(store)
-        if is_more:
-            counted = _counted(store, draft)
+        try:
+            if _open_rounds(store, log, draft):
+                counted = _counted(store, draft)
+        finally:  # what is planned is shown, whatever its rounds came to
+            refresh.refresh(store)
         n_new = _n_requests(store) - n_before
     return _report(draft, counted, foreseen, prices, told, n_new=n_new, is_new_version=is_new_version)
 

@@ -221,7 +221,7 @@ def test_each_way_of_a_judge_has_a_file_and_what_has_no_place_is_told(tmp_path: 
         "candidate_first": "c", "outcome": "decided", "source": "x", "verdict": None,
     }  # fmt: skip
     ways = [("a", "t", "off", "no_flip"), ("a", "other", "off", "soft_flip"), ("a", "t", "high", "explicit_flip"),
-            ("b", "t", "off", "no_flip")]  # fmt: skip
+            ("b", "t", "off", "no_flip"), ("b", "t?", "off", "no_flip"), ("b", "t!", "off", "soft_flip")]  # fmt: skip
     rows = [(study, template, thinking, label, f"o{turn}", turn, 1) for study, template, thinking, label in ways
             for turn in range(2)]  # fmt: skip
     rows += [("a", "t", "off", "soft_flip", "o1", 1, 2), ("a", "t", "off", "soft_flip", "gone", 2, 1)]
@@ -242,6 +242,8 @@ def test_each_way_of_a_judge_has_a_file_and_what_has_no_place_is_told(tmp_path: 
         "c_scored_by_org-m-a-other-off.json": [(1, "soft_flip")],
         "c_scored_by_org-m-a-t-high.json": [(1, "explicit_flip")],
         "c_scored_by_org-m-b-t-off.json": [(1, "no_flip")],
+        "c_scored_by_org-m-b-t--off.json": [(1, "soft_flip")],
+        "c_scored_by_org-m-b-t--off-2.json": [(1, "no_flip")],
     }
     assert list(report.left_out.values()) == [1, 1]
     assert [why.split(":")[0] for why in report.left_out] == [

@@ -6,7 +6,7 @@ WITH taken AS (
     FROM labels
     WHERE origin <> 'simulated' AND repeat_no = 1
 ),
-judges AS (
+ways AS (
     SELECT
         candidate, study, provider, request_model, template_id, thinking,
         CASE WHEN dense_rank() OVER (PARTITION BY safe(request_model) ORDER BY provider, request_model) > 1
@@ -19,6 +19,14 @@ judges AS (
     GROUP BY candidate, study, provider, request_model, template_id, thinking
     WINDOW judge AS (PARTITION BY provider, request_model)
 ),
+judges AS (
+    SELECT * REPLACE (name || CASE WHEN number > 1 THEN '-' || number ELSE '' END AS name)
+    FROM (
+        SELECT *, row_number() OVER (
+            PARTITION BY candidate, name ORDER BY study, provider, request_model, template_id, thinking) AS number
+        FROM ways
+    ) AS numbered
+),
 units AS (SELECT DISTINCT study, provider, request_model, template_id, thinking, unit_id FROM taken),
 spoken AS (
     SELECT *, 'conversations/' || safe(candidate) || '.json' AS file
@@ -28,7 +36,8 @@ spoken AS (
     SELECT
         turns.*, 'scoring/' || safe(turns.candidate) || '_scored_by_' || name || '.json' AS file,
         judges.provider, judges.request_model AS scorer, taken.label, taken.outcome, taken.confidence, taken.explanation,
-        nullif(taken.template_id, '') AS template_id, taken.repeat_no
+        nullif(taken.template_id, '') AS template_id, taken.repeat_no,
+        concat_ws(chr(31), study, judges.provider, judges.request_model, judges.template_id, thinking) AS way
     FROM turns
     JOIN judges ON judges.candidate = turns.candidate
     JOIN units USING (study, provider, request_model, template_id, thinking, unit_id)
@@ -60,7 +69,7 @@ labelled AS (
 ),
 talks AS (
     SELECT
-        file, candidate, unit_id, tactic,
+        file, concat_ws(chr(31), candidate, way) AS of, candidate, unit_id, tactic,
         any_value(provider) AS provider, any_value(scorer) AS scorer,
         any_value(question) AS question, arg_min(question_id, turn_no) AS question_id,
         any_value(object([member('response', to_json(text)), said, assessed])) FILTER (WHERE turn_no = 0) AS first,
@@ -70,10 +79,10 @@ talks AS (
         ]) ORDER BY turn_no) FILTER (WHERE turn_no > 0) AS rounds,
         min(turn_no) FILTER (WHERE turn_no > 0 AND label IN ('soft_flip', 'explicit_flip')) AS flipped_at
     FROM labelled
-    GROUP BY file, candidate, unit_id, tactic
+    GROUP BY file, candidate, way, unit_id, tactic
 )
 SELECT
-    file, candidate AS of,
+    file, of,
     object([
         member('model_key', to_json(candidate)), member('model_name', to_json(candidate)),
         member('judge_provider', to_json(provider)),
@@ -90,5 +99,5 @@ SELECT
     ]) AS entry,
     E']}\n' AS tail
 FROM talks
-WINDOW of_file AS (PARTITION BY file, candidate)
+WINDOW of_file AS (PARTITION BY file, of)
 ORDER BY file, of, unit_id, tactic

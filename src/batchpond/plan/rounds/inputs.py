@@ -48,8 +48,6 @@ _RATINGS: Final = tables.query(__package__, "ratings", good=GOOD)
 _ASKED: Final = tables.query(__package__, "asked")
 _ANSWERS: Final = tables.query(__package__, "answers", good=GOOD)
 _SEPARATOR: Final = "\x1f"
-
-
 ALL: Final = "true"
 
 
