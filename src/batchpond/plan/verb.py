@@ -347,11 +347,10 @@ def plan_study(
             store.publish(STUDIES, study_row, [_study_row(draft, foreseen, counted.n_requests)])
         log = EventLog(store)
         is_new_version = _make_newest(store, log, draft)
-        try:
-            if _open_rounds(store, log, draft):
-                counted = _counted(store, draft)
-        finally:  # what is planned is shown, whatever its rounds came to
-            refresh.refresh(store)
+        refresh.refresh(store)  # what is planned is shown, whatever its rounds come to
+        if _open_rounds(store, log, draft):
+            counted = _counted(store, draft)
+        refresh.refresh(store)
         n_new = _n_requests(store) - n_before
     return _report(draft, counted, foreseen, prices, told, n_new=n_new, is_new_version=is_new_version)
 
