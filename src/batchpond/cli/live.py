@@ -42,7 +42,6 @@ def ask(invocation: Invocation, studies: Sequence[str], *, until_s: float = math
     """Make the live calls that are due, none from `until_s` on (`time.monotonic`); `forced` goes before the lake's."""
     from batchpond.providers import registry
     from batchpond.run.live import run
-    from batchpond.run.live import run as settings
     from batchpond.run.live.calls import OnDoubt
 
     store, diagnostics = invocation.store(), invocation.diagnostics
@@ -52,7 +51,7 @@ def ask(invocation: Invocation, studies: Sequence[str], *, until_s: float = math
     ticker = _Ticker(diagnostics)
     options = run.LiveOptions(
         studies=studies,
-        settings=settings.load(store.path).over(**forced),
+        settings=run.load(store.path).over(**forced),
         connect=lambda name, n_calls: registry.connect_live(name, store.clock, max_connections=n_calls),
         until_s=until_s,
         on_note=diagnostics.told,

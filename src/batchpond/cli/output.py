@@ -5,7 +5,6 @@ Nothing goes to stdout before it is complete, so a command that fails leaves it 
 
 from __future__ import annotations
 
-import errno
 import os
 import shutil
 import sys
@@ -17,7 +16,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from typing import IO, TYPE_CHECKING, Any
 
 import click
@@ -41,19 +40,6 @@ class ReaderGoneError(Exception):
     """Whoever read stdout has seen enough."""
 
 
-@contextmanager
-def _stdout() -> Iterator[IO[bytes]]:
-    try:
-        yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
-    except BrokenPipeError:
-        raise ReaderGoneError from None
-    except OSError as error:
-        if error.errno == errno.EPIPE:
-            raise ReaderGoneError from None
-        raise
-
-
 @dataclass(frozen=True, slots=True)
 class Prepared:
     """What is to be printed, complete, and how many rows a table had to leave out."""
@@ -64,9 +50,13 @@ class Prepared:
 
 def show(prepared: Prepared) -> int:
     """Print it; returns how many rows were left out."""
-    with prepared.content as content, _stdout() as stream:
+    with prepared.content as content:
         content.seek(0)
-        shutil.copyfileobj(content, stream)
+        try:
+            shutil.copyfileobj(content, sys.stdout.buffer)
+            sys.stdout.buffer.flush()
+        except BrokenPipeError:  # as Python calls every EPIPE
+            raise ReaderGoneError from None
     return prepared.n_left_out
 
 
@@ -167,13 +157,9 @@ def _chunks(names: Sequence[str], rows: Iterable[Row], form: Format) -> Iterator
 
 
 def _table(names: Sequence[str], rows: Iterable[Row], *, has_color: bool) -> Prepared:
-    shown: list[Row] = []
-    n_left_out = 0
-    for row in rows:
-        if len(shown) < formats.TERMINAL_ROWS_MAX:
-            shown.append(row)
-        else:
-            n_left_out += 1
+    rest = iter(rows)
+    shown = list(islice(rest, formats.TERMINAL_ROWS_MAX))
+    n_left_out = sum(1 for _ in rest)
     return Prepared(_spooled(formats.terminal_lines(names, shown, width(), has_color=has_color)), n_left_out)
 
 

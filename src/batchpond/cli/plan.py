@@ -15,7 +15,7 @@ from batchpond.model import ErrorClass, Mode
 from batchpond.text import plural, usd
 
 if TYPE_CHECKING:
-    from batchpond.plan.report import CellReport, ModelReport, PlanReport, StageReport
+    from batchpond.plan.report import ModelReport, PlanReport, StageReport
     from batchpond.run.due import FailureCount
     from batchpond.run.session import Counts
     from batchpond.run.submit import ModelCost, RetryReport, SubmitPreview, SubmitReport
@@ -27,7 +27,7 @@ DROPPED_SHOWN_MAX = 20
 COSTS = ("low", "expected", "worst")
 MODEL_COLUMNS = ("provider", "model", "to ask", "batches", "tokens in", *COSTS)
 STAGE_COLUMNS = ("stage", "task", "waits for", "requests", "tokens in", *COSTS)
-CELL_COLUMNS = ("template", "rubric", "model", "thinking", "to ask", "expected")
+CELL_COLUMNS = ("stage", "template", "rubric", "model", "thinking", "to ask", "expected")
 
 
 @pond_command("plan")
@@ -66,10 +66,8 @@ def report_lines(report: PlanReport) -> Iterator[str]:
     yield ""
     yield from _cells(report)
     yield ""
-    rest, prices = (
-        " and of what follows from it" if has_forecast else "",
-        priced_by(model.mode for model in report.models),
-    )
+    rest = " and of what follows from it" if has_forecast else ""
+    prices = priced_by(model.mode for model in report.models)
     low, expected, worst = _costs(report.cost, "{} + unknown")
     yield f"cost of what is to ask{rest}, a rough estimate at {prices}:"
     yield f"low {low}, expected {expected}, worst {worst}"
@@ -104,10 +102,13 @@ def _stage_row(stage: StageReport) -> tuple[str, ...]:
 
 def _cells(report: PlanReport) -> Iterator[str]:
     """Yield the table of cells; the stage is told where there are several."""
-    has_stages = len(report.stages) > 1
-    cells = [((cell.stage,) if has_stages else ()) + _cell_row(cell) for cell in report.cells[:CELLS_SHOWN_MAX]]
-    columns = ("stage", *CELL_COLUMNS) if has_stages else CELL_COLUMNS
-    yield from formats.aligned(columns, cells, n_text_columns=4 + has_stages, width=output.room())
+    skipped = 0 if len(report.stages) > 1 else 1
+    rows = [
+        (cell.stage, cell.template_id, cell.rubric_id, cell.request_model, cell.thinking, f"{cell.n_to_ask:,}",
+         usd(cell.cost.expected_usd))[skipped:]
+        for cell in report.cells[:CELLS_SHOWN_MAX]
+    ]  # fmt: skip
+    yield from formats.aligned(CELL_COLUMNS[skipped:], rows, n_text_columns=5 - skipped, width=output.room())
     if len(report.cells) > CELLS_SHOWN_MAX:
         yield f"... and {len(report.cells) - CELLS_SHOWN_MAX:,} more cells; `--json` lists all"
 
@@ -160,17 +161,6 @@ def _model_row(model: ModelReport) -> tuple[str, ...]:
 def _batches(model: ModelReport | ModelCost) -> str:
     """Return how many batches a model is asked in; live calls are in none."""
     return "-" if model.mode is Mode.LIVE else f"{model.n_shards:,}"
-
-
-def _cell_row(cell: CellReport) -> tuple[str, ...]:
-    return (
-        cell.template_id,
-        cell.rubric_id,
-        cell.request_model,
-        cell.thinking,
-        f"{cell.n_to_ask:,}",
-        usd(cell.cost.expected_usd),
-    )
 
 
 def _remarks(report: PlanReport) -> Iterator[str]:

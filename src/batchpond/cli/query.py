@@ -33,7 +33,9 @@ def command(invocation: Invocation, sql: str, timeout_s: float, engine: str | No
 
     store = invocation.store()
     if sql == "-":
-        sql = _standard_input()
+        sql = sys.stdin.read(SQL_BYTES_MAX + 1)
+        if len(sql) > SQL_BYTES_MAX:
+            raise UsageError(f"the query on standard input is longer than {SQL_BYTES_MAX:,} characters")
     if database.is_view(sql):
         sql = f'select * from "{sql}"'  # a name from our own list
     elif sql.isidentifier():
@@ -107,13 +109,6 @@ def _address_space_bytes() -> int | None:
         return int(Path("/proc/self/statm").read_text("ascii").split()[0]) * resource.getpagesize()
     except OSError:
         return None
-
-
-def _standard_input() -> str:
-    text = sys.stdin.read(SQL_BYTES_MAX + 1)
-    if len(text) > SQL_BYTES_MAX:
-        raise UsageError(f"the query on standard input is longer than {SQL_BYTES_MAX:,} characters")
-    return text
 
 
 WIDE = 160

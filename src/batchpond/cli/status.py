@@ -76,19 +76,16 @@ def command(
     return ExitCode.ATTENTION if is_for_a_person else _exit_code(models, live, is_exit_code=is_exit_code)
 
 
-def show_models(invocation: Invocation, study: str) -> list[dict[str, Any]]:
-    """Print how far each model of a study is, and return it as rows of `report_status`."""
+def show_models(invocation: Invocation, study: str) -> None:
+    """Print how far each model of a study is."""
     from batchpond.views.read import rows
 
     models = rows(invocation.store().path, "report_status", order=("provider", "request_model"), study=study)
-    shown = [_model_row(model) for model in models]
-    output.records(MODEL_HEADS, shown, Format.TABLE, has_color=invocation.color_stdout())
-    return models
+    output.records(MODEL_HEADS, map(_model_row, models), Format.TABLE, has_color=invocation.color_stdout())
 
 
 def _show(models: list[dict[str, Any]], live: list[dict[str, Any]], *, has_color: bool, now_s: float) -> None:
-    rows = [_model_row(model) for model in models]
-    output.records(MODEL_HEADS, rows, Format.TABLE, has_color=has_color)
+    output.records(MODEL_HEADS, map(_model_row, models), Format.TABLE, has_color=has_color)
     if live:
         n_studies = len({m["study"] for m in models} | {b["study"] for b in live})
         skipped = 0 if n_studies > 1 else 1
