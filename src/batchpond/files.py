@@ -13,7 +13,7 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final, Generic, Self, TypeVar
 
 import orjson
 import pyarrow as pa
@@ -21,6 +21,8 @@ import pyarrow.parquet as pq
 
 from batchpond.errors import StudyError, UsageError
 from batchpond.fields import delimiter_of
+
+_T = TypeVar("_T")
 
 BLOCK_ROWS: Final = 50_000
 LINE_SIZE_MAX_BYTES: Final = 1_000_000
@@ -77,17 +79,21 @@ class Columns:
 
 
 @dataclass
-class Problems:
-    """Rows that cannot be used: all counted, the first few kept."""
+class Noted(Generic[_T]):
+    """What was noted, such as rows that cannot be used: all counted, the first few kept."""
 
     n: int = 0
-    shown: list[tuple[int, str]] = field(default_factory=list)
+    shown: list[_T] = field(default_factory=list)
 
-    def add(self, line_no: int, text: str) -> None:
-        """Note one row."""
+    def add(self, one: _T) -> None:
+        """Note one."""
         self.n += 1
         if len(self.shown) < PROBLEMS_SHOWN_MAX:
-            self.shown.append((line_no, text))
+            self.shown.append(one)
+
+
+Problems = Noted[tuple[int, str]]
+"""Rows that cannot be used: the number of each, and what is wrong with it."""
 
 
 class RowFile:
@@ -155,9 +161,9 @@ def json_rows(lines: Iterable[str | bytes]) -> Iterator[tuple[int, dict[str, Any
         yield number, row if isinstance(row, dict) else "is not a JSON object"
 
 
-def listed(lines: Iterable[str], n_all: int) -> str:
+def listed(lines: Iterable[str], n_all: int, shown_max: int = PROBLEMS_SHOWN_MAX) -> str:
     """Return the first problems of `n_all` as indented lines, and how many more there are."""
-    shown = list(lines)[:PROBLEMS_SHOWN_MAX]
+    shown = list(lines)[:shown_max]
     rest = n_all - len(shown)
     return "".join(f"\n  {line}" for line in [*shown, *([f"and {rest:,} more"] if rest else [])])
 
@@ -172,7 +178,7 @@ def _csv_blocks(file: RowFile) -> Iterator[pa.Table]:
             if not fields:
                 continue  # a blank line
             if len(fields) != len(header):
-                file.problems.add(start, f"has {len(fields)} fields, the header has {len(header)}")
+                file.problems.add((start, f"has {len(fields)} fields, the header has {len(header)}"))
                 continue
             block.append((start, {name: value or None for name, value in zip(header, fields, strict=True)}))
             if len(block) == BLOCK_ROWS:
@@ -256,15 +262,15 @@ def _jsonl_blocks(file: RowFile) -> Iterator[pa.Table]:
 
 def _json_row(row: dict[str, Any] | str, number: int, file: RowFile) -> dict[str, str | None] | None:
     if isinstance(row, str):
-        file.problems.add(number, row)
+        file.problems.add((number, row))
         return None
     unknown = [name for name in row if name not in file.columns.names]
     if unknown:
-        file.problems.add(number, f"has an unknown key {_suggested(unknown[0], file.columns)}")
+        file.problems.add((number, f"has an unknown key {_suggested(unknown[0], file.columns)}"))
         return None
     nested = next((name for name, value in row.items() if isinstance(value, list | dict)), None)
     if nested is not None:
-        file.problems.add(number, f"has {nested!r} that is neither text nor a number")
+        file.problems.add((number, f"has {nested!r} that is neither text nor a number"))
         return None
     return {name: None if value in {None, ""} else str(value) for name, value in row.items()}
 
@@ -357,9 +363,13 @@ def read_bytes(path: Path, size_max: int) -> bytes:
 
 def read_text(path: Path, size_max: int) -> str:
     """Return a text file's content; raises StudyError for what cannot be read, is too large or no UTF-8."""
-    data = read_bytes(path, size_max)
+    return decoded(read_bytes(path, size_max), path)
+
+
+def decoded(data: bytes, source: Path | str) -> str:
+    """Return what a file holds as text; raises StudyError that names the line for what is no UTF-8."""
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise StudyError(f"{path}:{line}: not valid UTF-8 ({error.reason})", hint="save the file as UTF-8") from None
+        raise StudyError(f"{source}:{line}: not valid UTF-8 ({error.reason})", hint="save the file as UTF-8") from None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -116,11 +116,13 @@ def _import(
 
 
 def _tell(invocation: Invocation, report: ForeignReport) -> None:
+    from batchpond.files import listed
+
     diagnostics = invocation.diagnostics
     for doubt in report.doubts:
-        diagnostics.warning(f"{doubt.n:,} {doubt.kind}: {doubt.meaning}:{_first(doubt.shown, doubt.n)}")
+        diagnostics.warning(f"{doubt.n:,} {doubt.kind}: {doubt.meaning}:{listed(doubt.shown, doubt.n, SHOWN_PLACES)}")
     if report.n_skipped:
-        skipped = _first(report.skipped, report.n_skipped)
+        skipped = listed(report.skipped, report.n_skipped, SHOWN_PLACES)
         diagnostics.note(f"{plural(report.n_skipped, 'file')} not read:{skipped}")
     if report.batches:
         first = report.batches[0]
@@ -129,11 +131,6 @@ def _tell(invocation: Invocation, report: ForeignReport) -> None:
             hint="`batchpond adopt BATCH --study STUDY --map FILE` takes answers that are still at the provider",
         )
     diagnostics.note("\n  ".join(_counts(report)), hint="`batchpond query metric_outcomes` shows what came of them")
-
-
-def _first(places: Sequence[str], n: int) -> str:
-    more = f"\n  and {n - SHOWN_PLACES:,} more" if n > SHOWN_PLACES else ""
-    return "".join(f"\n  {place}" for place in places[:SHOWN_PLACES]) + more
 
 
 def _counts(report: ForeignReport) -> Iterator[str]:

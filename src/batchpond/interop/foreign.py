@@ -98,7 +98,6 @@ def lines(file: SourceFile, findings: Findings) -> Iterator[tuple[str, bytes]]:
         findings.problem(file.shown, f"cannot be read: {error.strerror or error}")
 
 
-SHOWN_MAX: Final = 20
 BATCHES_MAX: Final = 10_000
 
 
@@ -261,18 +260,8 @@ class TrackedBatch:
     source: str
 
 
-@dataclass
-class Notes:
-    """How often something was found, and the first places."""
-
-    n: int = 0
-    shown: list[str] = field(default_factory=list)
-
-    def add(self, text: str) -> None:
-        """Note one place."""
-        self.n += 1
-        if len(self.shown) < SHOWN_MAX:
-            self.shown.append(text)
+Notes = files.Noted[str]
+"""How often something was found, and the first places."""
 
 
 @dataclass

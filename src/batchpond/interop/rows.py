@@ -134,7 +134,7 @@ def _read_table(path: Path, task: str, given: Collection[str]) -> dict[str, Row]
             if problem is None and row["custom_id"] in found:
                 problem = f"repeats the custom_id of line {found[row['custom_id']]['line_no']}"
             if problem is not None:
-                file.problems.add(row["line_no"], problem)
+                file.problems.add((row["line_no"], problem))
                 continue
             found[row["custom_id"]] = row
             if len(found) > ROWS_MAX:

@@ -20,7 +20,7 @@ import msgspec
 from msgspec import Meta, inspect
 
 from batchpond.errors import StudyError
-from batchpond.files import SLASHES
+from batchpond.files import SLASHES, decoded
 
 Key = tuple[str | int, ...]
 
@@ -117,11 +117,7 @@ class Table:
 
 def parse(data: bytes, source: str, see: str = "see `batchpond init`") -> Table:
     """Return the whole of a TOML document; raises StudyError for bad UTF-8 or syntax."""
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise StudyError(f"{source}:{line}: not valid UTF-8 ({error.reason})", hint="save the file as UTF-8") from None
+    text = decoded(data, source)
     try:
         return Table(source, text, (), tomllib.loads(text))
     except (tomllib.TOMLDecodeError, RecursionError) as error:
