@@ -7,6 +7,8 @@ import math
 from datetime import UTC, datetime
 from typing import Any, Final
 
+import orjson
+
 _INT64_MAX: Final = 2**63 - 1
 _MS_FROM: Final = 1e11  # unix seconds reach this in the year 5138; a larger number is milliseconds
 _US_FROM: Final = 1e14
@@ -16,6 +18,14 @@ _DELIMITERS: Final = ";\t|"
 def mapping(value: object) -> dict[str, Any]:
     """Return a JSON object, or an empty one for anything else."""
     return value if isinstance(value, dict) else {}
+
+
+def json_object(text: str | bytes) -> dict[str, Any]:
+    """Return the JSON object that a text is, or an empty one for anything else."""
+    try:
+        return mapping(orjson.loads(text))
+    except orjson.JSONDecodeError:
+        return {}
 
 
 def inside(value: object, path: str) -> object:
@@ -69,17 +79,13 @@ def moment(value: object) -> datetime | None:
         except ValueError:
             return _from_unix(float(stripped)) if stripped.isascii() and stripped.isdigit() else None
         # Eight digits are an ISO date to the standard library, but no provider sends one.
-        return parsed.replace(tzinfo=UTC) if parsed.tzinfo is None else _as_utc(parsed)
+        try:
+            return parsed.replace(tzinfo=UTC) if parsed.tzinfo is None else parsed.astimezone(UTC)
+        except OverflowError:
+            return None
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return _from_unix(value)
-
-
-def _as_utc(value: datetime) -> datetime | None:
-    try:
-        return value.astimezone(UTC)
-    except OverflowError:
-        return None
 
 
 def _from_unix(value: float) -> datetime | None:

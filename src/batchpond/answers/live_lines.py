@@ -69,10 +69,7 @@ def _body(body: bytes) -> dict[str, str]:
 
 def read_line(module: Dialect, line: bytes) -> Response:
     """Return a live call's line made uniform; total: any bytes give a Response."""
-    try:
-        found = fields.mapping(orjson.loads(line))
-    except orjson.JSONDecodeError:
-        found = {}
+    found = fields.json_object(line)
     custom_id = fields.identifier(found.get("custom_id"))
     failure = fields.mapping(found.get("failure"))
     if failure:

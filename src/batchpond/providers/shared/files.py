@@ -252,7 +252,7 @@ class Files(BatchProvider):
             "results_in_parts": f"{INBOX}/{spec.token}-*.jsonl (also .jsonl.gz), rows in any order",
             "done": f"{INBOX}/{spec.token}.done, needed only if some requests will never have a row",
         }
-        line = fields.mapping(orjson.loads(self._module.payload_line("probe", spec.endpoint, b"{}")))
+        line = fields.json_object(self._module.payload_line("probe", spec.endpoint, b"{}"))
         if spec.endpoint in _VLLM_ENDPOINTS and set(line) == _VLLM_KEYS:
             work = ("batchpond", "work", ".", "--engine", "vllm", "--model", spec.request_model)
             alone = ("vllm", "run-batch", "-i", requests, "-o", results, "--model", spec.request_model)
@@ -341,10 +341,7 @@ def _standing(*, is_all: bool, is_closing: bool, is_final: bool) -> tuple[BatchS
 def _record(path: Path) -> dict[str, Any]:
     with path.open("rb") as file:
         data = file.read(_RECORD_BYTES_MAX)
-    try:
-        record = fields.mapping(orjson.loads(data))
-    except orjson.JSONDecodeError:
-        record = {}
+    record = fields.json_object(data)
     if not record:
         raise ProviderError(f"{path} is damaged", hint="restore it: it is the manifest of the same name")
     return record

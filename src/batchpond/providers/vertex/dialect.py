@@ -213,10 +213,7 @@ def _status(status: object) -> object:
     if not isinstance(status, str) or not status.strip():
         return None if isinstance(status, str) else status
     phrase, _, rest = status.partition(": ")
-    try:
-        said = fields.mapping(orjson.loads(rest))
-    except orjson.JSONDecodeError:
-        said = {}
+    said = fields.json_object(rest)
     error = fields.mapping(said.get("error")) or said
     if error.get("message") or error.get("code"):
         return error

@@ -14,7 +14,7 @@ import dataclasses
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -77,8 +77,7 @@ def _seal_one(session: Session, attempt: Attempt, segment: Path) -> int:
         if content.n_lines:
             _publish_answers(session, attempt, file, content)
     finally:
-        with suppress(FileNotFoundError):
-            scratch.unlink()
+        scratch.unlink(missing_ok=True)
     return content.n_lines
 
 

@@ -109,7 +109,7 @@ def records(segment: Path, boot_id: str) -> Iterator[tuple[dict[str, Any], bytes
         for line in lines:
             if not line.endswith(b"\n"):
                 return
-            record = _parsed(line)
+            record = fields.json_object(line)
             if record:
                 is_other_boot = is_other_boot or record.get("boot", boot_id) != boot_id
                 yield record, line[:-1]
@@ -118,13 +118,6 @@ def records(segment: Path, boot_id: str) -> Iterator[tuple[dict[str, Any], bytes
                     f"{segment} holds a line that is not of a spool: {line[:80]!r}",
                     hint="restore the file from a backup, or move it away: its answers are not in the lake yet",
                 )
-
-
-def _parsed(line: bytes) -> dict[str, Any]:
-    try:
-        return fields.mapping(orjson.loads(line))
-    except orjson.JSONDecodeError:
-        return {}
 
 
 def standing(paths: Sequence[Path], boot_id: str) -> Standing:
