@@ -237,10 +237,11 @@ def _live(store: Store) -> Iterator[Finding]:
 def _attempts(attempts: Sequence[Attempt]) -> Iterator[Finding]:
     stuck = [attempt for attempt in attempts if attempt.needs_attention]
     for attempt in stuck[:FINDINGS_MAX]:
+        how = "a second batch, " if attempt.is_duplicate else ""
         yield Finding(
             "attempts",
             Level.WARNING,
-            f"attempt {attempt.attempt_id} at {attempt.provider} is {attempt.shown}",
+            f"attempt {attempt.attempt_id} at {attempt.provider} is {how}{attempt.phase}",
             f"`batchpond sync` says more; `batchpond resolve {attempt.attempt_id[:10]}` lets you decide",
             ExitCode.ATTENTION,
         )

@@ -133,19 +133,9 @@ class Attempt:
         return self.batch_id
 
     @property
-    def is_adopted(self) -> bool:
-        """Whether the batch is another tool's, taken in by a map of its custom_ids: never sent from here."""
-        return self.intent.shard_kind is ShardKind.ADOPTED
-
-    @property
     def is_duplicate(self) -> bool:
         """Whether the batch is a second one of what another attempt sent."""
         return self.intent.shard_kind is ShardKind.DUPLICATE
-
-    @property
-    def shown(self) -> str:
-        """Where it stands, in words."""
-        return f"a second batch, {self.phase}" if self.is_duplicate else str(self.phase)
 
     @property
     def sender_id(self) -> str:

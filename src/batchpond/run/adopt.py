@@ -221,7 +221,7 @@ def _propose(
 def check_strange(store: Store, lake_state: LakeState, provider: BatchProvider, batch: RemoteBatch) -> None:
     """Raise if the batch is, or may yet prove to be, one that this lake sent: a map must not hide that."""
     owner = _owner(lake_state, provider, batch.batch_id)
-    if owner is not None and not owner.is_adopted:
+    if owner is not None and owner.intent.shard_kind is not ShardKind.ADOPTED:
         raise UsageError(
             f"batch {batch.batch_id} is in this lake already: attempt {owner.attempt_id} sent it ({owner.phase})",
             hint="`batchpond sync` collects it; nothing was recorded",

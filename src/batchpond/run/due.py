@@ -58,7 +58,8 @@ def is_over(attempt: Attempt) -> bool:
 
 def is_requeued(attempt: Attempt) -> bool:
     """Whether the attempt's batch failed unbilled for want of room, so that its shard is sent again as it is."""
-    if attempt.phase is not Phase.VERIFIED or attempt.failure_code is None or attempt.n_answered or attempt.is_adopted:
+    is_adopted = attempt.intent.shard_kind is ShardKind.ADOPTED  # never sent from here
+    if attempt.phase is not Phase.VERIFIED or attempt.failure_code is None or attempt.n_answered or is_adopted:
         return False
     return attempt.failure_code in registry.module(attempt.provider).DESCRIPTOR.requeue_codes
 

@@ -33,6 +33,7 @@ from batchpond.run import dispatch, due
 from batchpond.run.dispatch import Obstacle
 from batchpond.run.session import Providers, Session, Severity
 from batchpond.study.prices import load_config
+from batchpond.text import plural
 
 HISTORY_MIN: Final = 20
 QUANTILE: Final = 0.95
@@ -65,10 +66,9 @@ class Failure:
     @property
     def text(self) -> str:
         """What happened, in words."""
-        noun = "request" if self.n_requests == 1 else "requests"
         named = f"{self.error_class}, {self.code}" if self.code else self.error_class
         said = f": {' '.join(self.message.split())[:_MESSAGE_CHARS]}" if self.message else ""
-        return f"{self.n_requests:,} {noun} of study {self.study} failed at {self.provider} ({named}){said}"
+        return f"{plural(self.n_requests, 'request')} of study {self.study} failed at {self.provider} ({named}){said}"
 
     @property
     def hint(self) -> str:
