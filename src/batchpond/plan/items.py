@@ -95,9 +95,8 @@ def read_any(spec: ItemsSpec, base_path: Path, run_sql: SqlRows | None = None, t
         return f"id {item_id!r}", _problem(item_id, text, take), Item(item_id, text, _metadata(row, spec))
 
     rows = _rows(spec, base_path, run_sql)
-    source = spec.location if spec.source is not ItemsFrom.SQL else "items.sql"
     hints = "name the columns with `id` and `text` under [items]", "every item needs an id of its own and a text"
-    found = _usable(rows if take is None else map(take, rows), spec, source, "items", hints, read)
+    found = _usable(rows if take is None else map(take, rows), spec, "items", hints, read)
     return sorted(found, key=lambda item: item.item_id)
 
 
@@ -121,10 +120,11 @@ _Told = tuple[str, str | None, _T]
 
 
 def _usable(
-    rows: Iterable[Row], spec: ItemsSpec, source: str, noun: str, hints: tuple[str, str],
+    rows: Iterable[Row], spec: ItemsSpec, noun: str, hints: tuple[str, str],
     read: Callable[[Mapping[str, Any]], _Told[_T]],
 ) -> list[_T]:  # fmt: skip
     """Return rows as they are read; raises StudyError for a column that lacks, and one for all rows with a problem."""
+    source = spec.location if spec.source is not ItemsFrom.SQL else f"{noun}.sql"
     problems: list[str] = []
     seen: dict[str, str] = {}
     found = []
@@ -332,9 +332,8 @@ def _given(spec: ItemsSpec, item_ids: Sequence[str], base_path: Path, run_sql: S
         named = f"the pair of {' and '.join(map(repr, sorted(both)))}"
         return named, problem, (places.get(both[0], -1), places.get(both[1], -1))
 
-    source = spec.location if spec.source is not ItemsFrom.SQL else "pairs.sql"
     hints = "name the columns with `item_1` and `item_2` under [pairs]", "a pair is two items of the study, named once"
-    found = np.array(_usable(_rows(spec, base_path, run_sql), spec, source, "pairs", hints, read), np.int32)
+    found = np.array(_usable(_rows(spec, base_path, run_sql), spec, "pairs", hints, read), np.int32)
     return _in_id_order(*found.reshape(-1, 2).T)
 
 

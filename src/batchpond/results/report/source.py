@@ -99,6 +99,11 @@ class Source:
             self._worked.make(f"FROM {view}")
         return self._connection
 
+    def is_small(self, items_max: int) -> bool:
+        """Whether the study is known to be of at most so many items."""
+        facts = self.values(f"SELECT n_items FROM report_facts WHERE study = {self.name}", limit=1)
+        return bool(facts) and facts[0]["n_items"] <= items_max
+
     def has(self, view: str, where: str) -> bool:
         """Whether a view has a row of this study for which a condition holds."""
         return bool(self.values(f"SELECT 1 AS found FROM {view} WHERE study = {self.name} AND {where}", limit=1))

@@ -42,9 +42,7 @@ def _of_items(items: Declared) -> Made:
     def made(source: Source) -> Exhibit | None:
         if source.has_candidates and source.has("metric_win_matrix", "true"):
             return None
-        facts = source.values(f"SELECT n_items FROM report_facts WHERE study = {source.name}", limit=1)
-        is_small = bool(facts) and facts[0]["n_items"] <= MATRIX_ITEMS_MAX
-        return _drawn(items, "item")(source) if is_small else None
+        return _drawn(items, "item")(source) if source.is_small(MATRIX_ITEMS_MAX) else None
 
     return made
 

@@ -16,7 +16,6 @@ from batchpond.results.report.declared import Declared, Drawn, chapter, exhibits
 from batchpond.results.report.numbers import total
 from batchpond.results.report.parts import ChartKind, Exhibit, Finding, Section
 from batchpond.results.report.source import Rows, Source
-from batchpond.stats.ranking import Options
 from batchpond.text import plural
 
 RUBRICS_MAX: Final = 6
@@ -30,8 +29,9 @@ def section(source: Source) -> Section | None:
     if not source.has_pairs:
         return None
     by = _by(source)
+    options = rank.options(ties="half", position=False, extras=(), seed=0, is_full=source.is_small(FULL_ITEMS_MAX))
     try:
-        request = rank.Request(study=source.study, by=by, options=_options(source))
+        request = rank.Request(study=source.study, by=by, options=options)
         ranked, rankings, said = rank.ranked(source.reading("pair_judgments"), request)
     except UsageError as error:  # nothing to rank, or more items than a ranking can hold
         return Section(_WRITTEN.key, _WRITTEN.title, (f"No ranking is shown: {error.message}.",), ())
@@ -63,12 +63,6 @@ def _by(source: Source) -> tuple[str, ...]:
         f"SELECT count(DISTINCT rubric_id) AS n FROM pair_judgments WHERE study = {source.name}", limit=1
     )
     return ("rubric_id",) if 1 < plural["n"] <= RUBRICS_MAX else ()
-
-
-def _options(source: Source) -> Options:
-    facts = source.values(f"SELECT n_items FROM report_facts WHERE study = {source.name}", limit=1)
-    is_small = bool(facts) and facts[0]["n_items"] <= FULL_ITEMS_MAX
-    return rank.options(ties="half", position=False, extras=(), seed=0, is_full=is_small)
 
 
 def _rows(ranked: rank.Rows, command: str) -> Rows:
