@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from batchpond import fields
-from batchpond.errors import LakeError
 from batchpond.model import BatchError, BatchState, CreateSpec, RemoteBatch
 from batchpond.providers import base
 from batchpond.providers.anthropic.dialect import DIALECT, HEAD, MESSAGES, TAIL, version_of
-from batchpond.providers.http.client import JsonStream
+from batchpond.providers.http.client import JsonStream, readable
 from batchpond.providers.http.errors import AckRule
 from batchpond.providers.shared.batches import BatchClient, Order
 from batchpond.providers.shared.live import LiveApi
@@ -79,25 +78,19 @@ LIVE: Final = LiveApi(
 
 
 def _requests(path: Path) -> JsonStream:
-    try:
-        with path.open("rb") as lines:
-            size_bytes = lines.seek(0, os.SEEK_END)
-            lines.seek(max(0, size_bytes - 1))
-            size_bytes -= lines.read(1) == b"\n"
-    except OSError as error:
-        raise LakeError(f"cannot read {path}: {error.strerror or error}") from None
+    with readable(path) as lines:
+        size_bytes = lines.seek(0, os.SEEK_END)
+        lines.seek(max(0, size_bytes - 1))
+        size_bytes -= lines.read(1) == b"\n"
     return JsonStream(len(HEAD) + size_bytes + len(TAIL), lambda: _parts(path, size_bytes))
 
 
 def _parts(path: Path, size_bytes: int) -> Iterator[bytes]:
     yield HEAD
-    try:
-        with path.open("rb") as lines:
-            while size_bytes > 0 and (block := lines.read(min(_BLOCK_BYTES, size_bytes))):
-                size_bytes -= len(block)
-                yield block.replace(b"\n", b",")
-    except OSError as error:
-        raise LakeError(f"cannot read {path}: {error.strerror or error}") from None
+    with readable(path) as lines:
+        while size_bytes > 0 and (block := lines.read(min(_BLOCK_BYTES, size_bytes))):
+            size_bytes -= len(block)
+            yield block.replace(b"\n", b",")
     yield TAIL
 
 

@@ -17,7 +17,7 @@ from datetime import datetime
 from functools import lru_cache
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from pathlib import Path
-from typing import Any, Final, Self, TypeVar
+from typing import Any, BinaryIO, Final, Self, TypeVar
 from urllib.parse import quote
 
 import httpx
@@ -106,6 +106,16 @@ class _Told(httpx.SyncByteStream):
         for block in self._content:
             yield block
             self._work.add(len(block))
+
+
+@contextmanager
+def readable(path: Path) -> Iterator[BinaryIO]:
+    """Open a file that is to be sent; raises LakeError where it cannot be read."""
+    try:
+        with path.open("rb") as content:
+            yield content
+    except OSError as error:
+        raise LakeError(f"cannot read {path}: {error.strerror or error}") from None
 
 
 @contextmanager
@@ -263,17 +273,13 @@ class HttpClient:
         """Stream a file as form data, with retries, and return the JSON object answered, or a status in `allow`."""
 
         def call() -> Answer | Again | Fault:
-            with file.open("rb") as content:
+            with readable(file) as content:
                 files = {"file": (filename, content, "application/jsonl")}
                 request = self._request("POST", path, data=dict(fields), files=files)
                 with _told(request):
                     return self._exchange(request, self._limits.upload_s, self._read_answer)
 
-        try:
-            result = self._repeated(call, f"POST {path}", allow)
-        except OSError as error:
-            raise LakeError(f"cannot read {file}: {error.strerror or error}") from None
-        return self._final(result, f"POST {path}", allow)
+        return self._final(self._repeated(call, f"POST {path}", allow), f"POST {path}", allow)
 
     def upload_resumable(self, start: transfers.Start, file: Path) -> Answer:
         """Send a file in chunks from disk, going on after a break where the server stands.
@@ -290,14 +296,9 @@ class HttpClient:
                 return self._exchange(request, self._limits.upload_s, self._read_answer)
 
         name = f"POST {start.path}"
-        try:
-            with file.open("rb") as content:
-                size_bytes = file.stat().st_size
-                result = transfers.Upload(
-                    send, lambda call: self._repeated(call, name), start, content, size_bytes
-                ).run()
-        except OSError as error:
-            raise LakeError(f"cannot read {file}: {error.strerror or error}") from None
+        with readable(file) as content:
+            size_bytes = file.stat().st_size
+            result = transfers.Upload(send, lambda call: self._repeated(call, name), start, content, size_bytes).run()
         return result if isinstance(result, Answer) and result.is_success else self._final(result, name)
 
     def download(self, path: str, dest: Path) -> Download | None:
