@@ -27,7 +27,7 @@ from batchpond.run.find import resolve_unknowns
 from batchpond.run.session import Counts, Note, Providers, Report, Session
 from batchpond.run.sync import read_unread
 from batchpond.run.told import tell_waiting
-from batchpond.study.spec import Order, StageSpec, Study, Unsupported, from_config, spec_of_plain
+from batchpond.study.spec import Order, Unsupported, from_config, spec_of_plain
 from batchpond.text import Shown, usd
 from batchpond.views.refresh import refresh
 
@@ -206,22 +206,14 @@ def _check_part(store: Store, lake_state: LakeState, study: str) -> None:
     version = lake_state.current_versions.get(study, "")
     if version not in lake_state.rounds:
         return
-    stage = _not_in_part(from_config(versions.study_settings(store, version)))
-    if stage is not None:
-        raise UsageError(
-            f"study {study} cannot be sent in part: stage {stage.name} chooses among all answers it waits for",
-            hint="leave out --limit; to try a study, plan it with fewer items under another name",
-        )
-
-
-def _not_in_part(staged: Study) -> StageSpec | None:
-    """Return a stage whose choice among earlier answers another part of them would change, None where there is none."""
-    for stage in staged.stages:
+    for stage in from_config(versions.study_settings(store, version)).stages:
         spec = stage.pairs
         is_of_all = spec.adaptive or spec.count or spec.is_exact or spec.n_reverse or spec.order is Order.ALTERNATE
         if stage.waits and (is_of_all or stage.rows.kept is not None or stage.rows.lacking is not None):
-            return stage
-    return None
+            raise UsageError(
+                f"study {study} cannot be sent in part: stage {stage.name} chooses among all answers it waits for",
+                hint="leave out --limit; to try a study, plan it with fewer items under another name",
+            )
 
 
 def _check_money(shown: SubmitPreview, max_cost_usd: float | None) -> None:
@@ -305,7 +297,8 @@ def retry(
         raise UsageError(
             f"study {study!r} was never submitted (submitted: {known})", hint=f"`batchpond submit {study}` does it"
         )
-    again = _again(store, version, classes, max_attempts)
+    usual = versions.automatic_again(store, version) or Again(USUAL_CLASSES, USUAL_ATTEMPTS)
+    again = Again(frozenset(classes) or usual.classes, max_attempts or usual.max_attempts)
     due.require_read(store, lake_state)
     counts = tuple(due.count_failures(store, lake_state, study, version, again))
     agreed = confirm
@@ -320,8 +313,3 @@ def retry(
         again=again,
     )
     return RetryReport(counts, report)
-
-
-def _again(store: Store, version: str, classes: Collection[ErrorClass], max_attempts: int | None) -> Again:
-    usual = versions.automatic_again(store, version) or Again(USUAL_CLASSES, USUAL_ATTEMPTS)
-    return Again(frozenset(classes) or usual.classes, max_attempts or usual.max_attempts)

@@ -135,7 +135,11 @@ class Lines:
         for one in batches:
             for key in filter(None, map(ids.request_key_of, self.head(one))):
                 keys.setdefault(key, []).append(one)
-        found = {id(one) for key in _planned_keys(self.session.store, study, list(keys)) for one in keys[key]}
+        if not keys:
+            return []
+        sql = "SELECT DISTINCT left(request_id, $1) AS key FROM plan WHERE study = $2 AND list_contains($3, key)"
+        planned = tables.rows(self.session.store, ["plan"], sql, [ids.REQUEST_KEY_LENGTH, study, list(keys)])
+        found = {id(one) for (key,) in planned for one in keys[key]}
         return [one for one in batches if id(one) in found]
 
     def head(self, one: UnknownBatch) -> list[str]:
@@ -185,13 +189,6 @@ def is_silent(provider: BatchProvider, batch: RemoteBatch) -> bool:
     return batch.state.is_terminal and not any(
         provider.peek(file_id, 1) is not None for _, file_id in provider.result_files(batch)
     )
-
-
-def _planned_keys(store: Store, study: str, keys: list[str]) -> list[str]:
-    if not keys:
-        return []
-    sql = "SELECT DISTINCT left(request_id, $1) AS key FROM plan WHERE study = $2 AND list_contains($3, key)"
-    return [key for (key,) in tables.rows(store, ["plan"], sql, [ids.REQUEST_KEY_LENGTH, study, keys])]
 
 
 def _files(provider: BatchProvider, batch: RemoteBatch) -> Iterator[list[str]]:
