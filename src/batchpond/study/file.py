@@ -484,12 +484,10 @@ def _rubrics_of(table: Table, written: Sequence[tables.RubricTable | str]) -> tu
 
 def _rubric(table: Table, written: tables.RubricTable | str) -> Rubric:
     known = builtin_rubrics()
-    if isinstance(written, str):
-        return known[table.choose("use", written, sorted(known))]
-    if written.use is not None:
+    if isinstance(written, str) or written.use is not None:
         others = (name for name in table.data if name != "use")
         table.refuse(others, "cannot be given together with use", "leave out use to describe a rubric of your own")
-        return known[table.choose("use", written.use, sorted(known))]
+        return known[table.choose("use", table.required("use"), sorted(known))]
     name, rubric_id, description = (table.required(key) for key in ("name", "id", "description"))
     return Rubric(rubric_id, name.strip(), description.strip())
 
@@ -503,14 +501,10 @@ def _specs_of(
 
 
 def _template(table: Table, written: tables.TemplateTable | str, task: str) -> TemplateSpec:
-    known = sorted(builtin(task))
-    if isinstance(written, str):
-        return TemplateSpec(table.choose("use", written, known))
     _one_of(table, ("use", "file", "text", "messages"))
-    if written.use is not None:
-        why = "cannot be given together with use: a built-in template stays as it is"
-        table.refuse(("id", "literal"), why)
-        return TemplateSpec(table.choose("use", written.use, known))
+    if isinstance(written, str) or written.use is not None:
+        table.refuse(("id", "literal"), "cannot be given together with use: a built-in template stays as it is")
+        return TemplateSpec(table.choose("use", table.required("use"), sorted(builtin(task))))
     if written.file is not None:
         return TemplateSpec(written.id or _name_of_file(table, written.file), None, written.file, written.literal)
     text = written.text if written.messages is None else _text_of(table, written.messages)
