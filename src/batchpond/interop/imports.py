@@ -192,7 +192,10 @@ def import_foreign(
                 _load(connection, staged)
                 _prove_candidates(connection, findings)
                 if is_strict:
-                    _check_doubts(findings, where)
+                    doubts = [f"{place} [{kind}]" for kind, told in findings.doubts.items() for place in told.shown]
+                    hint = "without `--strict` they are left out, or come in without a verdict; nothing was imported"
+                    n = sum(told.n for told in findings.doubts.values())
+                    refuse(where, f"{plural(n, 'place')} cannot be believed", doubts, n, hint)
                 check_contradictions(connection, where)
                 report = _publish(store, connection, staged, findings)
             refresh.refresh(store)
@@ -255,13 +258,6 @@ def _row(record: Record, line_no: int, defaults: Defaults) -> dict[str, Any]:
             }  # fmt: skip
         case ForeignRubric():
             return place
-
-
-def _check_doubts(findings: Findings, where: str) -> None:
-    lines = [f"{place} [{kind}]" for kind, notes in findings.doubts.items() for place in notes.shown]
-    hint = "without `--strict` they are left out, or come in without a verdict; nothing was imported"
-    n = sum(notes.n for notes in findings.doubts.values())
-    refuse(where, f"{plural(n, 'place')} cannot be believed", lines, n, hint)
 
 
 def _load(connection: duckdb.DuckDBPyConnection, staged: _Staged) -> None:

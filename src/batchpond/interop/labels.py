@@ -155,7 +155,9 @@ def choices(lake_path: Path, study: str) -> dict[str, tuple[str, ...]]:
 def _choices(lens: duckdb.DuckDBPyConnection, study: str) -> dict[str, tuple[str, ...]]:
     """Return what may be said of a unit of each task: the words of the task's rule, or those that judges gave."""
     found = {"pair": tuple(_PAIR), "compliance": ("true", "false")}
-    for rule in _rules(lens, study):
+    sql = "SELECT parsers FROM studies JOIN studies_current USING (study, study_version) WHERE study = $study"
+    parsers = lens.execute(sql, {"study": study}).fetchall()
+    for rule in (rule for (text,) in parsers for rule in json.loads(text or "{}").values()):
         match rule.get("task"):
             case "likert" if rule.get("step", 1) == 1:
                 found["likert"] = tuple(map(str, range(int(rule["minimum"]), int(rule["maximum"]) + 1)))
@@ -186,14 +188,6 @@ def _of_field(rule: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
         words = map(str, range(low, min(high, low + CHOICES_MAX) + 1))
     kind = "score" if rule["kind"] == "score" else "label"
     return {f"{kind} {rule['name']}": tuple(words)}
-
-
-def _rules(lens: duckdb.DuckDBPyConnection, study: str) -> list[dict[str, Any]]:
-    rows = lens.execute(
-        "SELECT parsers FROM studies JOIN studies_current USING (study, study_version) WHERE study = $study",
-        {"study": study},
-    ).fetchall()
-    return [rule for (text,) in rows for rule in json.loads(text or "{}").values()]
 
 
 def _of(choices: Mapping[str, tuple[str, ...]], unit: Mapping[str, Any], study: str) -> tuple[str, tuple[str, ...]]:

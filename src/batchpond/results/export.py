@@ -189,7 +189,9 @@ class Tree:
         Its columns: `file`, a path; `of`, what tells apart two of one path; `head`, what stands before the entries of
         a file; `entry`; `tail`, which ends a file and its last line.
         """
-        for (name, _), entries in itertools.groupby(self._entries(query), itemgetter(0, 1)):
+        cursor = self.connection.execute(query)
+        rows = itertools.chain.from_iterable(iter(lambda: cursor.fetchmany(_FETCH_ROWS), []))
+        for (name, _), entries in itertools.groupby(rows, itemgetter(0, 1)):
             with (
                 disk.placed(self._path(name), force=self.is_forced) as staged,
                 staged.open("w", encoding="utf-8") as out,
@@ -199,11 +201,6 @@ class Tree:
                     out.write(f"{between if end else head}{entry}")
                     end = tail
                 out.write(end)
-
-    def _entries(self, query: str) -> Iterator[tuple[str, str, str, str, str]]:
-        cursor = self.connection.execute(query)
-        while block := cursor.fetchmany(_FETCH_ROWS):
-            yield from block
 
     def csv(self, name: str, query: str) -> None:
         """Write a query's rows as R reads them: a missing value is NA."""

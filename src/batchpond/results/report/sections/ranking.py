@@ -28,7 +28,9 @@ def section(source: Source) -> Section | None:
     """Rank items, or the models that wrote them: per rubric where there are few, over all otherwise."""
     if not source.has_pairs:
         return None
-    by = _by(source)
+    sql = f"SELECT count(DISTINCT rubric_id) AS n FROM pair_judgments WHERE study = {source.name}"
+    (rubrics,) = source.values(sql, limit=1)
+    by = ("rubric_id",) if 1 < rubrics["n"] <= RUBRICS_MAX else ()
     options = rank.options(ties="half", position=False, extras=(), seed=0, is_full=source.is_small(FULL_ITEMS_MAX))
     try:
         request = rank.Request(study=source.study, by=by, options=options)
@@ -56,13 +58,6 @@ def _winners(frame: pl.DataFrame, by: tuple[str, ...]) -> Iterator[Finding]:
                 f"{best['item']} is first of {len(rows):,} {best['item_kind']}s{where}: places "
                 f"{best['rank_lo']} to {best['rank_hi']} fit the data, and {tied}.", "ranking", best,
             )  # fmt: skip
-
-
-def _by(source: Source) -> tuple[str, ...]:
-    (plural,) = source.values(
-        f"SELECT count(DISTINCT rubric_id) AS n FROM pair_judgments WHERE study = {source.name}", limit=1
-    )
-    return ("rubric_id",) if 1 < plural["n"] <= RUBRICS_MAX else ()
 
 
 def _rows(ranked: rank.Rows, command: str) -> Rows:
