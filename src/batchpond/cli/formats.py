@@ -86,7 +86,7 @@ def cell(value: Any) -> str:  # noqa: PLR0911 - one line per type
         case str():
             return value
         case float():
-            return _number(value)
+            return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}.get(repr(value)) or repr(value)
         case Decimal():
             return format(value, "f")
         case datetime() | bytes() | timedelta():
@@ -110,10 +110,6 @@ def short_cell(value: Any) -> str:
             moment = value.astimezone(UTC) if value.tzinfo else value
             return moment.strftime("%Y-%m-%d %H:%M:%S")
     return escape(cell(value))
-
-
-def _number(value: float) -> str:
-    return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}.get(repr(value)) or repr(value)
 
 
 def summed(values: Iterable[float | None], form: str = "{} + unknown") -> str:

@@ -56,7 +56,10 @@ def command(
         build.write(content, path, force=force)
     _say(invocation, found, path, written, folder, is_json=is_json)
     if is_shown and path is not None:
-        _show(invocation, path)
+        import webbrowser
+
+        if not webbrowser.open(path.absolute().as_uri()):
+            invocation.diagnostics.warning("no browser could be started", hint=f"open {path} yourself")
 
 
 def _say(
@@ -71,10 +74,3 @@ def _say(
         invocation.diagnostics.note(f"wrote {plural(len(written), 'file')} of figures: {folder}")
     if path is not None:
         invocation.diagnostics.note(f"wrote the report on {found.study}: {path}")
-
-
-def _show(invocation: Invocation, path: Path) -> None:
-    import webbrowser
-
-    if not webbrowser.open(path.absolute().as_uri()):
-        invocation.diagnostics.warning("no browser could be started", hint=f"open {path} yourself")

@@ -250,10 +250,6 @@ def audit(invocation: Invocation, study: str | None, form: Format) -> ExitCode:
     else:
         names = list(found[0]) if found else AUDIT_COLUMNS
         output.records(names, [tuple(row.values()) for row in found], form)
-    return _conclude(invocation, found)
-
-
-def _conclude(invocation: Invocation, found: list[dict[str, Any]]) -> ExitCode:
     off = [row for row in found if row["is_balanced"] is False]
     n_open = sum(row["is_balanced"] is None and row["attempt_state"] != "absent" for row in found)
     n_settled = sum(row["is_balanced"] is True for row in found)

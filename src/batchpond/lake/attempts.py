@@ -372,12 +372,11 @@ class LakeState:
 
     def _add_intent(self, intent: Intent) -> None:
         known = self.attempts.get(intent.attempt_id)
-        if known is not None and not known.n_sends and known.batch_id is None:
-            self.attempts[intent.attempt_id] = Attempt(intent)  # meant for another address now: nothing of it is there
-        elif known is None:
+        # Where nothing of it is there yet, it is meant for another address now.
+        if known is None or (not known.n_sends and known.batch_id is None):
             self.attempts[intent.attempt_id] = Attempt(intent)
-            if intent.shard_kind is not ShardKind.DUPLICATE:
-                self.by_shard.setdefault(intent.shard_id, []).append(intent.attempt_id)
+        if known is None and intent.shard_kind is not ShardKind.DUPLICATE:
+            self.by_shard.setdefault(intent.shard_id, []).append(intent.attempt_id)
 
 
 def fold(events: Iterable[Event]) -> LakeState:

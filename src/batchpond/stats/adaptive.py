@@ -329,17 +329,13 @@ def pick(belief: Belief, candidates: Candidates, n_wanted: int, cap: int) -> Pic
     Each choice shrinks the covariance that the next is made by, for up to UPDATED_MAX items. Gains only fall by
     that, so that a pair is looked at again only when it would be next.
     """
-    gain = _gains(belief, candidates)
+    lo, hi, own = candidates.lo, candidates.hi, np.diag(belief.covariance)
+    spread = own[lo] + own[hi] - 2 * belief.covariance[lo, hi]
+    gain = np.asarray(candidates.factor * np.log1p(_weight(belief.theta[lo] - belief.theta[hi]) * spread))
     order = np.lexsort((candidates.draw, -gain))
     if len(belief.theta) > UPDATED_MAX:
         return _capped(gain, order, candidates, n_wanted, cap)
     return _Greedy(belief, candidates, gain, order).run(n_wanted, cap)
-
-
-def _gains(belief: Belief, candidates: Candidates) -> Floats:
-    lo, hi, own = candidates.lo, candidates.hi, np.diag(belief.covariance)
-    spread = own[lo] + own[hi] - 2 * belief.covariance[lo, hi]
-    return np.asarray(candidates.factor * np.log1p(_weight(belief.theta[lo] - belief.theta[hi]) * spread))
 
 
 def _weight(gap: Floats) -> Floats:

@@ -108,13 +108,10 @@ class PairwiseRule(CarefulRule):
     @cached_property
     def patterns(self) -> tuple[re.Pattern[str], ...]:
         """What finds each answer in a text, in the order of the words."""
-        return tuple(map(self._pattern, self.words))
-
-    def _pattern(self, word: str) -> re.Pattern[str]:
         # Without a suffix only the end of the word keeps "1" from being found in "10".
         end = rf"\s*{re.escape(self.suffix.strip())}" if self.suffix.strip() else r"(?!\w)"
-        text = rf"{re.escape(self.prefix.strip())}\s*{re.escape(word.strip())}{end}"
-        return re.compile(text, re.IGNORECASE)
+        texts = (rf"{re.escape(self.prefix.strip())}\s*{re.escape(word.strip())}{end}" for word in self.words)
+        return tuple(re.compile(text, re.IGNORECASE) for text in texts)
 
     def check(self, where: str) -> None:
         """Raise StudyError when two answers could not be told apart in a text."""

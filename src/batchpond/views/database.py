@@ -44,17 +44,13 @@ def create(connection: duckdb.DuckDBPyConnection) -> None:
     for script in refresh.scripts():
         connection.execute(script.text)
         if script.views:
-            columns = _columns(connection, script.name)
+            found = connection.execute(query(__package__, "columns"), {"name": script.name}).fetchall()
+            columns = ", ".join(f"{quoted(column)} {kind}" for column, kind in found)
             connection.execute(f"DROP VIEW {quoted(script.name)}")
             connection.execute(f"CREATE TABLE {quoted(script.name)} ({columns})")
     for script in reversed(views):
         connection.execute(f"DROP TABLE {quoted(script.name)}")
         connection.execute(script.text)
-
-
-def _columns(connection: duckdb.DuckDBPyConnection, name: str) -> str:
-    found = connection.execute(query(__package__, "columns"), {"name": name})
-    return ", ".join(f"{quoted(column)} {kind}" for column, kind in found.fetchall())
 
 
 _LISTS = "SELECT table_name, paths, stood FROM lens_lists"

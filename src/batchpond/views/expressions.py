@@ -134,9 +134,11 @@ def _wrong_syntax(connection: duckdb.DuckDBPyConnection, expression: str) -> str
             return problem
     if not any(part["class"] == "COLUMN_REF" for part in parts):
         return "does not look at the column `text`: it says the same of every answer"
-    return _wrong_function(
-        connection, {str(part["function_name"]).lower() for part in parts if part["class"] == "FUNCTION"}
-    )
+    names = sorted({str(part["function_name"]).lower() for part in parts if part["class"] == "FUNCTION"})
+    refused = [name for name in names if _REFUSED.fullmatch(name)]
+    unsteady = connection.execute(query(__package__, "unsteady"), {"names": names}).fetchall()
+    bad = [*refused, *(name for (name,) in unsteady)]
+    return f"uses the function {bad[0]}, which is not allowed here" if bad else None
 
 
 def _wrong_part(part: Mapping[str, Any]) -> str | None:
@@ -151,13 +153,6 @@ def _wrong_part(part: Mapping[str, Any]) -> str | None:
     if kind == "CAST" and _ZONED.search(orjson.dumps(wanted).decode()):
         return "has a time with its zone, which depends on where it is read"
     return None
-
-
-def _wrong_function(connection: duckdb.DuckDBPyConnection, names: set[str]) -> str | None:
-    refused = sorted(name for name in names if _REFUSED.fullmatch(name))
-    unsteady = connection.execute(query(__package__, "unsteady"), {"names": sorted(names)}).fetchall()
-    bad = [*refused, *(name for (name,) in unsteady)]
-    return f"uses the function {bad[0]}, which is not allowed here" if bad else None
 
 
 def _wrong_type(connection: duckdb.DuckDBPyConnection, expression: str, is_number: bool) -> str | None:

@@ -113,12 +113,10 @@ class Look:
         """Whether a stage is to be asked further: it can be, and has not been since answers came."""
         basis = self.basis(stage)
         is_new = bool(basis) and self.looked.get(stage.name) != basis and self.is_ready(stage)
-        return stage.name not in self.failed and (is_new or self.is_half_planned(stage))
-
-    def is_half_planned(self, stage: StageSpec) -> bool:
-        """Whether a process died after it planned files of an adaptive round and before it told of the round."""
+        # Where a process died after it planned files of an adaptive round and before it told of the round.
         round_no = self.standing(stage.name).round_no or 0
-        return stage.pairs.adaptive is not None and round_no > self.last.round_no
+        is_half_planned = stage.pairs.adaptive is not None and round_no > self.last.round_no
+        return stage.name not in self.failed and (is_new or is_half_planned)
 
     def is_done(self, stage: StageSpec) -> bool:
         """Whether a stage has ended: nothing on its way, nothing left to ask."""

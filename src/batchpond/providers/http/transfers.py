@@ -246,7 +246,8 @@ class Upload:
 
     def _step(self) -> Result:
         if not isinstance(self._stands, int):
-            asked = self._ask()
+            method, headers = self.start.dialect.query(self.size_bytes)
+            asked = self._heard(self.send(method, self._address, headers, b""), 0)
             if not isinstance(self._stands, int):
                 return asked
         offset, self._stands = self._stands, None
@@ -255,10 +256,6 @@ class Upload:
         content = _blocks(self.content, offset, n_bytes)
         answer = self.send(method, self._address, {**headers, "Content-Length": str(n_bytes)}, content)
         return self._heard(answer, offset + n_bytes)
-
-    def _ask(self) -> Result:
-        method, headers = self.start.dialect.query(self.size_bytes)
-        return self._heard(self.send(method, self._address, headers, b""), 0)
 
     def _heard(self, answer: Result, sent_to: int) -> Result:
         """Note where the provider stands: where it says, else at the end of what was just sent."""

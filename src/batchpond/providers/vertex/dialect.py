@@ -217,11 +217,7 @@ def _status(status: object) -> object:
     error = fields.mapping(said.get("error")) or said
     if error.get("message") or error.get("code"):
         return error
-    return _worded(status, phrase)
-
-
-def _worded(status: str, phrase: str) -> dict[str, Any]:
-    """Return the error of a status without JSON: its code by Google's word for it, or by HTTP's phrase."""
+    # Without JSON it has a code by Google's word for it, or by HTTP's phrase.
     word = _WORD.search(status)
     name = word[0] if word else None
     code = _CODE_OF.get(name or "") or _PHRASES.get(phrase.strip().lower())
