@@ -44,8 +44,8 @@ def by_pair(fit: Fit, *, is_adjusted: bool = True) -> Sandwich:
     return Sandwich(bread @ filling @ bread, len(votes.lo), is_at_bridge)
 
 
-def by_unit(fit: Fit, votes: Votes, *, is_adjusted: bool = True) -> Sandwich:
-    """Return CR3 (or CR0) clustered by the unit of `votes`, the same votes that were fitted, by unit and pair."""
+def by_unit(fit: Fit, votes: Votes) -> Sandwich:
+    """Return CR3 clustered by the unit of `votes`, the same votes that were fitted, by unit and pair."""
     if fit.model.ties is Ties.DROP:
         votes = votes.without_ties()
     by_row, bread = _by_row(fit, votes), fit.covariance
@@ -60,12 +60,11 @@ def by_unit(fit: Fit, votes: Votes, *, is_adjusted: bool = True) -> Sandwich:
         score, information = _of_cluster(votes, by_row, rows, items, len(extras))
         left = np.eye(len(at)) - information @ bread[np.ix_(at, at)]
         # The eigenvalues are one minus leverages, all real: the matrix is similar to a symmetric one.
-        is_bridge = is_adjusted and float(np.linalg.eigvals(left).real.min()) < LEVERAGE_GAP_MIN
-        if is_bridge:
+        if float(np.linalg.eigvals(left).real.min()) < LEVERAGE_GAP_MIN:
             is_at_bridge[items] = True
             meat[np.ix_(at, at)] += information
             continue
-        moved = np.linalg.solve(left, score) if is_adjusted else score
+        moved = np.linalg.solve(left, score)
         meat[np.ix_(at, at)] += np.outer(moved, moved)
     return Sandwich(bread @ meat @ bread, len(starts), is_at_bridge)
 

@@ -421,8 +421,8 @@ def load_config(lake_path: Path) -> Config:
 
 def _account_tier(table: Table, provider: str, tier: str) -> Mapping[str, Any]:
     known: dict[str, Any] = tomllib.loads(_TIERS.read_text("utf-8")).get(provider, {})
-    if not isinstance(known.get(tier), dict):
+    found = known.get(tier)
+    if not isinstance(found, dict):
         hint = f"known tiers: {', '.join(known)}" if known else "write the limits themselves instead"
         table.fail("tier", f"is {tier!r}, which batchpond does not know", hint)
-    found: dict[str, Any] = known[tier]
     return found

@@ -87,7 +87,7 @@ def evaluate(
             )
         numbers = pending.pop()
         try:
-            rows = _evaluated(expressions, [texts[number] for number in numbers], AT_ONCE_S)
+            rows = _evaluated(expressions, [texts[number] for number in numbers])
         except (duckdb.BinderException, duckdb.CatalogException, duckdb.ParserException) as error:
             raise UsageError(
                 f"DuckDB {duckdb.__version__} cannot run the SQL of an answer rule: {first_line(error)}",
@@ -166,14 +166,14 @@ def _wrong_type(connection: duckdb.DuckDBPyConnection, expression: str, is_numbe
     for size in _PROBE_CHARS:
         text = (_PROBE_TEXT * (size // len(_PROBE_TEXT) + 1))[:size]
         starts_at = time.process_time()
-        _evaluated({"value": expression}, [text], AT_ONCE_S)
+        _evaluated({"value": expression}, [text])
         took_s = time.process_time() - starts_at
         if took_s > PROBE_MAX_S:
             return f"takes {took_s:.0f} s for one text of {size:,} characters"
     return None
 
 
-def _evaluated(expressions: Mapping[str, str], texts: Sequence[str], within_s: float) -> list[dict[str, str]]:
+def _evaluated(expressions: Mapping[str, str], texts: Sequence[str]) -> list[dict[str, str]]:
     found: list[dict[str, str]] = [{} for _ in texts]
     plain = [text.encode("utf-8", "replace").decode("utf-8") for text in texts]
     given = pa.table({_NUMBER: pa.array(range(len(plain)), pa.int32()), "text": pa.array(plain, pa.string())})
@@ -182,7 +182,7 @@ def _evaluated(expressions: Mapping[str, str], texts: Sequence[str], within_s: f
     )
     with closing(_connection()) as connection:
         connection.register("answers", given)
-        with interrupted(connection, within_s):
+        with interrupted(connection, AT_ONCE_S):
             rows = connection.execute(f'SELECT "{_NUMBER}", {values} FROM answers').fetchall()
     for number, *row in rows:
         found[number] = {name: value for name, value in zip(expressions, row, strict=True) if value is not None}
