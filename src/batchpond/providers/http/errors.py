@@ -382,7 +382,9 @@ def judge_create(result: Answer | Again | Fault, rule: AckRule) -> Answer | Uncl
 
 def _judged(answer: Answer, rule: AckRule) -> Answer | Unclear:
     if answer.is_success:
-        if fields.identifier(_created(answer, rule).get(rule.id_field)) is not None:
+        found = fields.mapping(answer.json)
+        created = fields.mapping(found.get(rule.within)) or found if rule.within else found
+        if fields.identifier(created.get(rule.id_field)) is not None:
             return answer
         return Unclear(f"HTTP {answer.status_code} without a JSON {rule.id_field}: {answer.excerpt()}")
     has_envelope = (own_error(answer.json) if rule.has_text_errors else answer.error) is not None
@@ -399,11 +401,6 @@ def _judged(answer: Answer, rule: AckRule) -> Answer | Unclear:
     if answer.status_code == _TOO_LARGE or (has_envelope and is_own and answer.status_code in _DEFINITE):
         return answer
     return Unclear(f"HTTP {answer.status_code} is no definite answer: {answer.excerpt()}")
-
-
-def _created(answer: Answer, rule: AckRule) -> dict[str, Any]:
-    found = fields.mapping(answer.json)
-    return fields.mapping(found.get(rule.within)) or found if rule.within else found
 
 
 Shape = type[dict[str, Any]] | type[list[Any]]

@@ -105,14 +105,6 @@ def _messages(prompt: Prompt) -> list[dict[str, Any]]:
     return found
 
 
-def _think(settings: ModelSettings) -> bool | str:
-    word = settings.thinking or ""
-    accepted = accepted_thinking(settings.request_model)
-    if word not in accepted:
-        raise refused_thinking(settings, f"it accepts {', '.join(accepted)}", " at Ollama")
-    return _SWITCH.get(word, word)
-
-
 _FINISH: Final = {"stop": Finish.STOP, "length": Finish.LENGTH}
 _NO_ANSWER: Final = base.table("ollama", "no_answer")
 
@@ -149,7 +141,10 @@ class Ollama(Dialect):
         body: dict[str, Any] = {"model": settings.request_model, "messages": _messages(prompt), "stream": False}
         body |= {"truncate": False, "shift": False}
         if settings.thinking is not None:
-            body["think"] = _think(settings)
+            accepted = accepted_thinking(settings.request_model)
+        if settings.thinking not in accepted:
+            raise refused_thinking(settings, f"it accepts {', '.join(accepted)}", " at Ollama")
+        body["think"] = _SWITCH.get(settings.thinking, settings.thinking)
         if settings.output_schema is not None:
             body["format"] = settings.output_schema
         body |= self.logprobs(settings)
