@@ -38,11 +38,14 @@ def command(
         raise UsageError("--study is for --layout", hint="`batchpond query ... --format csv` writes part of a view")
     from batchpond.results.export import ExportFormat, export
 
-    view = view or "results"
+    lake_path = invocation.store().path
+    view, named = view or "results", destination.suffix.removeprefix(".").lower()
+    if not kind and (per_batch or named not in KINDS):
+        raise UsageError(f"{destination} does not say in which format", hint="add `--format parquet`, csv or jsonl")
     written = export(
-        invocation.store().path,
+        lake_path,
         destination,
-        format=ExportFormat(kind or _kind_of(destination, is_folder=per_batch)),
+        format=ExportFormat(kind or named),
         per_batch=per_batch,
         view=view,
         defuse_formulas=not keep_formulas,
@@ -64,10 +67,3 @@ def _layout(
     for why, n in report.left_out.items():
         invocation.diagnostics.warning(f"left out {n:,} {why}")
     invocation.diagnostics.note(f"wrote {plural(len(report.files), 'file')} below {destination}")
-
-
-def _kind_of(destination: Path, *, is_folder: bool) -> str:
-    kind = destination.suffix.removeprefix(".").lower()
-    if is_folder or kind not in KINDS:
-        raise UsageError(f"{destination} does not say in which format", hint="add `--format parquet`, csv or jsonl")
-    return kind

@@ -122,7 +122,10 @@ def _records(names: Sequence[str], rows: Iterable[Row], form: Format, *, has_col
         return Prepared(_parquet(table.schema, table.to_batches()))
     names = formats.unique_names(names)
     if form is Format.TABLE:
-        return _table(names, rows, has_color=has_color)
+        rest = iter(rows)
+        shown = list(islice(rest, formats.TERMINAL_ROWS_MAX))
+        n_left_out = sum(1 for _ in rest)
+        return Prepared(_spooled(formats.terminal_lines(names, shown, width(), has_color=has_color)), n_left_out)
     return Prepared(_spooled(_chunks(names, rows, form)))
 
 
@@ -154,13 +157,6 @@ def _chunks(names: Sequence[str], rows: Iterable[Row], form: Format) -> Iterator
         Format.TSV: formats.tab_lines,
     }
     return made[form](names, rows)
-
-
-def _table(names: Sequence[str], rows: Iterable[Row], *, has_color: bool) -> Prepared:
-    rest = iter(rows)
-    shown = list(islice(rest, formats.TERMINAL_ROWS_MAX))
-    n_left_out = sum(1 for _ in rest)
-    return Prepared(_spooled(formats.terminal_lines(names, shown, width(), has_color=has_color)), n_left_out)
 
 
 def _parquet(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> IO[bytes]:

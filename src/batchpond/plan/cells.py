@@ -133,18 +133,14 @@ def make_model_configs(
             else:
                 dropped.append(config)
     if dropped and (unsupported is Unsupported.REFUSE or not configs):
-        raise _refusal(source, unsupported, dropped)
+        lines = "".join(f"\n  {d.provider}/{d.model} with thinking {d.thinking!r}: {d.reason}" for d in dropped)
+        raise StudyError(
+            f"{source}: not accepted by their models ({len(dropped)}):{lines}",
+            hint='change them, or write unsupported = "drop" under [grid] to leave them out'
+            if unsupported is Unsupported.REFUSE
+            else "nothing would be left to ask",
+        )
     return configs, dropped
-
-
-def _refusal(source: str, unsupported: Unsupported, dropped: Sequence[Dropped]) -> StudyError:
-    lines = "".join(f"\n  {d.provider}/{d.model} with thinking {d.thinking!r}: {d.reason}" for d in dropped)
-    return StudyError(
-        f"{source}: not accepted by their models ({len(dropped)}):{lines}",
-        hint='change them, or write unsupported = "drop" under [grid] to leave them out'
-        if unsupported is Unsupported.REFUSE
-        else "nothing would be left to ask",
-    )
 
 
 def _model_config(

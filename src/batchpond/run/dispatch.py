@@ -149,7 +149,10 @@ def send_due(session: Session, *, only_study: str | None = None, is_explicit: bo
         with session.isolated("", f"sending what is due of study {study}"):
             if approval is not None:
                 due.form_shards(session, study, approval)
-                _form_retries(session, study, approval)
+                again = versions.automatic_again(session.store, approval.study_version)
+                # To wait for the end of all makes one further batch of what would otherwise be many small ones.
+                if again is not None and not due.is_under_way(session.open_state, study):
+                    due.form_shards(session, study, approval, again)
             is_new = study in staged and _open_rounds(session, study, is_explicit=is_explicit)
             if approval is not None and is_new:
                 due.form_shards(session, study, approval)
@@ -189,16 +192,6 @@ def _is_answered(session: Session, last: Rounds, *, is_explicit: bool) -> bool:
     if last.study in settled or is_explicit:
         return bool(settled)
     return bool(settled) and approval is not None and not due.asks_all_itself(session, approval)
-
-
-def _form_retries(session: Session, study: str, approval: Approval) -> None:
-    """Ask failed requests again where the study wants that, once all that was asked has ended.
-
-    Waiting for the end makes one further batch of what would otherwise be many small ones.
-    """
-    again = versions.automatic_again(session.store, approval.study_version)
-    if again is not None and not due.is_under_way(session.open_state, study):
-        due.form_shards(session, study, approval, again)
 
 
 def count_unsent(session: Session, only_study: str | None = None) -> tuple[int, int]:

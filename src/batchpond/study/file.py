@@ -506,7 +506,11 @@ def _template(table: Table, written: tables.TemplateTable | str, task: str) -> T
         table.refuse(("id", "literal"), "cannot be given together with use: a built-in template stays as it is")
         return TemplateSpec(table.choose("use", table.required("use"), sorted(builtin(task))))
     if written.file is not None:
-        return TemplateSpec(written.id or _name_of_file(table, written.file), None, written.file, written.literal)
+        name = written.id or Path(written.file).stem
+        if not re.fullmatch(tables.PART_NAME, name):
+            why = f"is {name!r}, which does not have the form {tables.PART_NAME}"
+            table.fail("id", why, "name it with `id = ...`")
+        return TemplateSpec(name, None, written.file, written.literal)
     text = written.text if written.messages is None else _text_of(table, written.messages)
     return TemplateSpec(table.required("id"), text, literal=written.literal)
 
@@ -516,13 +520,6 @@ def _text_of(table: Table, messages: Sequence[tables.MessageTable]) -> str:
         if has_turns(message.text):
             one.fail("text", "has a line that begins a turn", "give each turn a message of its own")
     return text_of([Turn(message.role, message.text) for message in messages])
-
-
-def _name_of_file(table: Table, file: str) -> str:
-    name = Path(file).stem
-    if not re.fullmatch(tables.PART_NAME, name):
-        table.fail("id", f"is {name!r}, which does not have the form {tables.PART_NAME}", "name it with `id = ...`")
-    return name
 
 
 def rule_of(table: Table, task: str) -> Rule:

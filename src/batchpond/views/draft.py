@@ -165,7 +165,8 @@ def as_tables(connection: duckdb.DuckDBPyConnection, changed: Mapping[str, Seque
     anew for what the new ones are about alone. Where a file turns out to be unreadable the view stays one, and says so
     to whoever reads it.
     """
-    tables, views = _tables(connection), refresh.view_names()
+    rows = connection.execute("SELECT table_name FROM duckdb_tables() WHERE database_name = current_database()")
+    tables, views = {name for (name,) in rows.fetchall()}, refresh.view_names()
     for script in map(refresh.script, AS_TABLES):
         is_table = script.name in tables
         read = refresh.reached([script.name], lambda name: refresh.script(name) if name in views else None)
@@ -226,8 +227,3 @@ def _all_or_nothing(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
         connection.execute("ROLLBACK")
         raise
     connection.execute("COMMIT")
-
-
-def _tables(connection: duckdb.DuckDBPyConnection) -> set[str]:
-    rows = connection.execute("SELECT table_name FROM duckdb_tables() WHERE database_name = current_database()")
-    return {name for (name,) in rows.fetchall()}
