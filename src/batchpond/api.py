@@ -377,8 +377,9 @@ class Lake:
         if table not in TABLES:
             raise UsageError(f"no table {table!r}", hint="tables: " + ", ".join(TABLES))
         empty = _frame(TABLES[table].schema.empty_table())
-        files = self._store().files(table)
-        for name in manifest.missing(self.path, {table} & manifest.GUARDED):
+        store = self._store()
+        files = store.files(table)
+        for name in manifest.missing(store.path, {table} & manifest.GUARDED):
             manifest.Damage(name, manifest.GONE).warn()
         if not files:
             return empty.lazy()

@@ -11,13 +11,22 @@ import pytest
 import batchpond
 import batchpond_browse
 import batchpond_importers
+import batchpond_remote
 import batchpond_sim
 import batchpond_spark
 import batchpond_work
 
 SOURCES = [
     path
-    for package in (batchpond, batchpond_browse, batchpond_importers, batchpond_sim, batchpond_spark, batchpond_work)
+    for package in (
+        batchpond,
+        batchpond_browse,
+        batchpond_importers,
+        batchpond_remote,
+        batchpond_sim,
+        batchpond_spark,
+        batchpond_work,
+    )
     for path in Path(package.__file__).parent.rglob("*.py")
 ]
 # What runs, or builds objects of any kind from, the data that it is given.

@@ -172,5 +172,6 @@ def providers() -> Iterator[dict[str, str]]:
 def desk(folder: Path, tools: Path, simulated: Mapping[str, str]) -> Desk:
     """Return an empty desk in a folder, with the program of a folder on its PATH."""
     own = {"PATH": f"{tools}:{Path(sys.executable).parent}:{os.environ['PATH']}", "TERM": "dumb"}
+    own["BATCHPOND_MIRRORS"] = f"{folder}/mirrors"
     left = {name: value for name, value in os.environ.items() if not name.startswith("BATCHPOND_")}
     return Desk(folder, left | dict(simulated) | own)

@@ -107,9 +107,8 @@ def _set_lake(ctx: click.Context, _parameter: click.Parameter, path: Path | None
     if path is not None:
         from batchpond.lake import disk
 
-        disk.local_folder(path)  # before a command does anything
         invocation = ctx.ensure_object(Invocation)
-        invocation.lake_path, invocation.is_lake_given = path, True
+        invocation.lake_path, invocation.is_lake_given = disk.local_folder(path), True
 
 
 def _set_environment(_ctx: click.Context, _parameter: click.Parameter, path: Path | None) -> None:

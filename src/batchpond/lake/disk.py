@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 
 from batchpond.clock import Clock, random_hex
-from batchpond.errors import BusyError, LakeError, UsageError
+from batchpond.errors import BusyError, LakeError, UsageError, needed
 from batchpond.lake.schemas import FORMAT_VERSION, Table
 
 if TYPE_CHECKING:
@@ -45,13 +45,12 @@ _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+(.*)", re.DOTALL)
 
 
 def local_folder(path: Path) -> Path:
-    """Return where a lake's folder is; raises UsageError for `s3://...` and the like, which would be made a folder."""
+    """Return where a lake is on this machine: of one at `s3://...` and the like, its mirror."""
     if found := _ADDRESS.fullmatch(os.fspath(path)):
-        raise UsageError(
-            f"a lake is a folder on this machine, and {found[1]}://{found[2]} is none",
-            hint="keep it on a local disk, and copy the folder where others read it",
-        )
-    return Path(os.path.abspath(path))
+        with needed("a lake at an address", "cluster"):
+            from batchpond_remote.mirror import folder_of
+        return folder_of(f"{found[1]}://{'/' * (found[1] == 'file')}{found[2]}")
+    return path
 
 
 def make_directory(path: Path) -> None:

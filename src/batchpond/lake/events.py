@@ -250,7 +250,7 @@ class EventLog:
         for path in filter(is_merged, self._held):
             read_through(Path(path))  # it is about to be the only copy
         for path in covered:
-            os.unlink(path)
+            self._store.drop(Path(path))
         self._paths, self._is_kept = sorted(self._held), False
         return True
 

@@ -231,9 +231,9 @@ def _write(store: Store, manifest: Manifest, rows: list[dict[str, object]]) -> N
     name = f"{1 if is_whole else number:08d}-{number:08d}-{_digest(content)}{_SUFFIX}"
     staged = store.scratch(_SUFFIX)
     disk.write_private(staged, content)
-    disk.link_into_place(staged, store.path / FOLDER / name)
+    store.link(staged, store.path / FOLDER / name)
     for path in manifest.files if is_whole else ():
-        disk.drop(path)
+        store.drop(path)
 
 
 def _row(name: str, entry: Entry) -> dict[str, object]:

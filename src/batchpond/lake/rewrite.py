@@ -94,10 +94,10 @@ def _rewrite(store: Store, table: Table, path: Path, change: Callable[[pa.Table]
         return
     manifest.strike(store, relative(store.path, [os.fspath(path)]))
     if staged.n_rows:
-        disk.replace(staged.path, path)
+        store.replace(staged.path, path)
     else:
         disk.drop(staged.path)
-        path.unlink()
+        store.drop(path)
 
 
 def _staged(
@@ -155,7 +155,7 @@ def take_on(store: Store, found: Outdated) -> None:
     One whose bytes are not as they were written stays as it is: it says so to whoever reads it.
     """
     for path in found.dropped:
-        path.unlink(missing_ok=True)
+        store.drop(path)
     manifest.strike(store, relative(store.path, [os.fspath(path) for _, path in found.short]))
     for table, path in found.short:
         try:
@@ -168,4 +168,4 @@ def take_on(store: Store, found: Outdated) -> None:
             raise LakeError(
                 f"{os.fspath(path)} has {n_rows} rows, of which {staged.n_rows} were copied", hint="nothing was changed"
             )
-        disk.replace(staged.path, path)
+        store.replace(staged.path, path)

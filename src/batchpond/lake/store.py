@@ -13,7 +13,7 @@ import os
 import re
 import shutil
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -22,7 +22,7 @@ import orjson
 
 from batchpond import ids
 from batchpond.clock import Clock, SystemClock, random_hex
-from batchpond.errors import LakeError, UsageError
+from batchpond.errors import LakeError, UsageError, needed
 from batchpond.lake import disk
 from batchpond.lake.disk import StagedTable, held
 from batchpond.lake.schemas import FORMAT_VERSION, TABLES, Table
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from batchpond.lake.rewrite import Outdated
+    from batchpond_remote.mirror import Mirror
 
 MARKER = "batchpond.json"
 SECRET = ".secret"
@@ -41,6 +42,7 @@ SPOOL = "_live"
 LABELS = "_labels.csv"
 CONFIG = "config.toml"
 LENS = "batchpond.duckdb"
+ADDRESS = ".address"  # says what a folder mirrors
 LAKE_ID_LENGTH = 10
 _PAYLOAD = ".jsonl"
 STALE_SCRATCH_S = 86_400
@@ -51,8 +53,11 @@ _NAME = re.compile(r"(?:[A-Za-z0-9_][A-Za-z0-9_.=@+-]*/)*[A-Za-z0-9_][A-Za-z0-9_
 class Store:
     """An open lake."""
 
-    def __init__(self, path: Path, lake_id: str, secret: bytes, clock: Clock, outdated: Outdated | None = None) -> None:
+    def __init__(
+        self, path: Path, lake_id: str, secret: bytes, clock: Clock, outdated: Outdated | None, mirror: Mirror | None
+    ) -> None:
         self._outdated = outdated
+        self._mirror = mirror
         self.path = path
         self.lake_id = lake_id
         self.secret = secret
@@ -63,21 +68,25 @@ class Store:
     @classmethod
     def init(cls, path: Path, clock: Clock | None = None) -> Store:
         """Make `path` a lake, or open the lake that it is already; raises UsageError for an address of another kind."""
-        path = disk.local_folder(path)
+        clock = clock or SystemClock()
+        path = Path(os.path.abspath(disk.local_folder(path)))
+        mirror = _mirror_in(path, clock)
         with disk_errors(path):
             disk.make_directory(path)
             for name in (TMP, PAYLOADS):
                 disk.make_directory(path / name)
-            _publish_bytes(path, SECRET, random_hex(32).encode())
+            _publish_bytes(path, SECRET, random_hex(32).encode(), mirror)
             lake_id = ids.digest("lake", random_hex(16), length=LAKE_ID_LENGTH)
-            _publish_bytes(path, MARKER, _marker(lake_id))
+            _publish_bytes(path, MARKER, _marker(lake_id), mirror)
             os.chmod(path, disk.DIRECTORY_MODE)
         return cls.open(path, clock)
 
     @classmethod
     def open(cls, path: Path, clock: Clock | None = None) -> Store:
         """Open a lake; raises UsageError when there is none and LakeError when it cannot be read."""
-        path = disk.local_folder(path)
+        clock = clock or SystemClock()
+        path = Path(os.path.abspath(disk.local_folder(path)))
+        mirror = _mirror_in(path, clock)
         marker_path = path / MARKER
         try:
             marker = json.loads(marker_path.read_bytes())
@@ -89,7 +98,8 @@ class Store:
                     f"{path}: the file {error.filename} is missing",
                     hint="restore it from a backup; without it batches in flight cannot be recognised",
                 ) from None
-            raise UsageError(f"{path} is not a lake", hint="`batchpond init` or `batchpond demo` makes one") from None
+            where = mirror.url if mirror else path
+            raise UsageError(f"{where} is not a lake", hint="`batchpond init` or `batchpond demo` makes one") from None
         except (ValueError, KeyError, TypeError):
             raise LakeError(f"{marker_path} is damaged", hint="restore it from a backup") from None
         if version > FORMAT_VERSION:
@@ -102,7 +112,7 @@ class Store:
             from batchpond.lake import rewrite
 
             outdated = rewrite.outdated(path)
-        return cls(path, lake_id, secret, clock or SystemClock(), outdated)
+        return cls(path, lake_id, secret, clock, outdated, mirror)
 
     @property
     def is_outdated(self) -> bool:
@@ -149,7 +159,7 @@ class Store:
         with disk_errors(self.path):
             if self._staged.pop(staged, None) is not table:
                 raise LakeError(f"{staged}: not the columns of table {table.name}; nothing was published")
-            return disk.link_into_place(staged, final)
+            return self.link(staged, final)
 
     def publish(
         self,
@@ -171,7 +181,28 @@ class Store:
         with disk_errors(self.path):
             if not table.is_derived or self._staged.pop(staged, None) is not table:
                 raise LakeError(f"{staged}: cannot stand in table {table.name}; nothing was published")
-            disk.replace(staged, final)
+            self.replace(staged, final)
+
+    def link(self, staged: Path, final: Path) -> bool:
+        """Give a finished file its final name, at the lake's address first; False if the name was taken."""
+        return _link(self._mirror, staged, final)
+
+    def replace(self, staged: Path, final: Path) -> None:
+        """Put a finished file in the place of another, at the lake's address first."""
+        if self._mirror is not None:
+            self._mirror.put(final, staged)
+        disk.replace(staged, final)
+
+    def drop(self, path: Path) -> None:
+        """Take a published file away, at the lake's address first; raises OSError where the disk does not let us."""
+        if self._mirror is not None:
+            self._mirror.drop(path)
+        path.unlink(missing_ok=True)
+
+    @property
+    def patience_s(self) -> float:
+        """How much longer an unanswered create is waited for than where all writers share one lock."""
+        return self._mirror.patience_s if self._mirror is not None else 0.0
 
     def scratch(self, suffix: str = "") -> Path:
         """Return a fresh path in the lake's staging folder."""
@@ -191,7 +222,8 @@ class Store:
 
         Whatever the disk refuses inside the block is a LakeError: nothing else a writer does raises OSError.
         """
-        with disk_errors(self.path), disk.exclusive(self.path / LOCK, purpose, self.clock):
+        written = self._mirror.writing(purpose) if self._mirror is not None else nullcontext()
+        with disk_errors(self.path), disk.exclusive(self.path / LOCK, purpose, self.clock), written:
             self.whole.clear()
             self._sweep_scratch()
             self._take_on()
@@ -206,7 +238,7 @@ class Store:
         rewrite.take_on(self, self._outdated)
         staged = self.scratch(MARKER)
         disk.write_private(staged, _marker(self.lake_id))
-        disk.replace(staged, self.path / MARKER)
+        self.replace(staged, self.path / MARKER)
         self._outdated = None
 
     def _sweep_scratch(self) -> None:
@@ -231,13 +263,30 @@ def _mtime_s(entry: os.DirEntry[str]) -> float:
         return math.inf
 
 
-def _publish_bytes(folder: Path, name: str, data: bytes) -> None:
+def _mirror_in(path: Path, clock: Clock) -> Mirror | None:
+    """Return what keeps a folder and the address that it mirrors the same, None for a lake of this machine alone."""
+    if not (path / ADDRESS).is_file():
+        return None
+    with needed("a lake at an address", "cluster"), disk_errors(path):
+        from batchpond_remote.mirror import Mirror
+
+        mirror = Mirror(path, clock)
+        mirror.look()
+        return mirror
+
+
+def _link(mirror: Mirror | None, staged: Path, final: Path) -> bool:
+    is_new = mirror is None or mirror.put_new(final, staged)
+    return disk.link_into_place(staged, final) and is_new
+
+
+def _publish_bytes(folder: Path, name: str, data: bytes, mirror: Mirror | None) -> None:
     final = folder / name
     if final.exists():
         return
     staged = folder / TMP / f"{random_hex(12)}{name}"
     disk.write_private(staged, data)
-    disk.link_into_place(staged, final)
+    _link(mirror, staged, final)
 
 
 @contextmanager

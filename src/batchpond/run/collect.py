@@ -12,7 +12,7 @@ from typing import Any, Final
 from batchpond import ids
 from batchpond.answers import derive
 from batchpond.clock import Work
-from batchpond.lake import disk, failpoints, jsonl
+from batchpond.lake import failpoints, jsonl
 from batchpond.lake.attempts import Attempt, Phase
 from batchpond.lake.records import Downloaded, Mismatch, Verified
 from batchpond.lake.schemas import JUDGMENTS, RESPONSES
@@ -322,7 +322,7 @@ def _drop_unrecorded(session: Session, files: Sequence[jsonl.RawFile]) -> None:
         for path in session.read_parts.get(jsonl.whose(file.stem), ()):
             if path.stem.rpartition("-")[0] not in recorded:
                 for made in (path, *(session.store.path / JUDGMENTS.name).glob(f"*/{path.name}")):
-                    disk.drop(made)
+                    session.store.drop(made)
 
 
 def finish(session: Session, attempt: Attempt, tally: derive.Tally) -> None:

@@ -309,7 +309,7 @@ class _Forgetting:
             n_lines += sum(rewrite.empty_lines(store, path, is_kept) for path in part_paths(store, file))
             for table in (RESPONSES, JUDGMENTS):
                 for path in (store.path / table.name).glob(f"*/{file.stem}-*.parquet"):
-                    path.unlink()
+                    store.drop(path)
         return n_lines
 
     def _make_anew(self) -> None:

@@ -318,7 +318,7 @@ class Session:
         setting = os.environ.get(SETTLE_VARIABLE)
         if setting is not None and provider.is_loopback:
             return float(setting)
-        return provider.descriptor.settle_s
+        return provider.descriptor.settle_s + self.store.patience_s
 
 
 RULES_MEMO: Final = ".rules"

@@ -48,8 +48,8 @@ def test_a_damaged_or_newer_marker_is_refused(store: Store, content: str, messag
         Store.open(store.path)
 
 
-@pytest.mark.parametrize("address", ["s3://bucket/lake", "gs://b/l", "file:///tmp/l", "https://host/lake"])
-def test_an_address_is_no_folder_and_nothing_is_made_of_it(
+@pytest.mark.parametrize("address", ["https://host/lake", "ftp://host/lake", "s4://b/l"])
+def test_an_address_of_another_kind_is_refused_and_nothing_is_made_of_it(
     address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Whether the command line, the environment or the Python door is given it."""

@@ -1,0 +1,172 @@
+"""The objects below an address: list, get, put if absent, put, delete; each call has a deadline, each retry a reason.
+
+Put if absent is the store's own (`If-None-Match: *` at S3 and Azure, `ifGenerationMatch=0` at Google), so that of all
+who want a name exactly one gets it. Whose put an unclear one was, is told by the bytes that stand there.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+import obstore
+from obstore.exceptions import (
+    AlreadyExistsError,
+    BaseError,
+    PermissionDeniedError,
+    PreconditionError,
+    UnauthenticatedError,
+)
+from obstore.store import LocalStore, from_url
+
+from batchpond.errors import LakeError, UsageError
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore
+
+    from batchpond.clock import Clock
+
+CALL_DEADLINE_S: Final = 300.0
+"""For one call, its retries included: an object goes in one piece."""
+_RETRIES_MAX: Final = 4
+_WAITS_S: Final = (0.0, 0.2, 1.0, 5.0)
+_SCHEMES: Final = frozenset({"s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "file"})
+_CHUNK_BYTES: Final = 4 << 20
+_LIST_PAGE: Final = 1_000
+
+
+class Bucket:
+    """The objects below an address, by their names there."""
+
+    def __init__(self, url: str, clock: Clock) -> None:
+        """Know where it is; raises UsageError for an address of another kind, or one that lacks a setting."""
+        self.url = checked(url)
+        self._clock = clock
+        try:
+            self._store = _connected(self.url)
+        except (BaseError, ValueError) as error:
+            raise UsageError(f"{url}: {_first_line(error)}", hint="the guide `remote` says what is set how") from error
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether the store is on this machine, as those of tests are."""
+        endpoint = os.environ.get("AWS_ENDPOINT_URL", "") if self.url.startswith("s3") else ""
+        return self.url.startswith("file:") or urlsplit(endpoint).hostname in {"127.0.0.1", "::1", "localhost"}
+
+    def tags(self, prefix: str = "") -> dict[str, str]:
+        """Return what there is below a name, each with what changes when its bytes do; a call per 1,000 objects."""
+        with self._told(f"list {prefix}"):
+            found = (one for page in obstore.list(self._store, prefix or None, chunk_size=_LIST_PAGE) for one in page)
+            return {one["path"]: one["e_tag"] or f"{one['size']} {one['last_modified']}" for one in found}
+
+    def put(self, name: str, data: bytes) -> str:
+        """Put an object in the place of another, if any; return its tag."""
+        with self._told(f"write {name}"):
+            return obstore.put(self._store, name, data, use_multipart=False)["e_tag"] or ""
+
+    def put_new(self, name: str, data: bytes) -> tuple[bool, str]:
+        """Put an object under a name that nobody has; whether it is this one that stands there now, and its tag.
+
+        An answer that did not come, and a refusal of a name that nobody has (S3's 409 while another's put is under
+        way), are followed by another try: what stands there then is ours where it has our bytes.
+        """
+        failure: BaseException | None = None
+        for wait_s in _WAITS_S:
+            self._clock.sleep(wait_s)
+            try:
+                with self._told(f"write {name}"):
+                    return True, obstore.put(self._store, name, data, mode="create", use_multipart=False)["e_tag"] or ""
+            except _TakenError as taken:
+                failure = taken.__cause__
+            except _UnclearError as error:
+                failure = error
+            found = self._get_or_none(name)
+            if found is not None:
+                return found[0] == data, found[1]
+        raise LakeError(f"{self.url}/{name} could not be written: {_first_line(failure)}", hint=_HINT) from failure
+
+    def get(self, name: str) -> bytes | None:
+        """Return an object's bytes, None where there is none of that name."""
+        found = self._get_or_none(name)
+        return None if found is None else found[0]
+
+    def _get_or_none(self, name: str) -> tuple[bytes, str] | None:
+        try:
+            with self._told(f"read {name}"):
+                found = obstore.get(self._store, name)
+                return bytes(found.bytes()), found.meta["e_tag"] or ""
+        except FileNotFoundError:
+            return None
+
+    def fetch(self, name: str, into: Path) -> bool:
+        """Stream an object into an empty file; whether there is one."""
+        try:
+            with self._told(f"read {name}"), into.open("wb") as file:
+                for chunk in obstore.get(self._store, name).stream(min_chunk_size=_CHUNK_BYTES):
+                    file.write(chunk)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def drop(self, name: str) -> None:
+        """Delete an object, if there is one."""
+        with self._told(f"delete {name}"):
+            try:
+                obstore.delete(self._store, name)
+            except FileNotFoundError:
+                return
+
+    @contextmanager
+    def _told(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except (AlreadyExistsError, PreconditionError) as error:
+            raise _TakenError from error
+        except (PermissionDeniedError, UnauthenticatedError) as error:
+            hint = "credentials are looked for as the cloud's own tools do; the guide `remote` names them"
+            raise LakeError(f"{self.url}: may not {what}: {_first_line(error)}", hint=hint) from error
+        except FileNotFoundError:
+            raise
+        except (BaseError, OSError) as error:
+            raise _UnclearError(f"{self.url}: could not {what}: {_first_line(error)}", hint=_HINT) from error
+
+
+_HINT: Final = "nothing was lost: run the command again once the address can be reached"
+
+
+class _TakenError(Exception):
+    """A name is taken, or seems to be."""
+
+
+class _UnclearError(LakeError):
+    """Whether a call did what it was to do is not known."""
+
+
+def checked(url: str) -> str:
+    """Return an address as it is written; raises UsageError for one of another kind."""
+    if url.partition("://")[0].lower() not in _SCHEMES:
+        raise UsageError(
+            f"a lake is a folder on this machine or in an object store, and {url} is neither",
+            hint="s3://, gs://, az:// and file:// name object stores; the guide `remote` says how",
+        )
+    return url.rstrip("/")
+
+
+def _connected(url: str) -> ObjectStore:
+    if url.startswith("file:"):
+        return LocalStore(url.removeprefix("file://"), mkdir=True)
+    deadline = timedelta(seconds=CALL_DEADLINE_S)
+    return from_url(
+        url,
+        client_options={"timeout": deadline, "allow_http": True},  # where somebody gave an endpoint without TLS
+        retry_config={"max_retries": _RETRIES_MAX, "retry_timeout": deadline},
+    )
+
+
+def _first_line(error: BaseException | None) -> str:
+    return str(error).partition("\n")[0]

@@ -1,0 +1,108 @@
+"""Who writes to a lake at an address: a lease that is renewed, so that of many machines one does the work.
+
+`_leases/N` is the Nth and says until when it holds; it is made by put if absent, and the highest counts. It only saves
+work: what must happen once is decided by the election of a fact's name, which holds when a lease does not. Clocks of
+machines may differ by less than a lease is long.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import datetime, timedelta
+from threading import Event, Thread
+from typing import Any, Final
+
+import orjson
+
+from batchpond.clock import Clock, random_hex
+from batchpond.errors import BatchpondError, BusyError, LakeError
+from batchpond_remote.bucket import Bucket
+
+LEASE_S: Final = 120.0
+LEASE_VARIABLE: Final = "BATCHPOND_TEST_LEASE_S"
+"""Names a shorter lease, for a store on this machine: tests wait for one to end."""
+FOLDER: Final = "_leases"
+
+
+class Lease:
+    """The right to write to a lake at an address, while it is held."""
+
+    def __init__(self, bucket: Bucket, clock: Clock) -> None:
+        self._bucket, self._clock = bucket, clock
+        setting = os.environ.get(LEASE_VARIABLE)
+        self.lease_s = float(setting) if setting and bucket.is_loopback else LEASE_S
+        self._name = ""
+        self._said: dict[str, Any] = {}
+        self._good_until_s = 0.0
+        self._is_lost = False
+
+    @contextmanager
+    def held(self, purpose: str) -> Iterator[None]:
+        """Hold it; raises BusyError that says who does."""
+        self._take(purpose)
+        over = Event()
+        renewing = Thread(target=self._renew_until, args=(over,), name="batchpond-lease", daemon=True)
+        renewing.start()
+        try:
+            yield
+        finally:
+            over.set()
+            renewing.join()
+            name, self._name = self._name, ""
+            if not self._is_lost:
+                with suppress(LakeError):  # then it ends by itself
+                    self._bucket.put(name, self._text(self._clock.now()))
+
+    def check(self) -> None:
+        """Raise LakeError where it was held and is no more: this process slept, and another may write by now."""
+        if self._name and (self._is_lost or self._clock.monotonic_s() > self._good_until_s):
+            self._is_lost = True
+            raise LakeError(
+                f"{self._bucket.url}: this process was stopped for longer than its lease lasts, and another may write",
+                hint="what was published before is intact; run the command again",
+            )
+
+    def _take(self, purpose: str) -> None:
+        names = sorted(self._bucket.tags(FOLDER))
+        if names:
+            found = orjson.loads(self._bucket.get(names[-1]) or b"{}")
+            if found and self._clock.now() < datetime.fromisoformat(found["until"]):
+                raise _busy(found)
+        self._said = {"purpose": purpose, "pid": os.getpid(), "host": socket.gethostname(), "nonce": random_hex(8)}
+        self._said["since"] = self._clock.now().isoformat(timespec="seconds")
+        number = int(names[-1].rpartition("/")[2]) + 1 if names else 1
+        name, begun_s = f"{FOLDER}/{number:08d}", self._clock.monotonic_s()
+        if not self._bucket.put_new(name, self._text(self._until()))[0]:
+            raise _busy(orjson.loads(self._bucket.get(name) or b"{}"))
+        self._name, self._is_lost, self._good_until_s = name, False, begun_s + self.lease_s
+        for old in names:
+            self._bucket.drop(old)
+
+    def _renew_until(self, over: Event) -> None:
+        while not over.wait(self.lease_s / 4):
+            begun_s = self._clock.monotonic_s()
+            try:
+                if self._is_lost or max(self._bucket.tags(FOLDER), default="") != self._name:
+                    self._is_lost = True
+                    return
+                self._bucket.put(self._name, self._text(self._until()))
+            except BatchpondError:
+                continue  # tried again before the lease ends; after that, whatever is to be written says so
+            self._good_until_s = begun_s + self.lease_s
+
+    def _until(self) -> datetime:
+        return self._clock.now() + timedelta(seconds=self.lease_s)
+
+    def _text(self, until: datetime) -> bytes:
+        return orjson.dumps(self._said | {"until": until.isoformat(timespec="seconds")})
+
+
+def _busy(found: dict[str, Any]) -> BusyError:
+    who = f"{found.get('purpose')} (process {found.get('pid')} on {found.get('host')}, since {found.get('since')})"
+    return BusyError(
+        f"another machine is writing to this lake: {who}",
+        hint=f"run the command again when it is done, or where it died after {found.get('until')}; nothing was changed",
+    )

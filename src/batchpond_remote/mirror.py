@@ -1,0 +1,234 @@
+"""A lake at an address, as this machine has it: a folder with a copy of what is published there.
+
+Names of facts never change, so a mirror is a copy of what is missing. Whatever is published is published there first
+and here once it stands there; a process that dies in between leaves what the next pull brings. What the mirror has
+and the store lacks was dropped there (it was merged, forgotten or made again), unless the manifests still list it:
+then the store has lost it, and gets it back from here.
+
+Payloads, live answers that are not handed in, labels that wait, and the file of views are of this machine alone.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+from collections.abc import Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+import orjson
+
+from batchpond import ids
+from batchpond.clock import Clock, Work, random_hex
+from batchpond.errors import BusyError, LakeError
+from batchpond.lake import disk, manifest
+from batchpond.lake.schemas import TABLES
+from batchpond.lake.store import ADDRESS, CONFIG, MARKER, PAYLOADS, SECRET, TMP
+from batchpond_remote.bucket import CALL_DEADLINE_S, Bucket, checked
+from batchpond_remote.lease import LEASE_S, Lease
+
+MIRRORS_VARIABLE: Final = "BATCHPOND_MIRRORS"
+_TAGS: Final = ".tags"
+_PULLING: Final = ".pulling"
+_SINGLE: Final = frozenset({MARKER, SECRET, CONFIG})
+_SAFE: Final = re.compile(r"(?:[A-Za-z0-9_][A-Za-z0-9_.=@+-]*/)+[A-Za-z0-9_][A-Za-z0-9_.=@+-]*")
+_AT_ONCE: Final = 8
+_PULL_WAIT_S: Final = 600.0
+
+
+def folder_of(url: str) -> Path:
+    """Return the folder that mirrors an address on this machine; it is made, and nothing is brought yet."""
+    url = checked(url)
+    base = os.environ.get(MIRRORS_VARIABLE) or Path.home() / ".local" / "share" / "batchpond" / "mirrors"
+    words = re.sub(r"[^A-Za-z0-9]+", "-", url).strip("-")[-60:]
+    folder = Path(base).absolute() / f"{words}-{ids.digest('mirror', url, length=8)}"
+    for name in (TMP, PAYLOADS):
+        disk.make_directory(folder / name)
+    if not (folder / ADDRESS).exists():
+        staged = folder / TMP / random_hex(12)
+        disk.write_private(staged, f"{url}\n".encode())
+        disk.link_into_place(staged, folder / ADDRESS)
+    return folder
+
+
+class Mirror:
+    """A folder that mirrors an address.
+
+    `patience_s` is how much longer than on one machine an unanswered create must stay invisible: a sender that sleeps
+    while its lease runs out gives up when it wakes, but for one that woke just before its call.
+    """
+
+    patience_s = LEASE_S + CALL_DEADLINE_S
+
+    def __init__(self, path: Path, clock: Clock) -> None:
+        self.path, self._clock = path, clock
+        self.url = (path / ADDRESS).read_text("utf-8").strip()
+        self._bucket = Bucket(self.url, clock)
+        self._lease = Lease(self._bucket, clock)
+        self._tags: dict[str, str] = {}
+
+    def look(self) -> None:
+        """Bring what is new, unless a process of this machine is about to, or writes."""
+        with self._pulling(0.0) as is_mine:
+            if is_mine:
+                self._pull()
+
+    @contextmanager
+    def writing(self, purpose: str) -> Iterator[None]:
+        """Hold the right to write, with all that is there brought; the folder's own lock is held."""
+        with self._pulling(_PULL_WAIT_S) as is_mine:
+            if not is_mine:
+                raise BusyError(
+                    f"another process brings what is new at {self.url}", hint="run the command again when it is done"
+                )
+            with self._lease.held(purpose):
+                self._pull()
+                try:
+                    yield
+                finally:
+                    self._keep_tags()
+
+    def put_new(self, path: Path, staged: Path) -> bool:
+        """Publish a staged file under a name that nobody has; what stands there afterwards is in `staged`."""
+        self._lease.check()
+        name, data = self._name(path), staged.read_bytes()
+        is_mine, tag = self._bucket.put_new(name, data)
+        if not is_mine and not self._bucket.fetch(name, staged):
+            raise LakeError(f"{self.url}/{name} was taken, and is gone", hint="run the command again")
+        if not is_mine:
+            disk.sync(staged)
+        self._tags[name] = tag
+        return is_mine
+
+    def put(self, path: Path, staged: Path) -> None:
+        """Publish a staged file in the place of another, if any."""
+        self._lease.check()
+        name = self._name(path)
+        self._tags[name] = self._bucket.put(name, staged.read_bytes())
+
+    def drop(self, path: Path) -> None:
+        """Take what is published away."""
+        self._lease.check()
+        name = self._name(path)
+        self._bucket.drop(name)
+        self._tags.pop(name, None)
+
+    def _name(self, path: Path) -> str:
+        return path.relative_to(self.path).as_posix()
+
+    def _pull(self) -> None:
+        there = {name: tag for name, tag in self._bucket.tags().items() if _is_mirrored(name)}
+        if MARKER not in there:
+            if (self.path / MARKER).exists():
+                raise LakeError(
+                    f"there is no lake at {self.url} any more",
+                    hint=f"its mirror is {self.path}: `batchpond --lake {self.path} export` writes what it holds",
+                )
+            return
+        self._tags = self._kept_tags()
+        new = [name for name, tag in there.items() if self._tags.get(name) != tag or not self._stands(name)]
+        new.sort(key=lambda name: (not name.startswith(manifest.FOLDER), name), reverse=True)  # lists of files last
+        with (
+            Work(f"bringing what is new at {self.url}", "files", len(new)) as work,
+            ThreadPoolExecutor(_AT_ONCE) as pool,
+        ):
+            for name, is_there in zip(new, pool.map(self._bring, new), strict=True):
+                if is_there:
+                    self._tags[name] = there[name]
+                work.add()
+        self._settle(there)
+        self._keep_tags()
+
+    def _bring(self, name: str) -> bool:
+        staged = self._scratch()
+        try:
+            if not self._bucket.fetch(name, staged):
+                return False  # it was dropped since it was listed
+            if name == MARKER and self._stands(name):
+                self._check_marker(staged)
+            os.chmod(staged, disk.FILE_MODE)
+            disk.sync(staged)
+            disk.replace(staged, self.path / name)
+        finally:
+            staged.unlink(missing_ok=True)
+        return True
+
+    def _check_marker(self, staged: Path) -> None:
+        here, there = (orjson.loads(path.read_bytes())["lake_id"] for path in (self.path / MARKER, staged))
+        if here != there:
+            raise LakeError(
+                f"{self.url} holds another lake than its mirror {self.path} is of",
+                hint="move that folder away: what it holds of this machine alone is in _live and _labels.csv",
+            )
+
+    def _settle(self, there: Collection[str]) -> None:
+        """Drop what is here alone, but give back what the store has lost: what the lists of files still name."""
+        for path in (self.path / manifest.FOLDER).glob("*.jsonl"):
+            if self._name(path) not in there:
+                disk.drop(path)
+        here = [path for table in TABLES for path in disk.parquet_files(self.path / table)]
+        alone = {*disk.relative(self.path, here)} - {*there}
+        if not alone:
+            return
+        covered = (covered for path in filter(disk.is_merged, here) for covered in disk.merged_paths(path))
+        listed = manifest.load(self.path).entries.keys() - {*disk.relative(self.path, covered)}
+        for name in sorted(alone):
+            if name in listed:
+                self._tags[name] = self._bucket.put_new(name, (self.path / name).read_bytes())[1]
+            else:
+                disk.drop(self.path / name)
+                self._tags.pop(name, None)
+
+    def _stands(self, name: str) -> bool:
+        return os.path.exists(f"{self.path}/{name}")
+
+    def _scratch(self) -> Path:
+        return self.path / TMP / f"{random_hex(12)}.mirror"
+
+    def _kept_tags(self) -> dict[str, str]:
+        with suppress(OSError, ValueError):
+            found: dict[str, str] = orjson.loads((self.path / _TAGS).read_bytes())
+            return found
+        return {}
+
+    def _keep_tags(self) -> None:
+        staged = self._scratch()
+        disk.write_private(staged, orjson.dumps(self._tags))
+        disk.replace(staged, self.path / _TAGS)
+
+    @contextmanager
+    def _pulling(self, wait_s: float) -> Iterator[bool]:
+        """Hold the right to change the mirror, waiting so long for it; whether it is held."""
+        descriptor = os.open(self.path / _PULLING, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, disk.FILE_MODE)
+        try:
+            until_s = self._clock.monotonic_s() + wait_s
+            while not (is_mine := _is_locked(descriptor)) and self._clock.monotonic_s() < until_s:
+                self._clock.sleep(0.1)
+            yield is_mine
+        finally:
+            os.close(descriptor)
+
+
+def _is_locked(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _is_mirrored(name: str) -> bool:
+    """Whether an object is part of a lake: whatever else stands in a bucket is nobody's business here."""
+    if name in _SINGLE:
+        return True
+    first, _, rest = name.partition("/")
+    suffix = ".jsonl" if first == manifest.FOLDER else ".parquet"
+    return (
+        bool(rest)
+        and first in {*TABLES, manifest.FOLDER}
+        and name.endswith(suffix)
+        and _SAFE.fullmatch(name) is not None
+    )

@@ -1,0 +1,90 @@
+"""The operations on an object store, over a folder and an S3 on loopback; other stores are a command of their own."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from batchpond.clock import SystemClock
+from batchpond.errors import LakeError, UsageError
+from batchpond_remote.bucket import Bucket
+from tests.rigs import s3
+
+
+def bucket_at(url: str) -> Bucket:
+    return Bucket(url, SystemClock())
+
+
+@pytest.fixture(params=["file", "s3"])
+def bucket(request: pytest.FixtureRequest, tmp_path: Path) -> Bucket:
+    if request.param == "file":
+        return bucket_at(f"file://{tmp_path}/objects")
+    request.getfixturevalue("shop")
+    return bucket_at("s3://bucket-one/some/lake")
+
+
+def test_what_is_put_is_listed_read_and_dropped(bucket: Bucket, tmp_path: Path) -> None:
+    assert bucket.tags() == {}
+    assert bucket.put_new("a/x=1/b-1.parquet", b"one")[0]
+    tag = bucket.put("a/c", b"two")
+    tags = bucket.tags()
+    assert tags.keys() == {"a/x=1/b-1.parquet", "a/c"}
+    assert tags["a/c"] == tag != bucket.put("a/c", b"three")
+    assert bucket.get("a/c") == b"three"
+    assert bucket.tags()["a/c"] != tag
+    into = tmp_path / "into"
+    assert bucket.fetch("a/c", into)
+    assert into.read_bytes() == b"three"
+    bucket.drop("a/c")
+    bucket.drop("a/c")
+    assert bucket.get("a/c") is None
+    assert not bucket.fetch("a/c", into)
+    assert bucket.tags().keys() == {"a/x=1/b-1.parquet"}
+
+
+def test_a_name_is_given_once_however_many_want_it(bucket: Bucket) -> None:
+    won: list[int] = []
+
+    def want(number: int) -> None:
+        if bucket.put_new("sent", b"%d" % number)[0]:
+            won.append(number)
+
+    threads = [threading.Thread(target=want, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert bucket.get("sent") == b"%d" % won[0]
+    assert len(won) == 1
+
+
+@pytest.mark.parametrize("fault", ["lost_ack", "conflict", "slow_down"])
+def test_an_unclear_put_is_told_by_the_bytes_that_stand_there(shop: s3.Shop, fault: str) -> None:
+    """Ours after a lost answer, a refusal of a name that nobody has, or a store that is busy."""
+    bucket = bucket_at("s3://bucket-one/lake")
+    shop.faults += [("PUT", "sent", fault)] * 2
+    assert bucket.put_new("sent", b"mine")[0]
+    shop.faults.append(("PUT", "sent", "lost_ack"))
+    assert not bucket.put_new("sent", b"another's")[0]
+    assert shop.objects["bucket-one/lake/sent"][0] == b"mine"
+
+
+def test_a_listing_costs_a_call_for_a_page(shop: s3.Shop) -> None:
+    bucket = bucket_at("s3://bucket-one/lake")
+    for number in range(7):
+        bucket.put(f"t/{number}", b"")
+    shop.page = 3
+    assert len(bucket.tags()) == 7
+    assert shop.calls["LIST"] == 3
+
+
+def test_what_is_not_allowed_or_not_there_says_so(shop: s3.Shop) -> None:
+    bucket = bucket_at("s3://bucket-one/lake")
+    shop.faults.append(("PUT", "x", "denied"))
+    with pytest.raises(LakeError, match="s3://bucket-one/lake: may not write x"):
+        bucket.put("x", b"")
+    for url in ("https://host/lake", "ftp://host/lake", "s3://"):
+        with pytest.raises(UsageError):
+            bucket_at(url)
