@@ -144,12 +144,18 @@ class _Handler(BaseHTTPRequestHandler):
         return 200, text.encode(), {"Content-Type": "application/xml"}
 
 
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, *_: object) -> None:
+        """Say nothing of callers that were killed."""
+
+
 @contextmanager
 def served() -> Iterator[Shop]:
     """Serve buckets until the block ends; at its end every fault has been met."""
     shop = Shop()
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"shop": shop}))
-    server.daemon_threads = True
+    server = _Server(("127.0.0.1", 0), type("Handler", (_Handler,), {"shop": shop}))
     shop.url = f"http://127.0.0.1:{server.server_port}"
     thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
     thread.start()

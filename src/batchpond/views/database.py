@@ -27,7 +27,7 @@ from batchpond.lake import disk
 from batchpond.lake.disk import held
 from batchpond.lake.manifest import GONE, Damage
 from batchpond.lake.schemas import TABLES, Table
-from batchpond.lake.store import LENS, TMP
+from batchpond.lake.store import ADDRESS, LENS, TMP
 from batchpond.lake.tables import literal, query, quoted
 from batchpond.views import refresh
 from batchpond.views.draft import AT_HAND, CATALOG, MEMORY_LIMIT, Draft, Seen, as_tables, config, seen
@@ -189,6 +189,8 @@ def _warned(connection: duckdb.DuckDBPyConnection, *, must_be_whole: bool = Fals
 
 
 def _opened(lake_path: Path, memory_limit: str) -> duckdb.DuckDBPyConnection:
+    if (lake_path / ADDRESS).exists() and not is_current(lake_path, files := listed(lake_path)):
+        build(lake_path, files)  # what is brought to a mirror comes without a file of views
     connection = duckdb.connect(":memory:", config=config(lake_path, memory_limit))
     try:
         connection.execute(_set_lake(lake_path))
