@@ -66,8 +66,8 @@ class Mirror:
     def __init__(self, path: Path, clock: Clock) -> None:
         self.path, self._clock = path, clock
         self.url = (path / ADDRESS).read_text("utf-8").strip()
-        self._bucket = Bucket(self.url, clock)
-        self._lease = Lease(self._bucket, clock)
+        self.bucket = Bucket(self.url, clock)
+        self._lease = Lease(self.bucket, clock)
         self._tags: dict[str, str] = {}
 
     def look(self) -> None:
@@ -95,8 +95,8 @@ class Mirror:
         """Publish a staged file under a name that nobody has; what stands there afterwards is in `staged`."""
         self._lease.check()
         name, data = self._name(path), staged.read_bytes()
-        is_mine, tag = self._bucket.put_new(name, data)
-        if not is_mine and not self._bucket.fetch(name, staged):
+        is_mine, tag = self.bucket.put_new(name, data)
+        if not is_mine and not self.bucket.fetch(name, staged):
             raise LakeError(f"{self.url}/{name} was taken, and is gone", hint="run the command again")
         if not is_mine:
             disk.sync(staged)
@@ -107,20 +107,20 @@ class Mirror:
         """Publish a staged file in the place of another, if any."""
         self._lease.check()
         name = self._name(path)
-        self._tags[name] = self._bucket.put(name, staged.read_bytes())
+        self._tags[name] = self.bucket.put(name, staged.read_bytes())
 
     def drop(self, path: Path) -> None:
         """Take what is published away."""
         self._lease.check()
         name = self._name(path)
-        self._bucket.drop(name)
+        self.bucket.drop(name)
         self._tags.pop(name, None)
 
     def _name(self, path: Path) -> str:
         return path.relative_to(self.path).as_posix()
 
     def _pull(self) -> None:
-        there = {name: tag for name, tag in self._bucket.tags().items() if _is_mirrored(name)}
+        there = {name: tag for name, tag in self.bucket.tags().items() if is_mirrored(name)}
         if MARKER not in there:
             if (self.path / MARKER).exists():
                 raise LakeError(
@@ -145,7 +145,7 @@ class Mirror:
     def _bring(self, name: str) -> bool:
         staged = self._scratch()
         try:
-            if not self._bucket.fetch(name, staged):
+            if not self.bucket.fetch(name, staged):
                 return False  # it was dropped since it was listed
             if name == MARKER and self._stands(name):
                 self._check_marker(staged)
@@ -177,7 +177,7 @@ class Mirror:
         listed = manifest.load(self.path).entries.keys() - {*disk.relative(self.path, covered)}
         for name in sorted(alone):
             if name in listed:
-                self._tags[name] = self._bucket.put_new(name, (self.path / name).read_bytes())[1]
+                self._tags[name] = self.bucket.put_new(name, (self.path / name).read_bytes())[1]
             else:
                 disk.drop(self.path / name)
                 self._tags.pop(name, None)
@@ -220,7 +220,7 @@ def _is_locked(descriptor: int) -> bool:
     return True
 
 
-def _is_mirrored(name: str) -> bool:
+def is_mirrored(name: str) -> bool:
     """Whether an object is part of a lake: whatever else stands in a bucket is nobody's business here."""
     if name in _SINGLE:
         return True

@@ -1,7 +1,7 @@
 """Hosts that share a lake in a bucket: `python -m tests.sweeps.hosts [--kills 200] [--sleeps 50] [--seed 0]`.
 
-Eight submit and sync at once, each over a mirror of its own; every death is SIGKILL, every sleep SIGSTOP for up to three
-leases. A lake is let come to its end and checked by the provider's own ledger; then the next begins, at each provider
+Eight submit and sync at once, each over a mirror of its own; every death is SIGKILL, every sleep SIGSTOP for up to
+three leases. A lake is let come to its end and checked by the provider's own ledger; then the next begins, at each provider
 in turn. `--server URL` names an S3-compatible server in the place of the one of the tests, with a bucket `bucket-one`.
 Prints what was done and each promise that was broken; exits 1 when any was.
 """

@@ -9,6 +9,7 @@ from batchpond.cli.frame import Invocation, pond_command
 from batchpond.errors import UsageError
 from batchpond.text import plural
 
+LAKE = "lake"
 KINDS = ("parquet", "csv", "jsonl")
 
 
@@ -27,8 +28,12 @@ def command(
 ) -> None:
     """Write a view to DESTINATION as parquet, csv or jsonl; any size, one file or one per batch."""
     if layout is not None:
-        if kind or view or per_batch or keep_formulas:
+        if kind or view or per_batch or keep_formulas or (layout == LAKE and (study or force)):
             raise UsageError("--layout decides on files and formats: it goes with --study, --force and --json alone")
+        if layout == LAKE:
+            n_files = invocation.store().copy_to(destination)
+            invocation.diagnostics.note(f"copied {plural(n_files, 'file')}, and read them there")
+            return
         _layout(invocation, destination, layout, study, force=force, is_json=is_json)
         return
     if study is not None:

@@ -199,6 +199,19 @@ class Store:
             self._mirror.drop(path)
         path.unlink(missing_ok=True)
 
+    def copy_to(self, address: Path) -> int:
+        """Copy the lake to an address that has none, each file read there again; return how many files that are.
+
+        Raises UsageError for any other place, and while live answers or labels wait to be handed in.
+        """
+        from batchpond.lake import manifest
+
+        with needed("a lake at an address", "cluster"):
+            from batchpond_remote.copy import copy
+        with self.lock("export"):
+            manifest.take_up(self)
+            return copy(self.path, address, self.clock)
+
     @property
     def patience_s(self) -> float:
         """How much longer an unanswered create is waited for than where all writers share one lock."""

@@ -7,14 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from batchpond.clock import SystemClock
 from batchpond.errors import LakeError, UsageError
 from batchpond_remote.bucket import Bucket
 from tests.rigs import s3
+from tests.rigs.clock import ManualClock
+from tests.rigs.sim_study import START
 
 
 def bucket_at(url: str) -> Bucket:
-    return Bucket(url, SystemClock())
+    return Bucket(url, ManualClock(START))
 
 
 @pytest.fixture(params=["file", "s3"])

@@ -13,7 +13,7 @@ from batchpond.lake import manifest
 from batchpond.lake.events import EventLog, read
 from batchpond.lake.records import Fresh
 from batchpond.lake.schemas import JUDGMENTS
-from batchpond.lake.store import CONFIG, MARKER, Store
+from batchpond.lake.store import CONFIG, LABELS, MARKER, Store
 from batchpond_remote import lease
 from batchpond_remote.mirror import folder_of
 from tests.rigs import s3
@@ -246,3 +246,29 @@ def test_an_unanswered_create_is_waited_for_longer_than_where_all_share_a_lock(
 
 def test_a_folder_has_one_mirror_whatever_the_address_ends_in() -> None:
     assert folder_of(URL) == folder_of(f"{URL}/") != folder_of(f"{URL}2")
+
+
+def test_a_lake_is_copied_to_a_bucket_and_goes_on_there(
+    machines: tuple[Machine, Machine], shop: s3.Shop, tmp_path: Path
+) -> None:
+    """Also over what a copy left that was killed; what waits on this machine, or is there already, is refused."""
+    here = Store.init(tmp_path / "here", machines[0].clock)
+    say(here, "a")
+    (here.path / CONFIG).write_text("# ours\n")
+    address = Path("s3://bucket-one/moved")
+    shop.faults.append(("PUT", MARKER, "denied"))
+    with pytest.raises(LakeError, match="may not write"):
+        here.copy_to(address)
+    shop.objects["bucket-one/moved/events/e-left.parquet"] = (b"of a copy that was killed", START)
+    assert here.copy_to(address) == len([key for key in shop.objects if "/moved/" in key])
+    there = machines[1].store("s3://bucket-one/moved")
+    assert (there.lake_id, there.secret, said(there)) == (here.lake_id, here.secret, ["a"])
+    assert (there.path / CONFIG).read_text() == "# ours\n"
+    say(there, "b")
+    with pytest.raises(UsageError, match="there is a lake at s3://bucket-one/moved"):
+        here.copy_to(address)
+    with pytest.raises(UsageError, match="is no address of a bucket"):
+        here.copy_to(tmp_path / "elsewhere")
+    (here.path / LABELS).write_text("a label\n")
+    with pytest.raises(UsageError, match="is of this machine alone"):
+        here.copy_to(Path("s3://bucket-one/other"))
