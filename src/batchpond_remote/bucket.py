@@ -55,6 +55,8 @@ class Bucket:
     @property
     def is_loopback(self) -> bool:
         """Whether the store is on this machine, as those of tests are."""
+        if self.url.startswith("az"):
+            return os.environ.get("AZURE_STORAGE_USE_EMULATOR") == "true"
         endpoint = os.environ.get("AWS_ENDPOINT_URL", "") if self.url.startswith("s3") else ""
         return self.url.startswith("file:") or urlsplit(endpoint).hostname in {"127.0.0.1", "::1", "localhost"}
 
@@ -62,12 +64,12 @@ class Bucket:
         """Return what there is below a name, each with what changes when its bytes do; a call per 1,000 objects."""
         with self._told(f"list {prefix}"):
             found = (one for page in obstore.list(self._store, prefix or None, chunk_size=_LIST_PAGE) for one in page)
-            return {one["path"]: one["e_tag"] or f"{one['size']} {one['last_modified']}" for one in found}
+            return {one["path"]: _tag(one["e_tag"]) or f"{one['size']} {one['last_modified']}" for one in found}
 
     def put(self, name: str, data: bytes) -> str:
         """Put an object in the place of another, if any; return its tag."""
         with self._told(f"write {name}"):
-            return obstore.put(self._store, name, data, use_multipart=False)["e_tag"] or ""
+            return _tag(obstore.put(self._store, name, data, use_multipart=False)["e_tag"])
 
     def put_new(self, name: str, data: bytes) -> tuple[bool, str]:
         """Put an object under a name that nobody has; whether it is this one that stands there now, and its tag.
@@ -80,7 +82,8 @@ class Bucket:
             self._clock.sleep(wait_s)
             try:
                 with self._told(f"write {name}"):
-                    return True, obstore.put(self._store, name, data, mode="create", use_multipart=False)["e_tag"] or ""
+                    put = obstore.put(self._store, name, data, mode="create", use_multipart=False)
+                    return True, _tag(put["e_tag"])
             except _TakenError as taken:
                 failure = taken.__cause__
             except _UnclearError as error:
@@ -99,7 +102,7 @@ class Bucket:
         try:
             with self._told(f"read {name}"):
                 found = obstore.get(self._store, name)
-                return bytes(found.bytes()), found.meta["e_tag"] or ""
+                return bytes(found.bytes()), _tag(found.meta["e_tag"])
         except FileNotFoundError:
             return None
 
@@ -166,6 +169,10 @@ def _connected(url: str) -> ObjectStore:
         client_options={"timeout": deadline, "allow_http": True},  # where somebody gave an endpoint without TLS
         retry_config={"max_retries": _RETRIES_MAX, "retry_timeout": deadline},
     )
+
+
+def _tag(found: str | None) -> str:
+    return (found or "").strip('"')  # Azure quotes it in answers and not in listings
 
 
 def _first_line(error: BaseException | None) -> str:

@@ -60,17 +60,15 @@ class Hosts:
     """One lake, one provider, and hosts by number."""
 
     folder: Path
-    bucket: dict[str, str]
     simulator: server.Running
     provider: str
-    variables: dict[str, str] = field(default_factory=dict)
+    variables: dict[str, str]
 
     def environment(self, host: int, **more: str) -> dict[str, str]:
         """Return what a command on a host has."""
         provider = SIMULATED[self.provider]
         return {
             **os.environ,
-            **self.bucket,
             provider.url_env: self.simulator.base_url_of(self.provider),
             provider.key_env: "sk-simulated",
             "BATCHPOND_MIRRORS": f"{self.folder}/host-{host}",
@@ -141,13 +139,12 @@ class Hosts:
 
 
 @contextmanager
-def hosts(folder: Path, provider: str = "openai", storage_url: str = "") -> Iterator[Hosts]:
-    """Make a bucket with a planned lake, and a provider; in the storage of a server where one is named."""
+def hosts(folder: Path, provider: str = "openai", bucket: str = "") -> Iterator[Hosts]:
+    """Plan a lake in a bucket, ours or one in another store, and run a provider."""
     models = SIMULATED[provider].models
     with s3.served() as shop, server.running(SETTINGS, folder / "world") as simulator:
-        bucket = shop.environ | ({"AWS_ENDPOINT_URL": storage_url} if storage_url else {})
-        made = Hosts(folder, bucket, simulator, provider)
-        made.variables["BATCHPOND_LAKE"] = f"s3://bucket-one/{folder.name}"
+        made = Hosts(folder, simulator, provider, {} if bucket else shop.environ)
+        made.variables["BATCHPOND_LAKE"] = f"{bucket or 's3://bucket-one'}/{folder.name}"
         with patch.dict(os.environ, made.environment(0)):
             plan_study(Store.init(Path(made.url)), load(write_study(folder / "study", max_requests=6, models=models)))
         yield made

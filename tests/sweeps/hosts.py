@@ -1,8 +1,8 @@
 """Hosts that share a lake in a bucket: `python -m tests.sweeps.hosts [--kills 200] [--sleeps 50] [--seed 0]`.
 
 Eight submit and sync at once, each over a mirror of its own; every death is SIGKILL, every sleep SIGSTOP for up to
-three leases. A lake is let come to its end and checked by the provider's own ledger; then the next begins, at each provider
-in turn. `--server URL` names an S3-compatible server in the place of the one of the tests, with a bucket `bucket-one`.
+three leases. A lake is let come to its end and checked by the provider's own ledger; then the next begins, at each
+provider in turn. `--bucket ADDRESS` is one in another store, whose variables are set, in the place of the tests' S3.
 Prints what was done and each promise that was broken; exits 1 when any was.
 """
 
@@ -28,7 +28,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     for name, default in (("kills", 200), ("sleeps", 50), ("hosts", 8), ("seed", 0)):
         parser.add_argument(f"--{name}", type=int, default=default)
-    parser.add_argument("--server", default="")
+    parser.add_argument("--bucket", default="")
     asked = parser.parse_args()
     draw, began_s = random.Random(asked.seed), time.monotonic()
     n_kills = n_sleeps = n_runs = n_broken = n_lakes = 0
@@ -36,7 +36,7 @@ def main() -> int:
     names = list(SIMULATED)
     while n_kills < asked.kills or n_sleeps < asked.sleeps:
         name = names[n_lakes % len(names)]
-        with tempfile.TemporaryDirectory() as scratch, hosts(Path(scratch), name, asked.server) as made:
+        with tempfile.TemporaryDirectory() as scratch, hosts(Path(scratch), name, asked.bucket) as made:
             kills = min(KILLS_A_LAKE, max(asked.kills - n_kills, 0))
             sleeps = min(KILLS_A_LAKE // 3, max(asked.sleeps - n_sleeps, 0))
             toll = disturb(made, draw, kills, sleeps, asked.hosts, BOUND_A_LAKE_S)

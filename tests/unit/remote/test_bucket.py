@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from pathlib import Path
 
 import pytest
 
+from batchpond.clock import random_hex
 from batchpond.errors import LakeError, UsageError
 from batchpond_remote.bucket import Bucket
 from tests.rigs import s3
 from tests.rigs.clock import ManualClock
 from tests.rigs.sim_study import START
 
+OTHER = os.environ.get("BATCHPOND_TEST_BUCKET", "")
+"""The address of a bucket in another store, to be held against the same properties; its variables are set."""
+
 
 def bucket_at(url: str) -> Bucket:
     return Bucket(url, ManualClock(START))
 
 
-@pytest.fixture(params=["file", "s3"])
+@pytest.fixture(params=["file", "s3", *([OTHER] if OTHER else [])])
 def bucket(request: pytest.FixtureRequest, tmp_path: Path) -> Bucket:
     if request.param == "file":
         return bucket_at(f"file://{tmp_path}/objects")
+    if request.param == OTHER:
+        return bucket_at(f"{OTHER}/{tmp_path.name}-{random_hex(4)}")
     request.getfixturevalue("shop")
     return bucket_at("s3://bucket-one/some/lake")
 
