@@ -3,6 +3,9 @@
 The model has one attempt, a disk, one or two processes that may crash, and a provider that may
 execute a request late and list a batch late, in ticks. With all rules no reachable state has two
 batches; without any one of them a duplicate is reached, which shows that the model can see it.
+
+Hosts that share a lake in a bucket have no lock that holds: which of them sends an attempt is elected, and who sleeps
+after that sends nothing any more once it looks at the clock.
 """
 
 from __future__ import annotations
@@ -32,6 +35,9 @@ class Rules:
     records_sent: bool = True
     clock_starts_at: Literal["observation", "sending"] = "observation"
     has_control: bool = True
+    elects: bool = False
+    awake: int | None = None
+    """Within how long after its election a sender's call leaves it, if it does: the one assumption about hosts."""
 
 
 class State(NamedTuple):
@@ -45,6 +51,7 @@ class State(NamedTuple):
     now: int = 0
     n_crashes_left: int = 0
     is_wrong_key: bool = False
+    attempt: int = 0
 
 
 class Step(NamedTuple):
@@ -75,29 +82,42 @@ def _process(state: State, rules: Rules, index: int) -> Iterator[Step]:
     if at == "":
         if not (rules.has_lock and any(state.processes)):
             if state.disk == "planned":
-                yield goes("submit", "begin")
+                yield goes("submit", f"begin {state.attempt}")
             elif state.disk in {"sent", "unknown"}:
                 yield goes("sync", "resolve")
         return
     if state.n_crashes_left:
         yield goes("crash", "", n_crashes_left=state.n_crashes_left - 1)
-    if at == "begin":
-        recorded = {"disk": "sent", "clock_start": state.now} if rules.records_sent else {}
-        yield goes("record sent", "send 0", **recorded)
+    if at.startswith("begin"):
+        yield _begin(state, rules, at, goes)
     elif at.startswith("send"):
-        n_sent = int(at.removeprefix("send "))
-        after = f"send {n_sent + 1}" if n_sent < rules.n_client_retries else "unclear"
-        yield goes("created, acknowledged", "acknowledged", batches=(*state.batches, state.now))
-        yield goes("created, answer lost", after, batches=(*state.batches, state.now))
-        late = (*state.in_flight, state.now + rules.execution_delay)
-        yield goes("timed out, still under way", after, in_flight=late)
-        yield goes("never arrived", after)
+        yield from _call(state, rules, at, goes)
     elif at == "acknowledged":
         yield goes("record id", "", disk="created")
     elif at == "unclear":
         yield goes("leave to sync", "", **({} if rules.records_sent else {"disk": "planned"}))
     elif at == "resolve":
         yield from _resolution(state, rules, goes)
+
+
+def _begin(state: State, rules: Rules, at: str, goes: Callable[..., Step]) -> Step:
+    if rules.elects and (state.disk, at) != ("planned", f"begin {state.attempt}"):
+        return goes("the election is lost", "")
+    recorded = {"disk": "sent", "clock_start": state.now} if rules.records_sent else {}
+    return goes("record sent", f"send 0 {state.now}", **recorded)
+
+
+def _call(state: State, rules: Rules, at: str, goes: Callable[..., Step]) -> Iterator[Step]:
+    n_sent, since = map(int, at.split()[1:])
+    if rules.awake is not None and state.now - since > rules.awake:
+        yield goes("slept too long", "unclear")
+        return
+    after = f"send {n_sent + 1} {since}" if n_sent < rules.n_client_retries else "unclear"
+    yield goes("created, acknowledged", "acknowledged", batches=(*state.batches, state.now))
+    yield goes("created, answer lost", after, batches=(*state.batches, state.now))
+    late = (*state.in_flight, state.now + rules.execution_delay)
+    yield goes("timed out, still under way", after, in_flight=late)
+    yield goes("never arrived", after)
 
 
 def _resolution(state: State, rules: Rules, goes: Callable[..., Step]) -> Iterator[Step]:
@@ -110,7 +130,8 @@ def _resolution(state: State, rules: Rules, goes: Callable[..., Step]) -> Iterat
     if rules.clock_starts_at == "observation" and state.disk == "sent":
         yield goes("not listed, doubt observed", "", disk="unknown", clock_start=state.now)
     elif is_old:
-        yield goes("not listed after settling, absent", "", disk="planned", clock_start=-1)
+        following = state.attempt + rules.elects
+        yield goes("not listed after settling, absent", "", disk="planned", clock_start=-1, attempt=following)
     else:
         yield goes("wait", "")
 
@@ -144,6 +165,7 @@ def _way(state: State, came_from: dict[State, Step | None]) -> list[str]:
 
 
 ALL_RULES = Rules()
+HOSTS = replace(ALL_RULES, n_processes=2, has_lock=False, elects=True, awake=1, settle=4, last_tick=8, n_crashes=1)
 
 
 @pytest.mark.parametrize(
@@ -155,6 +177,7 @@ ALL_RULES = Rules()
             replace(ALL_RULES, execution_delay=4, list_lag=2, settle=7, last_tick=16), id="slow provider, long settle"
         ),
         pytest.param(replace(ALL_RULES, n_processes=2, last_tick=9), id="two processes, one lock"),
+        pytest.param(HOSTS, id="two hosts, an election, a settle time longer by what a sender may sleep"),
     ],
 )
 def test_no_interleaving_buys_a_second_batch(rules: Rules) -> None:
@@ -174,6 +197,9 @@ def test_no_interleaving_buys_a_second_batch(rules: Rules) -> None:
             replace(ALL_RULES, n_processes=2, has_lock=False, last_tick=7, n_crashes=1), id="two processes, no lock"
         ),
         pytest.param(replace(ALL_RULES, has_control=False), id="no positive control: another project's key"),
+        pytest.param(replace(HOSTS, elects=False), id="two hosts, no election"),
+        pytest.param(replace(HOSTS, settle=3), id="two hosts, a settle time as on one"),
+        pytest.param(replace(HOSTS, awake=None), id="two hosts, a sender that sleeps after its last look at the clock"),
     ],
 )
 def test_each_rule_is_needed(rules: Rules) -> None:
