@@ -27,8 +27,8 @@ from batchpond.errors import BusyError, LakeError
 from batchpond.lake import disk, manifest
 from batchpond.lake.schemas import TABLES
 from batchpond.lake.store import ADDRESS, CONFIG, MARKER, PAYLOADS, SECRET, TMP
-from batchpond_remote.bucket import CALL_DEADLINE_S, Bucket, checked
-from batchpond_remote.lease import LEASE_S, Lease
+from batchpond_remote.bucket import Bucket, checked
+from batchpond_remote.lease import Lease
 
 MIRRORS_VARIABLE: Final = "BATCHPOND_MIRRORS"
 _TAGS: Final = ".tags"
@@ -55,13 +55,7 @@ def folder_of(url: str) -> Path:
 
 
 class Mirror:
-    """A folder that mirrors an address.
-
-    `patience_s` is how much longer than on one machine an unanswered create must stay invisible: a sender that sleeps
-    while its lease runs out gives up when it wakes, but for one that woke just before its call.
-    """
-
-    patience_s = LEASE_S + CALL_DEADLINE_S
+    """A folder that mirrors an address."""
 
     def __init__(self, path: Path, clock: Clock) -> None:
         self.path, self._clock = path, clock

@@ -213,9 +213,9 @@ class Store:
             return copy(self.path, address, self.clock)
 
     @property
-    def patience_s(self) -> float:
-        """How much longer an unanswered create is waited for than where all writers share one lock."""
-        return self._mirror.patience_s if self._mirror is not None else 0.0
+    def is_shared(self) -> bool:
+        """Whether machines write to it that share no lock."""
+        return self._mirror is not None
 
     def scratch(self, suffix: str = "") -> Path:
         """Return a fresh path in the lake's staging folder."""

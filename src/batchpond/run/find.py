@@ -448,7 +448,7 @@ def _not_seen(
 
 
 def record_doubt(session: Session, attempt: Attempt, reason: str) -> None:
-    """Start the absence clock: this process holds the lock, and sends nothing more, so no sender is alive."""
+    """Start the absence clock: nothing more is sent from here, and who else might, on another machine, gives up."""
     clock = session.store.clock
     session.record(
         Unknown(

@@ -47,6 +47,8 @@ from batchpond.text import Shown
 SETTLE_VARIABLE = "BATCHPOND_TEST_SETTLE_S"
 NOTES_MAX = 1_000
 PUT_OFF_MIN_S = 5.0
+ELSEWHERE_S = 120.0
+"""Within how long of its election a sender on another machine makes its call, if it does: it gives up in half of it."""
 LARGE = 1_000
 """From so many requests on, what is done for a batch is on record at once, lest it has to be done again."""
 TAKE_HINT = "the first stands; `batchpond resolve BATCH --take first|second|none` says which of them counts"
@@ -318,7 +320,8 @@ class Session:
         setting = os.environ.get(SETTLE_VARIABLE)
         if setting is not None and provider.is_loopback:
             return float(setting)
-        return provider.descriptor.settle_s + self.store.patience_s
+        found = provider.descriptor
+        return found.settle_s + self.store.is_shared * (ELSEWHERE_S + found.create_deadline_s)
 
 
 RULES_MEMO: Final = ".rules"

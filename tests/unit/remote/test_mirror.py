@@ -14,6 +14,9 @@ from batchpond.lake.events import EventLog, read
 from batchpond.lake.records import Fresh
 from batchpond.lake.schemas import JUDGMENTS
 from batchpond.lake.store import CONFIG, LABELS, MARKER, Store
+from batchpond.providers import registry
+from batchpond.run.send import SEND_LEASE_S
+from batchpond.run.session import Providers, Session
 from batchpond_remote import lease
 from batchpond_remote.mirror import folder_of
 from tests.rigs import s3
@@ -240,8 +243,16 @@ def test_a_bucket_that_cannot_be_reached_is_said_and_nothing_is_lost(
 def test_an_unanswered_create_is_waited_for_longer_than_where_all_share_a_lock(
     machines: tuple[Machine, Machine], tmp_path: Path
 ) -> None:
-    assert machines[0].store().patience_s > lease.LEASE_S
-    assert Store.init(tmp_path / "here").patience_s == 0
+    """By what a sender elsewhere may take to make its call, twice what it gives up after, and the call itself."""
+    with Providers(
+        lambda name: registry.connect(name, clock=machines[0].clock, environ={"ANTHROPIC_API_KEY": "x"})
+    ) as providers:
+        found = providers.get("anthropic")
+        waits_s = [
+            Session.begin(store, providers).settle_s(found)
+            for store in (Store.init(tmp_path / "here"), machines[0].store())
+        ]
+    assert waits_s[1] - waits_s[0] == 2 * SEND_LEASE_S + found.descriptor.create_deadline_s
 
 
 def test_a_folder_has_one_mirror_whatever_the_address_ends_in() -> None:
