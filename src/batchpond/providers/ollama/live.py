@@ -142,9 +142,9 @@ class Ollama(Dialect):
         body |= {"truncate": False, "shift": False}
         if settings.thinking is not None:
             accepted = accepted_thinking(settings.request_model)
-        if settings.thinking not in accepted:
-            raise refused_thinking(settings, f"it accepts {', '.join(accepted)}", " at Ollama")
-        body["think"] = _SWITCH.get(settings.thinking, settings.thinking)
+            if settings.thinking not in accepted:
+                raise refused_thinking(settings, f"it accepts {', '.join(accepted)}", " at Ollama")
+            body["think"] = _SWITCH.get(settings.thinking, settings.thinking)
         if settings.output_schema is not None:
             body["format"] = settings.output_schema
         body |= self.logprobs(settings)
