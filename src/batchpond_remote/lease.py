@@ -2,16 +2,18 @@
 
 `_leases/N` is the Nth and says until when it holds; it is made by put if absent, and the highest counts. It only saves
 work: what must happen once is decided by the election of a fact's name, which holds when a lease does not. Clocks of
-machines may differ by less than a lease is long.
+machines may differ by less than a lease is long. Who changes a machine's mirror is settled by a lock on a file of it.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
+from pathlib import Path
 from threading import Event, Thread
 from typing import Any, Final
 
@@ -19,6 +21,7 @@ import orjson
 
 from batchpond.clock import Clock, random_hex
 from batchpond.errors import BatchpondError, BusyError, LakeError
+from batchpond.lake import disk
 from batchpond_remote.bucket import Bucket
 
 LEASE_S: Final = 120.0
@@ -106,3 +109,24 @@ def _busy(found: dict[str, Any]) -> BusyError:
         f"another machine is writing to this lake: {who}",
         hint=f"run the command again when it is done, or where it died after {found.get('until')}; nothing was changed",
     )
+
+
+@contextmanager
+def pulling(path: Path, clock: Clock, wait_s: float) -> Iterator[bool]:
+    """Hold the right to change this machine's mirror, by a lock on a file, waiting so long; whether it is held."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, disk.FILE_MODE)
+    try:
+        until_s = clock.monotonic_s() + wait_s
+        while not (is_mine := _is_locked(descriptor)) and clock.monotonic_s() < until_s:
+            clock.sleep(0.1)
+        yield is_mine
+    finally:
+        os.close(descriptor)
+
+
+def _is_locked(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

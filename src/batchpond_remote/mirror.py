@@ -10,7 +10,6 @@ Payloads, live answers that are not handed in, labels that wait, and the file of
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 from collections.abc import Collection, Iterator
@@ -23,12 +22,12 @@ import orjson
 
 from batchpond import ids
 from batchpond.clock import Clock, Work, random_hex
-from batchpond.errors import BusyError, LakeError
+from batchpond.errors import BusyError, LakeError, UsageError
 from batchpond.lake import disk, manifest
 from batchpond.lake.schemas import TABLES
-from batchpond.lake.store import ADDRESS, CONFIG, MARKER, PAYLOADS, SECRET, TMP
+from batchpond.lake.store import ADDRESS, CONFIG, LABELS, MARKER, PAYLOADS, SECRET, SPOOL, TMP
 from batchpond_remote.bucket import Bucket, checked
-from batchpond_remote.lease import Lease
+from batchpond_remote.lease import Lease, pulling
 
 MIRRORS_VARIABLE: Final = "BATCHPOND_MIRRORS"
 _TAGS: Final = ".tags"
@@ -66,14 +65,14 @@ class Mirror:
 
     def look(self) -> None:
         """Bring what is new, unless a process of this machine is about to, or writes."""
-        with self._pulling(0.0) as is_mine:
+        with pulling(self.path / _PULLING, self._clock, 0.0) as is_mine:
             if is_mine:
                 self._pull()
 
     @contextmanager
     def writing(self, purpose: str) -> Iterator[None]:
         """Hold the right to write, with all that is there brought; the folder's own lock is held."""
-        with self._pulling(_PULL_WAIT_S) as is_mine:
+        with pulling(self.path / _PULLING, self._clock, _PULL_WAIT_S) as is_mine:
             if not is_mine:
                 raise BusyError(
                     f"another process brings what is new at {self.url}", hint="run the command again when it is done"
@@ -193,26 +192,6 @@ class Mirror:
         disk.write_private(staged, orjson.dumps(self._tags))
         disk.replace(staged, self.path / _TAGS)
 
-    @contextmanager
-    def _pulling(self, wait_s: float) -> Iterator[bool]:
-        """Hold the right to change the mirror, waiting so long for it; whether it is held."""
-        descriptor = os.open(self.path / _PULLING, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, disk.FILE_MODE)
-        try:
-            until_s = self._clock.monotonic_s() + wait_s
-            while not (is_mine := _is_locked(descriptor)) and self._clock.monotonic_s() < until_s:
-                self._clock.sleep(0.1)
-            yield is_mine
-        finally:
-            os.close(descriptor)
-
-
-def _is_locked(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
 
 def is_mirrored(name: str) -> bool:
     """Whether an object is part of a lake: whatever else stands in a bucket is nobody's business here."""
@@ -226,3 +205,36 @@ def is_mirrored(name: str) -> bool:
         and name.endswith(suffix)
         and _SAFE.fullmatch(name) is not None
     )
+
+
+def copy(lake_path: Path, address: Path, clock: Clock) -> int:
+    """Copy a lake to an address, the marker that makes it one last, and read it there; return how many files it has.
+
+    The lake's lock is held. Raises UsageError for a place that is no address or has a lake, and while something waits
+    on this machine alone; LakeError for a file that came back otherwise.
+    """
+    folder = disk.local_folder(address)
+    if folder == address:
+        raise UsageError(f"{address} is no address of a bucket", hint="`cp -a` copies a lake to another folder")
+    waiting = [path for path in (*(lake_path / SPOOL).rglob("*.*"), lake_path / LABELS) if path.is_file()]
+    if waiting:
+        raise UsageError(f"{waiting[0]} is of this machine alone", hint="`batchpond sync`, or `browse`, hands it in")
+    mirror = Mirror(folder, clock)
+    there = {*filter(is_mirrored, mirror.bucket.tags())}
+    if MARKER in there:
+        raise UsageError(f"there is a lake at {mirror.url}", hint="give another address")
+    names = [name for name in disk.relative(lake_path, map(str, lake_path.rglob("*"))) if is_mirrored(name)]
+    names.sort(key=lambda name: (name == MARKER, name))
+    for name in there.difference(names):
+        mirror.bucket.drop(name)  # of a copy that was not finished
+    with Work(f"copying to {mirror.url}", "files", len(names)) as work:
+        for name in names:
+            mirror.bucket.put(name, (lake_path / name).read_bytes())
+            work.add()
+    mirror.look()
+    for name in names:
+        if disk.sha256(lake_path / name) != disk.sha256(folder / name):
+            raise LakeError(
+                f"{mirror.url}/{name} is not what was copied", hint="delete what is there, and copy it again"
+            )
+    return len(names)

@@ -33,7 +33,7 @@ from batchpond.lake.store import MARKER, Store
 from batchpond.model import ErrorClass
 from batchpond.plan import verb as plan
 from batchpond.providers import registry
-from batchpond.run import collect, recover, submit, sync
+from batchpond.run import collect, recover, session, submit, sync
 from batchpond.run.resolve import cancel, resolve
 from batchpond.run.session import Providers
 from batchpond.run.submit import retry
@@ -162,6 +162,8 @@ class Rig:
             patch.object(events, "read_rows", read_once),
             patch.object(tables, "_start", started_once),
             patch.object(collect._Arrival, "start", collect._Arrival.run),  # as fast as can be, and ever the same
+            patch.object(session.Upload, "start", session.Upload.run),
+            patch.object(session.Upload, "join", lambda _: None),
             nullcontext() if self.with_lens else without_lens(),
         ):
             yield

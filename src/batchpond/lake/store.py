@@ -207,7 +207,7 @@ class Store:
         from batchpond.lake import manifest
 
         with needed("a lake at an address", "cluster"):
-            from batchpond_remote.copy import copy
+            from batchpond_remote.mirror import copy
         with self.lock("export"):
             manifest.take_up(self)
             return copy(self.path, address, self.clock)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -20,7 +20,7 @@ from batchpond.plan import versions
 from batchpond.plan.versions import FIRST
 from batchpond.providers import registry
 from batchpond.run import due
-from batchpond.run.send import Sending, send_shard
+from batchpond.run.send import Sending, end_uploads, send_shard, upload_ahead
 from batchpond.run.session import Session, Severity
 from batchpond.study.prices import Config, Limits, load_config
 
@@ -33,6 +33,8 @@ _QUEUED_PHASES = frozenset({Phase.SENT, Phase.UNKNOWN, Phase.OPEN})
 REJECTIONS_MAX = 12
 DOUBTS_MAX = 6
 LAST: Final = 1_000_000
+UPLOADS_MAX: Final = 3
+"""How many input files travel beside the one whose batch is created."""
 ALL: Final = ""  # the scope of what all shards could take from each other: money
 _DOUBLINGS_MAX = 16
 _MESSAGE_CHARS = 120
@@ -160,6 +162,7 @@ def send_due(session: Session, *, only_study: str | None = None, is_explicit: bo
                 session.n_waiting += len(session.open_state.kept & session.open_state.by_study.get(study, {}).keys())
                 for (reason, exit_code), held in send_study(session, study, approval, trigger, _send).items():
                     session.note(Severity.INFO, wait_text(study, reason, held), exit_code=exit_code)
+        end_uploads(session)
 
 
 def _open_rounds(session: Session, study: str, *, is_explicit: bool) -> bool:
@@ -283,7 +286,8 @@ def candidates(store: Store, lake_state: LakeState, study: str) -> Iterator[tupl
             yield shard, latest
 
 
-Send = Callable[[Session, Sharded, Approval, "Budget"], "Obstacle | None"]
+Due = tuple[Sharded, Attempt | None]
+Send = Callable[[Session, Sharded, Approval, "Budget", Sequence[Due]], "Obstacle | None"]
 
 
 def send_study(
@@ -295,7 +299,7 @@ def send_study(
     budget: Budget | None = None
     settings = load_config(session.store.path)
     due_now = list(candidates(session.store, session.open_state, study))
-    for shard, latest in each(due_now, f"sending {study}", "batches", len(due_now)):
+    for at, (shard, latest) in enumerate(each(due_now, f"sending {study}", "batches", len(due_now)), 1):
         if shard.mode is Mode.LIVE:
             continue
         obstacle: Obstacle | None
@@ -312,7 +316,7 @@ def send_study(
                 budget = budget or Budget.of(session, approval)
                 obstacle = _obstacle(session, shard, settings, budget, precedence, trigger)
                 if obstacle is None:
-                    obstacle = send(session, shard, approval, budget)
+                    obstacle = send(session, shard, approval, budget, due_now[at : at + UPLOADS_MAX])
         if obstacle is not None:
             if obstacle.holds is not None:
                 precedence.hold(shard, obstacle.holds)
@@ -321,10 +325,13 @@ def send_study(
     return waiting
 
 
-def _send(session: Session, shard: Sharded, approval: Approval, budget: Budget) -> Obstacle | None:
+def _send(
+    session: Session, shard: Sharded, approval: Approval, budget: Budget, following: Sequence[Due]
+) -> Obstacle | None:
     """Send a shard; return until when it waits if it was refused and is asked for again by itself."""
     look_before(session, shard.study, shard.client_name)
     with session.isolated(shard.client_name, f"sending {shard.n_requests} requests to {shard.client_name}"):
+        _begin_following(session, shard, approval, budget, following)
         match send_shard(session, shard, approval):
             case Sending.WAITING:
                 session.n_waiting += 1
@@ -337,6 +344,25 @@ def _send(session: Session, shard: Sharded, approval: Approval, budget: Budget) 
                 budget.reserve(shard)
                 return None
     return _refusal(session, shard) if isinstance(session.providers.out.get(shard.client_name), AccessError) else None
+
+
+def _begin_following(
+    session: Session, shard: Sharded, approval: Approval, budget: Budget, following: Sequence[Due]
+) -> None:
+    """Have the files of the next shards travel beside this one, as far as nothing would keep them from being sent.
+
+    Not before a batch of this pass was created: what keeps the first is then known.
+    """
+    if not session.counts.n_created:
+        return
+    left, settings = Budget(budget.caps), load_config(session.store.path)
+    left.reserve(shard)
+    for other, latest in following:
+        is_alike = (other.client_name, other.request_model) == (shard.client_name, shard.request_model)
+        if latest is not None or not is_alike or not left.allows(other) or _full_queue(session, other, settings):
+            return
+        left.reserve(other)
+        upload_ahead(session, other, approval)
 
 
 def wait_text(study: str, reason: str, held: list[Sharded]) -> str:

@@ -31,7 +31,7 @@ from batchpond.providers.base import BatchProvider
 from batchpond.providers.http.errors import HttpError
 from batchpond.run import find
 from batchpond.run.find import adopt, check_host, day_before, list_since, look_for, matches, record_doubt
-from batchpond.run.session import LARGE, Listing, Session, Severity
+from batchpond.run.session import LARGE, Listing, Session, Severity, Upload
 
 SEND_LEASE_S = 60.0
 _NO_LISTING: Final = frozenset({404, 405, 501})
@@ -211,7 +211,8 @@ def _attempt_to_send(session: Session, shard: Sharded, approval: Approval, provi
             # What was uploaded elsewhere is of no use here.
             session.record(replace(latest.intent, **_start(session, provider, latest.intent)))
             latest = session.attempt(latest.attempt_id)
-        _rebuild_payload(session, latest)
+        if latest.attempt_id not in session.uploads:
+            _rebuild_payload(session, latest)
         return latest
     ordinal = 1 if latest is None else latest.intent.ordinal + 1
     return _record_intent(session, shard, approval, provider, ordinal)
@@ -257,6 +258,25 @@ def _rebuild_payload(session: Session, attempt: Attempt) -> None:
         )
 
 
+def upload_ahead(session: Session, shard: Sharded, approval: Approval) -> None:
+    """S2 to S5 for a shard that was never meant before: its file travels while others are sent. The lock is held."""
+    provider = session.providers.get(shard.client_name)
+    if provider.descriptor.takes_files and session.lake_state.latest_attempt(shard.shard_id) is None:
+        attempt = _record_intent(session, shard, approval, provider, 1)
+        path = session.store.payload_path(attempt.attempt_id)
+        session.uploads[attempt.attempt_id] = Upload(provider, path, f"{attempt.token}.jsonl")
+        session.uploads[attempt.attempt_id].start()
+
+
+def end_uploads(session: Session) -> None:
+    """Wait for the files whose attempts were kept from being sent, and record those that are there."""
+    while session.uploads:
+        attempt_id, upload = session.uploads.popitem()
+        upload.join()
+        if upload.file is not None:
+            _uploaded(session, session.attempt(attempt_id).intent, upload.file, is_urgent=True)
+
+
 def _upload(session: Session, attempt: Attempt, provider: BatchProvider) -> str:
     """S5 and S6: the file is at the provider, whole, and its id is on record."""
     intent = attempt.intent
@@ -264,7 +284,13 @@ def _upload(session: Session, attempt: Attempt, provider: BatchProvider) -> str:
     failpoints.reach("S5.before")
     # What this pass means for the first time nobody has uploaded but a copy of the lake, whose batch has its token.
     is_new = intent.ord > session.began_ord and provider.descriptor.has_token
-    remote = None if is_new else _uploaded_before(session, provider, name, intent)
+    if (ahead := session.uploads.pop(attempt.attempt_id, None)) is not None:
+        ahead.join()
+        if ahead.failures:
+            raise ahead.failures[0]
+        remote = ahead.file
+    else:
+        remote = None if is_new else _uploaded_before(session, provider, name, intent)
     if remote is None:
         remote = provider.upload(session.store.payload_path(attempt.attempt_id), name)
     failpoints.reach("S5")
@@ -273,15 +299,19 @@ def _upload(session: Session, attempt: Attempt, provider: BatchProvider) -> str:
             f"{attempt.provider} stored {remote.size_bytes} of {intent.size_bytes} bytes of {name}; no batch exists",
             hint="run `batchpond sync` to upload it again",
         )
-    fact = Uploaded(
-        attempt_id=attempt.attempt_id,
-        file_id=remote.file_id,
-        size_bytes=intent.size_bytes,
-        provider_created_at=remote.created_at,
-    )
-    session.record(fact, is_urgent=intent.n_requests >= LARGE or not provider.descriptor.has_token)
+    _uploaded(session, intent, remote, is_urgent=intent.n_requests >= LARGE or not provider.descriptor.has_token)
     failpoints.reach("S6")
     return remote.file_id
+
+
+def _uploaded(session: Session, intent: Intent, file: RemoteFile, *, is_urgent: bool) -> None:
+    fact = Uploaded(
+        attempt_id=intent.attempt_id,
+        file_id=file.file_id,
+        size_bytes=intent.size_bytes,
+        provider_created_at=file.created_at,
+    )
+    session.record(fact, is_urgent=is_urgent)
 
 
 def _uploaded_before(session: Session, provider: BatchProvider, name: str, intent: Intent) -> RemoteFile | None:

@@ -15,6 +15,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
+from threading import Thread
 from typing import Any, Final, Self
 
 import msgspec
@@ -37,7 +38,7 @@ from batchpond.lake.jsonl import shard_file_name
 from batchpond.lake.records import Asked, Event, PutOff
 from batchpond.lake.schemas import JUDGMENTS, PLAN, RAW, RESPONSES, SHARD_REQUESTS
 from batchpond.lake.store import Memo, Store, keep_memo, recall_memo
-from batchpond.model import RemoteBatch
+from batchpond.model import RemoteBatch, RemoteFile
 from batchpond.plan import versions
 from batchpond.providers import registry
 from batchpond.providers.base import BatchProvider
@@ -172,6 +173,27 @@ class Listing:
         return f"{len(self.batches)} batches, sha256 {hashlib.sha256(seen.encode()).hexdigest()[:16]}"
 
 
+class Upload(Thread):
+    """An attempt's input file on its way to the provider, by a thread that touches nothing of the pass.
+
+    What fails is kept until the pass comes to the attempt. The process ends without waiting for such a thread: a file
+    that nobody recorded is found by its name, or uploaded again.
+    """
+
+    def __init__(self, provider: BatchProvider, path: Path, name: str) -> None:
+        super().__init__(name="batchpond-upload", daemon=True)
+        self._provider, self._path, self._name = provider, path, name
+        self.file: RemoteFile | None = None
+        self.failures: list[Exception] = []
+
+    def run(self) -> None:
+        """Upload it."""
+        try:
+            self.file = self._provider.upload(self._path, self._name)
+        except Exception as error:  # noqa: BLE001 - raised by the pass, which would not hear of it
+            self.failures.append(error)
+
+
 @dataclass(slots=True)
 class Session:
     """The state of a pass. Make it while holding the lake's lock.
@@ -179,7 +201,8 @@ class Session:
     `paused` are the clients' models that take no more in this pass, with an empty model for all of a client's.
     `listed` has the batches of a client since a study was planned, `heads` the first custom_id of looked-into results,
     `listings` what a client listed to find refused creates, and since when, `looked_at_s` when its batches were listed
-    last, `read_parts` the files of responses that stood before this pass read any, by the result file that they are of.
+    last, `uploads` the input files on their way, by attempt, `read_parts` the files of responses that stood before this
+    pass read any, by the result file that they are of.
     """
 
     store: Store
@@ -197,6 +220,7 @@ class Session:
     heads: dict[str, str | None] = field(default_factory=dict)
     listings: dict[str, tuple[datetime, Listing]] = field(default_factory=dict)
     looked_at_s: dict[str, float] = field(default_factory=dict)
+    uploads: dict[str, Upload] = field(default_factory=dict)
     read_parts: dict[str, list[Path]] | None = None
     began_ord: int = 0
     _is_whole: bool = True
