@@ -74,6 +74,12 @@ class LakeError(BatchpondError):
     exit_code = ExitCode.LAKE
 
 
+class OvertakenError(LakeError):
+    """Another machine writes to the lake by now; what was published is intact, and trying again later is safe."""
+
+    exit_code = ExitCode.BUSY
+
+
 class BusyError(BatchpondError):
     """Another process is writing to this lake; trying again later is safe."""
 

@@ -24,7 +24,7 @@ from obstore.exceptions import (
 )
 from obstore.store import LocalStore, from_url
 
-from batchpond.errors import LakeError, UsageError
+from batchpond.errors import ExitCode, LakeError, UsageError
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -91,7 +91,7 @@ class Bucket:
             found = self._get_or_none(name)
             if found is not None:
                 return found[0] == data, found[1]
-        raise LakeError(f"{self.url}/{name} could not be written: {_first_line(failure)}", hint=_HINT) from failure
+        raise _UnclearError(f"{self.url}/{name} could not be written: {_first_line(failure)}", hint=_HINT) from failure
 
     def get(self, name: str) -> bytes | None:
         """Return an object's bytes, None where there is none of that name."""
@@ -147,7 +147,9 @@ class _TakenError(Exception):
 
 
 class _UnclearError(LakeError):
-    """Whether a call did what it was to do is not known."""
+    """Whether a call did what it was to do is not known; the next command tries it again."""
+
+    exit_code = ExitCode.FAILED
 
 
 def checked(url: str) -> str:

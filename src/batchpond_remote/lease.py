@@ -20,7 +20,7 @@ from typing import Any, Final
 import orjson
 
 from batchpond.clock import Clock, random_hex
-from batchpond.errors import BatchpondError, BusyError, LakeError
+from batchpond.errors import BatchpondError, BusyError, LakeError, OvertakenError
 from batchpond.lake import disk
 from batchpond_remote.bucket import Bucket
 
@@ -60,10 +60,10 @@ class Lease:
                     self._bucket.put(name, self._text(self._clock.now()))
 
     def check(self) -> None:
-        """Raise LakeError where it was held and is no more: this process slept, and another may write by now."""
+        """Raise OvertakenError where it was held and is no more: this process slept, and another may write by now."""
         if self._name and (self._is_lost or self._clock.monotonic_s() > self._good_until_s):
             self._is_lost = True
-            raise LakeError(
+            raise OvertakenError(
                 f"{self._bucket.url}: this process was stopped for longer than its lease lasts, and another may write",
                 hint="what was published before is intact; run the command again",
             )

@@ -113,7 +113,7 @@ class Mirror:
         return path.relative_to(self.path).as_posix()
 
     def _pull(self) -> None:
-        there = {name: tag for name, tag in self.bucket.tags().items() if is_mirrored(name)}
+        there = {name: tag for name, tag in self.bucket.tags().items() if is_part(name)}
         if MARKER not in there:
             if (self.path / MARKER).exists():
                 raise LakeError(
@@ -193,7 +193,7 @@ class Mirror:
         disk.replace(staged, self.path / _TAGS)
 
 
-def is_mirrored(name: str) -> bool:
+def is_part(name: str) -> bool:
     """Whether an object is part of a lake: whatever else stands in a bucket is nobody's business here."""
     if name in _SINGLE:
         return True
@@ -220,10 +220,10 @@ def copy(lake_path: Path, address: Path, clock: Clock) -> int:
     if waiting:
         raise UsageError(f"{waiting[0]} is of this machine alone", hint="`batchpond sync`, or `browse`, hands it in")
     mirror = Mirror(folder, clock)
-    there = {*filter(is_mirrored, mirror.bucket.tags())}
+    there = {*filter(is_part, mirror.bucket.tags())}
     if MARKER in there:
         raise UsageError(f"there is a lake at {mirror.url}", hint="give another address")
-    names = [name for name in disk.relative(lake_path, map(str, lake_path.rglob("*"))) if is_mirrored(name)]
+    names = [name for name in disk.relative(lake_path, map(str, lake_path.rglob("*"))) if is_part(name)]
     names.sort(key=lambda name: (name == MARKER, name))
     for name in there.difference(names):
         mirror.bucket.drop(name)  # of a copy that was not finished

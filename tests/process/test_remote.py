@@ -44,6 +44,6 @@ def test_a_host_that_won_the_election_and_slept_sends_nothing_when_it_wakes(tmp_
             assert made.here(2, "sync") in USUAL
         assert len(made.simulator.world.ledger.batches) == N_SHARDS
         sleeper.send_signal(signal.SIGCONT)
-        assert sleeper.wait() == ExitCode.LAKE
+        assert sleeper.wait() == ExitCode.BUSY
         codes = made.finish()
         assert made.problems() == [], codes

@@ -41,8 +41,8 @@ SETTLE_S = 8.0
 """Longer than any sleep: whoever is woken later than that may have been called absent."""
 SLEEP_MAX_S = 6.0
 SYNCS_MAX = 12
-# A lease that ended, a lake that another writes to, and a name that another won are what several hosts are told.
-USUAL = {ExitCode.DONE, ExitCode.ATTENTION, ExitCode.LAKE, ExitCode.BUSY, ExitCode.FAILED}
+# Another writes, or has taken over, is what several hosts are told; nothing says that the lake is damaged.
+USUAL = {ExitCode.DONE, ExitCode.ATTENTION, ExitCode.BUSY}
 
 
 @dataclass

@@ -213,7 +213,7 @@ class Store:
             return copy(self.path, address, self.clock)
 
     @property
-    def is_shared(self) -> bool:
+    def is_mirrored(self) -> bool:
         """Whether machines write to it that share no lock."""
         return self._mirror is not None
 

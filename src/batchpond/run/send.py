@@ -20,7 +20,15 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from batchpond import fields, ids, model
-from batchpond.errors import AccessError, AttentionError, ExitCode, LakeError, ProviderError, UnreachableError
+from batchpond.errors import (
+    AccessError,
+    AttentionError,
+    ExitCode,
+    LakeError,
+    OvertakenError,
+    ProviderError,
+    UnreachableError,
+)
 from batchpond.lake import failpoints, jsonl
 from batchpond.lake.attempts import BEFORE_SENT_PHASES, Attempt, Phase, seen_as
 from batchpond.lake.records import Approval, Created, Fresh, Intent, Planned, Rejected, Sent, Sharded, Uploaded
@@ -338,7 +346,8 @@ def _create(session: Session, attempt: Attempt, file_id: str | None, provider: B
         monotonic_s=clock.monotonic_s(),
     )
     if not session.elect(f"sent-{attempt.attempt_id}-{ordinal}", sent):
-        raise LakeError(
+        overtaken = OvertakenError if session.store.is_mirrored else LakeError
+        raise overtaken(
             f"attempt {attempt.attempt_id} was sent by another process",
             hint="run `batchpond sync`; if this comes back, the lake stands on a file system without locks",
         )
