@@ -2,7 +2,7 @@
 
 `_leases/N` is the Nth and says until when it holds; it is made by put if absent, and the highest counts. It only saves
 work: what must happen once is decided by the election of a fact's name, which holds when a lease does not. Clocks of
-machines may differ by less than a lease is long. Who changes a machine's mirror is settled by a lock on a file of it.
+machines may differ by less than a lease is long. Who changes a machine's mirror is settled by locks on files of it.
 """
 
 from __future__ import annotations
@@ -112,8 +112,8 @@ def _busy(found: dict[str, Any]) -> BusyError:
 
 
 @contextmanager
-def pulling(path: Path, clock: Clock, wait_s: float) -> Iterator[bool]:
-    """Hold the right to change this machine's mirror, by a lock on a file, waiting so long; whether it is held."""
+def locked(path: Path, clock: Clock, wait_s: float) -> Iterator[bool]:
+    """Hold a lock on a file of this machine, waiting so long for it; whether it is held."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, disk.FILE_MODE)
     try:
         until_s = clock.monotonic_s() + wait_s

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -22,16 +22,18 @@ import orjson
 
 from batchpond import ids
 from batchpond.clock import Clock, Work, random_hex
-from batchpond.errors import BusyError, LakeError, UsageError
+from batchpond.errors import BusyError, LakeError, OvertakenError, UsageError
 from batchpond.lake import disk, manifest
 from batchpond.lake.schemas import TABLES
 from batchpond.lake.store import ADDRESS, CONFIG, LABELS, MARKER, PAYLOADS, SECRET, SPOOL, TMP
 from batchpond_remote.bucket import Bucket, checked
-from batchpond_remote.lease import Lease, pulling
+from batchpond_remote.lease import Lease, locked
 
 MIRRORS_VARIABLE: Final = "BATCHPOND_MIRRORS"
 _TAGS: Final = ".tags"
 _PULLING: Final = ".pulling"
+_WRITING: Final = ".writing"
+_LISTINGS_MAX: Final = 5
 _SINGLE: Final = frozenset({MARKER, SECRET, CONFIG})
 _SAFE: Final = re.compile(r"(?:[A-Za-z0-9_][A-Za-z0-9_.=@+-]*/)+[A-Za-z0-9_][A-Za-z0-9_.=@+-]*")
 _AT_ONCE: Final = 8
@@ -64,25 +66,28 @@ class Mirror:
         self._tags: dict[str, str] = {}
 
     def look(self) -> None:
-        """Bring what is new, unless a process of this machine is about to, or writes."""
-        with pulling(self.path / _PULLING, self._clock, 0.0) as is_mine:
-            if is_mine:
+        """Bring what is new, after whoever brings it now, unless a process of this machine writes: that has it all."""
+        with self._alone(_PULLING), locked(self.path / _WRITING, self._clock, 0.0) as is_quiet:
+            if is_quiet:
                 self._pull()
 
     @contextmanager
     def writing(self, purpose: str) -> Iterator[None]:
         """Hold the right to write, with all that is there brought; the folder's own lock is held."""
-        with pulling(self.path / _PULLING, self._clock, _PULL_WAIT_S) as is_mine:
-            if not is_mine:
-                raise BusyError(
-                    f"another process brings what is new at {self.url}", hint="run the command again when it is done"
-                )
-            with self._lease.held(purpose):
+        with self._alone(_WRITING), self._lease.held(purpose):
+            with self._alone(_PULLING):
                 self._pull()
-                try:
-                    yield
-                finally:
-                    self._keep_tags()
+            try:
+                yield
+            finally:
+                self._keep_tags()
+
+    @contextmanager
+    def _alone(self, name: str) -> Iterator[None]:
+        with locked(self.path / name, self._clock, _PULL_WAIT_S) as is_mine:
+            if not is_mine:
+                raise BusyError(f"another process brings what is new at {self.url}", hint="come back when it is done")
+            yield
 
     def put_new(self, path: Path, staged: Path) -> bool:
         """Publish a staged file under a name that nobody has; what stands there afterwards is in `staged`."""
@@ -90,7 +95,7 @@ class Mirror:
         name, data = self._name(path), staged.read_bytes()
         is_mine, tag = self.bucket.put_new(name, data)
         if not is_mine and not self.bucket.fetch(name, staged):
-            raise LakeError(f"{self.url}/{name} was taken, and is gone", hint="run the command again")
+            raise OvertakenError(f"{self.url}/{name} was taken, and is gone", hint="run the command again")
         if not is_mine:
             disk.sync(staged)
         self._tags[name] = tag
@@ -113,27 +118,31 @@ class Mirror:
         return path.relative_to(self.path).as_posix()
 
     def _pull(self) -> None:
-        there = {name: tag for name, tag in self.bucket.tags().items() if is_part(name)}
-        if MARKER not in there:
-            if (self.path / MARKER).exists():
+        self._tags = self._kept_tags()
+        for _ in range(_LISTINGS_MAX):
+            there = {name: tag for name, tag in self.bucket.tags().items() if is_part(name)}
+            if MARKER not in there and self._stands(MARKER):
                 raise LakeError(
                     f"there is no lake at {self.url} any more",
                     hint=f"its mirror is {self.path}: `batchpond --lake {self.path} export` writes what it holds",
                 )
-            return
-        self._tags = self._kept_tags()
+            if MARKER not in there or self._bring_all(there):
+                break  # else something was merged or dropped since it was listed: what stands in its place is not here
+        if MARKER in there:
+            self._settle(there)
+            self._keep_tags()
+
+    def _bring_all(self, there: Mapping[str, str]) -> bool:
+        """Bring what is not here as it stands there, what makes it whole last; whether all of it was still there."""
         new = [name for name, tag in there.items() if self._tags.get(name) != tag or not self._stands(name)]
-        new.sort(key=lambda name: (not name.startswith(manifest.FOLDER), name), reverse=True)  # lists of files last
-        with (
-            Work(f"bringing what is new at {self.url}", "files", len(new)) as work,
-            ThreadPoolExecutor(_AT_ONCE) as pool,
-        ):
+        new.sort(key=lambda name: (name == MARKER, name.startswith(manifest.FOLDER), name))
+        what = f"bringing what is new at {self.url}"
+        with Work(what, "files", len(new)) as work, ThreadPoolExecutor(_AT_ONCE) as pool:
             for name, is_there in zip(new, pool.map(self._bring, new), strict=True):
                 if is_there:
                     self._tags[name] = there[name]
                 work.add()
-        self._settle(there)
-        self._keep_tags()
+        return all(map(self._stands, new))
 
     def _bring(self, name: str) -> bool:
         staged = self._scratch()

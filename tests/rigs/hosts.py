@@ -53,6 +53,7 @@ class Toll:
     n_sleeps: int = 0
     n_runs: int = 0
     codes: Counter[int] = field(default_factory=Counter)
+    strange: list[str] = field(default_factory=list)
 
 
 @dataclass
@@ -84,7 +85,8 @@ class Hosts:
         return self.variables["BATCHPOND_LAKE"]
 
     def start(self, host: int, *arguments: str, **more: str) -> forked.Started:
-        return forked.start(*arguments, env=self.environment(host, **more))
+        with (self.folder / f"said-{host}").open("wb") as said:
+            return forked.start(*arguments, env=self.environment(host, **more), stderr=said.fileno())
 
     def here(self, host: int, *arguments: str) -> int:
         """Run a command of a host to its end in this process."""
@@ -167,7 +169,7 @@ def disturb(made: Hosts, draw: random.Random, n_kills: int, n_sleeps: int, n_hos
                 arguments = draw.choice((("submit", STUDY, "--yes"), ("sync",), ("sync",)))
                 running[host] = made.start(host, *arguments)
                 toll.n_runs += 1
-            elif _ended(command, toll):
+            elif _ended(command, toll, made.folder / f"said-{host}", 0.001):
                 del running[host]
                 asleep.pop(host, None)
             elif host in asleep:
@@ -182,9 +184,9 @@ def disturb(made: Hosts, draw: random.Random, n_kills: int, n_sleeps: int, n_hos
                 asleep[host] = time.monotonic() + draw.uniform(0.5, SLEEP_MAX_S)
                 toll.n_sleeps += 1
         time.sleep(0.05)
-    for command in running.values():
+    for host, command in running.items():
         _signal(command, signal.SIGCONT)
-        toll.codes[command.wait(60)] += 1
+        _ended(command, toll, made.folder / f"said-{host}", 60.0)
     return toll
 
 
@@ -193,10 +195,12 @@ def _signal(command: forked.Started, number: int) -> None:
         command.send_signal(number)
 
 
-def _ended(command: forked.Started, toll: Toll) -> bool:
+def _ended(command: forked.Started, toll: Toll, said: Path, wait_s: float) -> bool:
     try:
-        code = command.wait(0.001)
+        code = command.wait(wait_s)
     except subprocess.TimeoutExpired:
         return False
     toll.codes[code] += 1
+    if code >= 0 and code not in USUAL:
+        toll.strange.append(f"exit {code}: {said.read_text('utf-8')[-600:]}")
     return True

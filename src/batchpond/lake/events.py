@@ -118,6 +118,8 @@ def in_order(ords: list[int], event_ids: list[str]) -> list[int]:
 
 
 COMPACT_ABOVE_FILES = 64
+WON_PREFIX: Final = "sent-"
+WON_KEPT_S: Final = 86_400
 MEMO = ".events"
 _MICROSECOND = timedelta(microseconds=1)
 _TIMES: Final = frozenset(name for name, kind in EVENTS.columns if kind == "timestamp")
@@ -241,7 +243,7 @@ class EventLog:
         that moment.
         """
         self.append()
-        if sum(not is_merged(path) for path in self._held) > COMPACT_ABOVE_FILES:
+        if sum(map(self._is_small, self._held)) > COMPACT_ABOVE_FILES:
             self._merge()
         covered = sorted({*self._paths} - {*self._held})
         if not covered:
@@ -262,7 +264,7 @@ class EventLog:
         """
         published = self._store.published(EVENTS.name)
         stood = standing(published)
-        parts = [path for path in stood if not is_merged(path)]
+        parts = list(filter(self._is_small, stood))
         size = sum(map(os.path.getsize, parts))
         for path in sorted(filter(is_merged, stood), key=os.path.getsize):
             if os.path.getsize(path) <= size:
@@ -281,6 +283,15 @@ class EventLog:
         names = [os.path.basename(path) for path in published if path not in self._held]
         self._store.publish(EVENTS, name, rows, {MERGED_KEY: json.dumps(names)})
         self._paths, self._is_kept = sorted({*published, final}), False
+
+    def _is_small(self, path: str) -> bool:
+        """Whether a file is to be merged; where machines share no lock not yet one whose name was won within a day.
+
+        A machine that slept might win it again.
+        """
+        if is_merged(path) or not (self._store.is_mirrored and os.path.basename(path).startswith(WON_PREFIX)):
+            return not is_merged(path)
+        return self._store.clock.now().timestamp() - os.path.getmtime(path) > WON_KEPT_S
 
     def _take(self, found: list[Event]) -> None:
         self.recent: list[Event] = []

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from batchpond.errors import BusyError, LakeError, UsageError
-from batchpond.lake import manifest
+from batchpond.lake import events, manifest
 from batchpond.lake.events import EventLog, read
 from batchpond.lake.records import Fresh
-from batchpond.lake.schemas import JUDGMENTS
+from batchpond.lake.schemas import EVENTS, JUDGMENTS
 from batchpond.lake.store import CONFIG, LABELS, MARKER, Store
 from batchpond.providers import registry
 from batchpond.run.send import SEND_LEASE_S
 from batchpond.run.session import Providers, Session
 from batchpond_remote import lease
+from batchpond_remote.bucket import Bucket
 from batchpond_remote.mirror import folder_of
 from tests.rigs import s3
 from tests.rigs.clock import ManualClock
@@ -138,6 +140,56 @@ def test_who_slept_longer_than_its_lease_publishes_nothing_more(machines: tuple[
     assert said(second.open(second.path)) == ["b", "c"]
 
 
+def test_a_name_that_was_won_is_not_merged_away_before_a_day(machines: tuple[Machine, Machine]) -> None:
+    """Else a machine that slept could win it once more; after a day it is merged as any other."""
+    store = machines[0].store()
+    machines[0].clock.advance(datetime.now(UTC).timestamp() - machines[0].clock.now().timestamp())
+    with store.lock("test"):
+        log = EventLog(store)
+        log.append_as("sent-x-1", Fresh(study="won"))
+        for number in range(70):
+            log.append(Fresh(study=f"s{number:02}"))
+        log.compact(lambda: None)
+        assert store.has(EVENTS, "sent-x-1")
+        assert len(store.published("events")) == 2
+    machines[0].clock.advance(2 * 86_400)
+    with store.lock("test"):
+        log = EventLog(store)
+        for number in range(70):
+            log.append(Fresh(study=f"t{number:02}"))
+        log.compact(lambda: None)
+    assert not store.has(EVENTS, "sent-x-1")
+    assert said(machines[1].store()).count("won") == 1
+
+
+def test_a_file_that_is_merged_between_listing_and_reading_takes_nothing_away(
+    machines: tuple[Machine, Machine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What stands in its place is listed again, so that a mirror is never without what its lists of files name."""
+    first, second = machines
+    say(first.store(), "a")
+    with first.store().lock("test"):
+        manifest.take_up(first.store())
+    fetch, merged = Bucket.fetch, []
+
+    def merge_before(bucket: Bucket, name: str, into: Path) -> bool:
+        if name.startswith("events/") and not merged:
+            merged.append(name)
+            store = first.store()
+            with monkeypatch.context() as patched, store.lock("test"):
+                patched.setattr(events, "COMPACT_ABOVE_FILES", 0)
+                EventLog(store).compact(lambda: None)
+            second.use(second.mirrors)
+        return fetch(bucket, name, into)
+
+    monkeypatch.setattr(Bucket, "fetch", merge_before)
+    found = second.store()
+    assert merged
+    assert manifest.missing(found.path) == []
+    with found.lock("test"):
+        assert [event.study for event in EventLog(found).events if isinstance(event, Fresh)] == ["a"]
+
+
 def test_what_is_made_again_and_what_is_dropped_follows(machines: tuple[Machine, Machine]) -> None:
     """Derived files change in place; merged events stand once; a table's file that was dropped is gone everywhere."""
     first, second = machines
@@ -215,7 +267,7 @@ def test_what_is_no_part_of_a_lake_is_left_alone(machines: tuple[Machine, Machin
         shop.objects[f"bucket-one/lakes/first/{name}"] = (b"no", START)
     path = first.store().path
     assert {entry.name for entry in path.iterdir()} <= {
-        MARKER, ".secret", ".address", ".tags", ".pulling", "_tmp", "_payloads", ".lock",
+        MARKER, ".secret", ".address", ".tags", ".pulling", ".writing", "_tmp", "_payloads", ".lock",
     }  # fmt: skip
     shop.objects["bucket-one/lakes/first/events/../../x.parquet"] = (b"no", START)
     with pytest.raises(LakeError, match=r"could not list.*events/\.\./\.\./x\.parquet"):
