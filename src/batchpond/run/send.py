@@ -389,9 +389,9 @@ def _created(session: Session, attempt: Attempt, answer: model.Created) -> Sendi
     try:
         session.record(Created(**seen_as(attempt, batch), scope=answer.scope))
     except LakeError as error:
-        raise LakeError(
+        raise type(error)(
             f"batch {batch.batch_id} was created at {attempt.provider} but could not be recorded: {error.message}",
-            hint="mend the disk, then run `batchpond sync`: it finds the batch by its token and does not send it again",
+            hint="mend what is wrong, then run `batchpond sync`: it finds the batch and does not send it again",
         ) from error
     failpoints.reach("S9")
     session.counts.n_created += 1
