@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any, Final
@@ -28,6 +29,7 @@ LEASE_S: Final = 120.0
 LEASE_VARIABLE: Final = "BATCHPOND_TEST_LEASE_S"
 """Names a shorter lease, for a store on this machine: tests wait for one to end."""
 FOLDER: Final = "_leases"
+_NUMBERED: Final = re.compile(rf"{FOLDER}/[0-9]{{8}}")
 
 
 class Lease:
@@ -59,6 +61,11 @@ class Lease:
                 with suppress(LakeError):  # then it ends by itself
                     self._bucket.put(name, self._text(self._clock.now()))
 
+    @property
+    def is_held(self) -> bool:
+        """Whether it is held, as far as this process knows."""
+        return bool(self._name) and not self._is_lost
+
     def check(self) -> None:
         """Raise OvertakenError where it was held and is no more: this process slept, and another may write by now."""
         if self._name and (self._is_lost or self._clock.monotonic_s() > self._good_until_s):
@@ -69,17 +76,16 @@ class Lease:
             )
 
     def _take(self, purpose: str) -> None:
-        names = sorted(self._bucket.tags(FOLDER))
-        if names:
-            found = orjson.loads(self._bucket.get(names[-1]) or b"{}")
-            if found and self._clock.now() < datetime.fromisoformat(found["until"]):
-                raise _busy(found)
+        names = self._numbered()
+        standing = self._read(names[-1]) if names else {}
+        if standing and self._clock.now() < standing["until"]:
+            raise _busy(standing)
         self._said = {"purpose": purpose, "pid": os.getpid(), "host": socket.gethostname(), "nonce": random_hex(8)}
         self._said["since"] = self._clock.now().isoformat(timespec="seconds")
-        number = int(names[-1].rpartition("/")[2]) + 1 if names else 1
+        number = int(names[-1].removeprefix(f"{FOLDER}/")) + 1 if names else 1
         name, begun_s = f"{FOLDER}/{number:08d}", self._clock.monotonic_s()
         if not self._bucket.put_new(name, self._text(self._until()))[0]:
-            raise _busy(orjson.loads(self._bucket.get(name) or b"{}"))
+            raise _busy(self._read(name))
         self._name, self._is_lost, self._good_until_s = name, False, begun_s + self.lease_s
         for old in names:
             self._bucket.drop(old)
@@ -88,13 +94,23 @@ class Lease:
         while not over.wait(self.lease_s / 4):
             begun_s = self._clock.monotonic_s()
             try:
-                if self._is_lost or max(self._bucket.tags(FOLDER), default="") != self._name:
+                if self._is_lost or self._numbered()[-1:] != [self._name]:
                     self._is_lost = True
                     return
                 self._bucket.put(self._name, self._text(self._until()))
             except BatchpondError:
                 continue  # tried again before the lease ends; after that, whatever is to be written says so
             self._good_until_s = begun_s + self.lease_s
+
+    def _numbered(self) -> list[str]:
+        return sorted(name for name in self._bucket.tags(FOLDER) if _NUMBERED.fullmatch(name))
+
+    def _read(self, name: str) -> dict[str, Any]:
+        """Return what a lease says; nothing of one that is gone, or was not written by batchpond: it holds nobody."""
+        with suppress(ValueError, KeyError, TypeError):
+            found: dict[str, Any] = orjson.loads(self._bucket.get(name) or b"{}")
+            return found | {"until": datetime.fromisoformat(found["until"]).astimezone(UTC)}
+        return {}
 
     def _until(self) -> datetime:
         return self._clock.now() + timedelta(seconds=self.lease_s)

@@ -167,7 +167,10 @@ class Mirror:
             )
 
     def _settle(self, there: Collection[str]) -> None:
-        """Drop what is here alone, but give back what the store has lost: what the lists of files still name."""
+        """Drop what is here alone, but for what the lists of files still name: the store has lost it.
+
+        Who may write gives it back. Others may have listed while it was being forgotten.
+        """
         for path in (self.path / manifest.FOLDER).glob("*.jsonl"):
             if self._name(path) not in there:
                 disk.drop(path)
@@ -178,11 +181,11 @@ class Mirror:
         covered = (covered for path in filter(disk.is_merged, here) for covered in disk.merged_paths(path))
         listed = manifest.load(self.path).entries.keys() - {*disk.relative(self.path, covered)}
         for name in sorted(alone):
-            if name in listed:
-                self._tags[name] = self.bucket.put_new(name, (self.path / name).read_bytes())[1]
-            else:
+            if name not in listed:
                 disk.drop(self.path / name)
                 self._tags.pop(name, None)
+            elif self._lease.is_held:
+                self._tags[name] = self.bucket.put_new(name, (self.path / name).read_bytes())[1]
 
     def _stands(self, name: str) -> bool:
         return os.path.exists(f"{self.path}/{name}")
@@ -208,12 +211,8 @@ def is_part(name: str) -> bool:
         return True
     first, _, rest = name.partition("/")
     suffix = ".jsonl" if first == manifest.FOLDER else ".parquet"
-    return (
-        bool(rest)
-        and first in {*TABLES, manifest.FOLDER}
-        and name.endswith(suffix)
-        and _SAFE.fullmatch(name) is not None
-    )
+    is_named_so = first in {*TABLES, manifest.FOLDER} and name.endswith(suffix)
+    return bool(rest) and is_named_so and _SAFE.fullmatch(name) is not None
 
 
 def copy(lake_path: Path, address: Path, clock: Clock) -> int:

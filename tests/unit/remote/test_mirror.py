@@ -127,6 +127,30 @@ def test_the_lease_of_a_machine_that_died_ends_by_itself(
         pass
 
 
+@pytest.mark.parametrize("text", [b"", b"{}", b"[1]", b'{"until": 7}', b"\xff"])
+def test_a_lease_that_says_nothing_holds_nobody(machines: tuple[Machine, Machine], shop: s3.Shop, text: bytes) -> None:
+    for name in ("00000007", "notes.txt", "99999999x"):
+        shop.objects[f"bucket-one/lakes/first/_leases/{name}"] = (text, START)
+    with machines[1].store().lock("sync"):
+        assert "bucket-one/lakes/first/_leases/00000008" in shop.objects
+
+
+def test_what_the_store_lost_is_given_back_by_who_may_write_alone(
+    machines: tuple[Machine, Machine], shop: s3.Shop
+) -> None:
+    """Who only looks may have listed while it was being forgotten."""
+    first = machines[0]
+    say(first.store(), "a")
+    with first.store().lock("test"):
+        manifest.take_up(first.store())
+    key = next(key for key in shop.objects if "/events/" in key)
+    del shop.objects[key]
+    assert said(first.store()) == ["a"]
+    assert key not in shop.objects
+    with first.store().lock("test"):
+        assert key in shop.objects
+
+
 def test_who_slept_longer_than_its_lease_publishes_nothing_more(machines: tuple[Machine, Machine]) -> None:
     first, second = (machine.store() for machine in machines)
     with first.lock("sync"):
