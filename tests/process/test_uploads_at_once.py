@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from batchpond.errors import ExitCode
-from batchpond.lake.attempts import Phase
+from batchpond.lake.attempts import Phase, fold
 from batchpond.lake.events import read
 from batchpond.lake.records import Created, Intent, Sent, Uploaded
 from batchpond.providers import registry
@@ -64,12 +64,12 @@ def planned(path: Path) -> Rig:
     return rig
 
 
-def submitted(rig: Rig, gate: Gate) -> SubmitReport:
+def submitted(rig: Rig, gate: Gate, max_cost_usd: float | None = None) -> SubmitReport:
     """Submit with threads as they are."""
     found = environ(rig.key)
     with Providers(lambda name: registry.connect(name, rig.clock, transport=gate, environ=found)) as providers:
         report = submit.submit(
-            rig.store(), STUDY, max_cost_usd=None, limit=None, confirm=lambda _: True, providers=providers
+            rig.store(), STUDY, max_cost_usd=max_cost_usd, limit=None, confirm=lambda _: True, providers=providers
         )
     rig.wire.restart()
     return report
@@ -122,3 +122,14 @@ def test_an_upload_that_fails_ahead_is_said_at_its_turn_and_done_again_by_a_late
     rig.settle(is_begun=True)
     assert len([one for one in rig.attempts() if one.phase is Phase.VERIFIED]) == N_BATCHES
     assert rig.violations() == []
+
+
+def test_no_file_travels_whose_batch_the_money_would_not_reach_for(tmp_path: Path) -> None:
+    rig = planned(tmp_path)
+    store = rig.store()
+    shown = submit.preview(store, fold(read(store)), STUDY, None)
+    assert shown.cost_expected_usd is not None
+    gate = Gate(rig)
+    report = submitted(rig, gate, max_cost_usd=shown.cost_expected_usd * 1.01)
+    assert report.counts is not None
+    assert 2 < report.counts.n_created == gate.n_uploads < N_BATCHES
