@@ -40,7 +40,7 @@ SHORT_LEASE_S = 0.2
 SETTLE_S = 8.0
 """Longer than any sleep: whoever is woken later than that may have been called absent."""
 SLEEP_MAX_S = 6.0
-SYNCS_MAX = 12
+SYNCS_MAX = 24
 # Another writes, or has taken over, is what several hosts are told; nothing says that the lake is damaged.
 USUAL = {ExitCode.DONE, ExitCode.ATTENTION, ExitCode.BUSY}
 
@@ -115,6 +115,9 @@ class Hosts:
             while not self.is_complete() and len(codes) <= SYNCS_MAX:
                 time.sleep(LEASE_S)
                 codes.append(self.here(0, "sync"))
+                codes.append(
+                    self.here(0, "submit", STUDY, "--yes")
+                )  # for what a pass alone asks again ever more rarely
         return codes
 
     def problems(self) -> list[str]:

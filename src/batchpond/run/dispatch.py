@@ -162,7 +162,8 @@ def send_due(session: Session, *, only_study: str | None = None, is_explicit: bo
                 session.n_waiting += len(session.open_state.kept & session.open_state.by_study.get(study, {}).keys())
                 for (reason, exit_code), held in send_study(session, study, approval, trigger, _send).items():
                     session.note(Severity.INFO, wait_text(study, reason, held), exit_code=exit_code)
-        end_uploads(session)
+        if session.uploads:
+            end_uploads(session)
 
 
 def _open_rounds(session: Session, study: str, *, is_explicit: bool) -> bool:

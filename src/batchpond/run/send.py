@@ -293,13 +293,11 @@ def _upload(session: Session, attempt: Attempt, provider: BatchProvider) -> str:
     failpoints.reach("S5.before")
     # What this pass means for the first time nobody has uploaded but a copy of the lake, whose batch has its token.
     is_new = intent.ord > session.began_ord and provider.descriptor.has_token
-    if (ahead := session.uploads.pop(attempt.attempt_id, None)) is not None:
-        ahead.join()
-        if ahead.failures:
-            raise ahead.failures[0]
-        remote = ahead.file
-    else:
+    ahead = session.uploads.pop(attempt.attempt_id, None)
+    if ahead is None:
         remote = None if is_new else _uploaded_before(session, provider, name, intent)
+    else:
+        remote = ahead.result()
     if remote is None:
         remote = provider.upload(session.store.payload_path(attempt.attempt_id), name)
     failpoints.reach("S5")

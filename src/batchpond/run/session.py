@@ -193,6 +193,13 @@ class Upload(Thread):
         except Exception as error:  # noqa: BLE001 - raised by the pass, which would not hear of it
             self.failures.append(error)
 
+    def result(self) -> RemoteFile | None:
+        """Wait for it; raises what failed."""
+        self.join()
+        if self.failures:
+            raise self.failures[0]
+        return self.file
+
 
 @dataclass(slots=True)
 class Session:
