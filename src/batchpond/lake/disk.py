@@ -47,7 +47,7 @@ _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+(.*)", re.DOTALL)
 def local_folder(path: Path) -> Path:
     """Return where a lake is on this machine: of one at `s3://...` and the like, its mirror."""
     if found := _ADDRESS.fullmatch(os.fspath(path)):
-        with needed("a lake at an address", "cluster"):
+        with needed("--lake ADDRESS", "cluster"):
             from batchpond_remote.mirror import folder_of
         return folder_of(f"{found[1]}://{'/' * (found[1] == 'file')}{found[2]}")
     return path

@@ -206,7 +206,7 @@ class Store:
         """
         from batchpond.lake import manifest
 
-        with needed("a lake at an address", "cluster"):
+        with needed("--lake ADDRESS", "cluster"):
             from batchpond_remote.mirror import copy
         with self.lock("export"):
             manifest.take_up(self)
@@ -280,7 +280,7 @@ def _mirror_in(path: Path, clock: Clock) -> Mirror | None:
     """Return what keeps a folder and the address that it mirrors the same, None for a lake of this machine alone."""
     if not (path / ADDRESS).is_file():
         return None
-    with needed("a lake at an address", "cluster"), disk_errors(path):
+    with needed("--lake ADDRESS", "cluster"), disk_errors(path):
         from batchpond_remote.mirror import Mirror
 
         mirror = Mirror(path, clock)

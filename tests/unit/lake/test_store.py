@@ -67,6 +67,15 @@ def test_an_address_of_another_kind_is_refused_and_nothing_is_made_of_it(
     assert [path.name for path in tmp_path.iterdir()] == ["study.toml"]
 
 
+def test_an_address_without_what_speaks_to_buckets_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "obstore", None)
+    for name in ("bucket", "mirror", "lease"):
+        monkeypatch.delitem(sys.modules, f"batchpond_remote.{name}", raising=False)
+    with pytest.raises(UsageError, match="`--lake ADDRESS` needs obstore") as caught:
+        Store.open(Path("s3://bucket/lake"))
+    assert caught.value.hint == "pip install 'batchpond[cluster]'"
+
+
 def test_a_lost_secret_is_an_error_not_a_new_secret(store: Store) -> None:
     """A new secret would make every batch in flight unrecognisable."""
     (store.path / SECRET).unlink()
