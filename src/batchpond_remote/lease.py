@@ -35,8 +35,9 @@ _NUMBERED: Final = re.compile(rf"{FOLDER}/[0-9]{{8}}")
 class Lease:
     """The right to write to a lake at an address, while it is held."""
 
-    def __init__(self, bucket: Bucket, clock: Clock) -> None:
-        self._bucket, self._clock = bucket, clock
+    def __init__(self, bucket: Bucket, clock: Clock, own: Path) -> None:
+        """Know where it is, and in which file of this machine stands which one it took last."""
+        self._bucket, self._clock, self._own = bucket, clock, own
         setting = os.environ.get(LEASE_VARIABLE)
         self.lease_s = float(setting) if setting and bucket.is_loopback else LEASE_S
         self._name = ""
@@ -46,7 +47,10 @@ class Lease:
 
     @contextmanager
     def held(self, purpose: str) -> Iterator[None]:
-        """Hold it; raises BusyError that says who does."""
+        """Hold it; raises BusyError that says who does. Nobody else on this machine is about to.
+
+        One that this machine took and did not let go is of a process that died.
+        """
         self._take(purpose)
         over = Event()
         renewing = Thread(target=self._renew_until, args=(over,), name="batchpond-lease", daemon=True)
@@ -78,12 +82,13 @@ class Lease:
     def _take(self, purpose: str) -> None:
         names = self._numbered()
         standing = self._read(names[-1]) if names else {}
-        if standing and self._clock.now() < standing["until"]:
+        if standing and self._clock.now() < standing["until"] and standing.get("nonce") != self._last():
             raise _busy(standing)
         self._said = {"purpose": purpose, "pid": os.getpid(), "host": socket.gethostname(), "nonce": random_hex(8)}
         self._said["since"] = self._clock.now().isoformat(timespec="seconds")
         number = int(names[-1].removeprefix(f"{FOLDER}/")) + 1 if names else 1
         name, begun_s = f"{FOLDER}/{number:08d}", self._clock.monotonic_s()
+        self._own.write_text(self._said["nonce"], "ascii")
         if not self._bucket.put_new(name, self._text(self._until()))[0]:
             raise _busy(self._read(name))
         self._name, self._is_lost, self._good_until_s = name, False, begun_s + self.lease_s
@@ -111,6 +116,11 @@ class Lease:
             found: dict[str, Any] = orjson.loads(self._bucket.get(name) or b"{}")
             return found | {"until": datetime.fromisoformat(found["until"]).astimezone(UTC)}
         return {}
+
+    def _last(self) -> str | None:
+        with suppress(FileNotFoundError):
+            return self._own.read_text("ascii")
+        return None
 
     def _until(self) -> datetime:
         return self._clock.now() + timedelta(seconds=self.lease_s)

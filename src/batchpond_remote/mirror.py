@@ -33,6 +33,7 @@ MIRRORS_VARIABLE: Final = "BATCHPOND_MIRRORS"
 _TAGS: Final = ".tags"
 _PULLING: Final = ".pulling"
 _WRITING: Final = ".writing"
+_LEASE: Final = ".lease"
 _LISTINGS_MAX: Final = 5
 _SINGLE: Final = frozenset({MARKER, SECRET, CONFIG})
 _SAFE: Final = re.compile(r"(?:[A-Za-z0-9_][A-Za-z0-9_.=@+-]*/)+[A-Za-z0-9_][A-Za-z0-9_.=@+-]*")
@@ -62,7 +63,7 @@ class Mirror:
         self.path, self._clock = path, clock
         self.url = (path / ADDRESS).read_text("utf-8").strip()
         self.bucket = Bucket(self.url, clock)
-        self._lease = Lease(self.bucket, clock)
+        self._lease = Lease(self.bucket, clock, path / _LEASE)
         self._tags: dict[str, str] = {}
 
     def look(self) -> None:

@@ -12,6 +12,9 @@ from batchpond.errors import ExitCode
 from tests.rigs.hosts import N_SHARDS, USUAL, disturb, hosts
 from tests.rigs.sim_study import STUDY
 
+SHORT_SLEEP_S = 3.0
+"""More than a lease, and so far below the settle time that no busy machine makes up the difference."""
+
 
 def test_one_host_plans_another_submits_and_a_third_collects(tmp_path: Path) -> None:
     with hosts(tmp_path) as made:
@@ -24,7 +27,9 @@ def test_one_host_plans_another_submits_and_a_third_collects(tmp_path: Path) -> 
 def test_hosts_that_die_and_sleep_at_any_moment_buy_nothing_twice(tmp_path: Path, provider: str) -> None:
     """A token, an input file, or results alone tell whose a batch is; the sweep does more of it."""
     with hosts(tmp_path, provider) as made:
-        toll = disturb(made, random.Random(1), n_kills=6, n_sleeps=3, n_hosts=3, bound_s=40.0)
+        toll = disturb(
+            made, random.Random(1), n_kills=6, n_sleeps=3, n_hosts=3, bound_s=40.0, sleep_max_s=SHORT_SLEEP_S
+        )
         assert toll.n_kills
         assert toll.strange == []
         codes = made.finish()

@@ -155,7 +155,15 @@ def hosts(folder: Path, provider: str = "openai", bucket: str = "") -> Iterator[
         yield made
 
 
-def disturb(made: Hosts, draw: random.Random, n_kills: int, n_sleeps: int, n_hosts: int, bound_s: float) -> Toll:
+def disturb(
+    made: Hosts,
+    draw: random.Random,
+    n_kills: int,
+    n_sleeps: int,
+    n_hosts: int,
+    bound_s: float,
+    sleep_max_s: float = SLEEP_MAX_S,
+) -> Toll:
     """Have all hosts submit and sync at once, and kill them and put them to sleep, until that was so often.
 
     The lease is one that mostly keeps them apart, or one that often does not.
@@ -184,7 +192,7 @@ def disturb(made: Hosts, draw: random.Random, n_kills: int, n_sleeps: int, n_hos
                 toll.n_kills += 1
             elif draw.random() < 0.02 and toll.n_sleeps < n_sleeps:
                 _signal(command, signal.SIGSTOP)
-                asleep[host] = time.monotonic() + draw.uniform(0.5, SLEEP_MAX_S)
+                asleep[host] = time.monotonic() + draw.uniform(0.5, sleep_max_s)
                 toll.n_sleeps += 1
         time.sleep(0.05)
     for host, command in running.items():

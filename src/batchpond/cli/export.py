@@ -32,6 +32,8 @@ def command(
             raise UsageError("--layout decides on files and formats: it goes with --study, --force and --json alone")
         if layout == LAKE:
             n_files = invocation.store().copy_to(destination)
+            if is_json:
+                output.document({"layout": layout, "n_files": n_files})
             invocation.diagnostics.note(f"copied {plural(n_files, 'file')}, and read them there")
             return
         _layout(invocation, destination, layout, study, force=force, is_json=is_json)

@@ -68,9 +68,7 @@ class Store:
     @classmethod
     def init(cls, path: Path, clock: Clock | None = None) -> Store:
         """Make `path` a lake, or open the lake that it is already; raises UsageError for an address of another kind."""
-        clock = clock or SystemClock()
-        path = Path(os.path.abspath(disk.local_folder(path)))
-        mirror = _mirror_in(path, clock)
+        path, clock, mirror = _place(path, clock)
         with disk_errors(path):
             disk.make_directory(path)
             for name in (TMP, PAYLOADS):
@@ -79,14 +77,15 @@ class Store:
             lake_id = ids.digest("lake", random_hex(16), length=LAKE_ID_LENGTH)
             _publish_bytes(path, MARKER, _marker(lake_id), mirror)
             os.chmod(path, disk.DIRECTORY_MODE)
-        return cls.open(path, clock)
+        return cls._of(path, clock, mirror)
 
     @classmethod
     def open(cls, path: Path, clock: Clock | None = None) -> Store:
         """Open a lake; raises UsageError when there is none and LakeError when it cannot be read."""
-        clock = clock or SystemClock()
-        path = Path(os.path.abspath(disk.local_folder(path)))
-        mirror = _mirror_in(path, clock)
+        return cls._of(*_place(path, clock))
+
+    @classmethod
+    def _of(cls, path: Path, clock: Clock, mirror: Mirror | None) -> Store:
         marker_path = path / MARKER
         try:
             marker = json.loads(marker_path.read_bytes())
@@ -276,16 +275,17 @@ def _mtime_s(entry: os.DirEntry[str]) -> float:
         return math.inf
 
 
-def _mirror_in(path: Path, clock: Clock) -> Mirror | None:
-    """Return what keeps a folder and the address that it mirrors the same, None for a lake of this machine alone."""
+def _place(path: Path, clock: Clock | None) -> tuple[Path, Clock, Mirror | None]:
+    """Return where a lake is on this machine and, if it is at an address, what keeps the two the same, up to date."""
+    path, clock = Path(os.path.abspath(disk.local_folder(path))), clock or SystemClock()
     if not (path / ADDRESS).is_file():
-        return None
+        return path, clock, None
     with needed("--lake ADDRESS", "cluster"), disk_errors(path):
         from batchpond_remote.mirror import Mirror
 
         mirror = Mirror(path, clock)
         mirror.look()
-        return mirror
+        return path, clock, mirror
 
 
 def _link(mirror: Mirror | None, staged: Path, final: Path) -> bool:

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from enum import StrEnum
+from functools import partial
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -40,7 +41,7 @@ from batchpond.providers.base import BatchProvider
 from batchpond.providers.http.errors import HttpError
 from batchpond.run import find
 from batchpond.run.find import adopt, check_host, day_before, list_since, look_for, matches, record_doubt
-from batchpond.run.session import LARGE, Listing, Session, Severity, Upload
+from batchpond.run.session import LARGE, Listing, Session, Severity, beside
 
 SEND_LEASE_S = 60.0
 _NO_LISTING: Final = frozenset({404, 405, 501})
@@ -270,20 +271,19 @@ def _rebuild_payload(session: Session, attempt: Attempt) -> None:
 def upload_ahead(session: Session, shard: Sharded, approval: Approval) -> None:
     """S2 to S5 for a shard that was never meant before: its file travels while others are sent. The lock is held."""
     provider = session.providers.get(shard.client_name)
-    if provider.descriptor.takes_files and session.lake_state.latest_attempt(shard.shard_id) is None:
+    is_new = session.lake_state.latest_attempt(shard.shard_id) is None
+    if is_new and shard.mode is Mode.BATCH and provider.descriptor.takes_files:
         attempt = _record_intent(session, shard, approval, provider, 1)
-        path = session.store.payload_path(attempt.attempt_id)
-        session.uploads[attempt.attempt_id] = Upload(provider, path, f"{attempt.token}.jsonl")
-        session.uploads[attempt.attempt_id].start()
+        path, name = session.store.payload_path(attempt.attempt_id), f"{attempt.token}.jsonl"
+        session.uploads[attempt.attempt_id] = beside("upload", partial(provider.upload, path, name))
 
 
 def end_uploads(session: Session) -> None:
     """Wait for the files whose attempts were kept from being sent, and record those that are there."""
     while session.uploads:
         attempt_id, upload = session.uploads.popitem()
-        upload.join()
-        if upload.file is not None:
-            _uploaded(session, session.attempt(attempt_id).intent, upload.file, is_urgent=True)
+        if upload.exception() is None:
+            _uploaded(session, session.attempt(attempt_id).intent, upload.result(), is_urgent=True)
 
 
 def _upload(session: Session, attempt: Attempt, provider: BatchProvider) -> str:

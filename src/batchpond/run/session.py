@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -16,7 +17,7 @@ from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
 from threading import Thread
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 
 import msgspec
 
@@ -45,6 +46,7 @@ from batchpond.providers.base import BatchProvider
 from batchpond.study.prices import load_config
 from batchpond.text import Shown
 
+_T = TypeVar("_T")
 SETTLE_VARIABLE = "BATCHPOND_TEST_SETTLE_S"
 NOTES_MAX = 1_000
 PUT_OFF_MIN_S = 5.0
@@ -173,32 +175,18 @@ class Listing:
         return f"{len(self.batches)} batches, sha256 {hashlib.sha256(seen.encode()).hexdigest()[:16]}"
 
 
-class Upload(Thread):
-    """An attempt's input file on its way to the provider, by a thread that touches nothing of the pass.
+def beside(name: str, work: Callable[[], _T]) -> Future[_T]:
+    """Do work in a thread that touches nothing of the pass, and that the process does not wait for when it ends."""
+    found: Future[_T] = Future()
 
-    What fails is kept until the pass comes to the attempt. The process ends without waiting for such a thread: a file
-    that nobody recorded is found by its name, or uploaded again.
-    """
-
-    def __init__(self, provider: BatchProvider, path: Path, name: str) -> None:
-        super().__init__(name="batchpond-upload", daemon=True)
-        self._provider, self._path, self._name = provider, path, name
-        self.file: RemoteFile | None = None
-        self.failures: list[Exception] = []
-
-    def run(self) -> None:
-        """Upload it."""
+    def run() -> None:
         try:
-            self.file = self._provider.upload(self._path, self._name)
-        except Exception as error:  # noqa: BLE001 - raised by the pass, which would not hear of it
-            self.failures.append(error)
+            found.set_result(work())
+        except BaseException as error:  # noqa: BLE001 - raised by whoever asks for the result
+            found.set_exception(error)
 
-    def result(self) -> RemoteFile | None:
-        """Wait for it; raises what failed."""
-        self.join()
-        if self.failures:
-            raise self.failures[0]
-        return self.file
+    Thread(target=run, name=f"batchpond-{name}", daemon=True).start()
+    return found
 
 
 @dataclass(slots=True)
@@ -227,7 +215,7 @@ class Session:
     heads: dict[str, str | None] = field(default_factory=dict)
     listings: dict[str, tuple[datetime, Listing]] = field(default_factory=dict)
     looked_at_s: dict[str, float] = field(default_factory=dict)
-    uploads: dict[str, Upload] = field(default_factory=dict)
+    uploads: dict[str, Future[RemoteFile]] = field(default_factory=dict)
     read_parts: dict[str, list[Path]] | None = None
     began_ord: int = 0
     _is_whole: bool = True

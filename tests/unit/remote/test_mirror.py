@@ -122,6 +122,12 @@ def test_the_lease_of_a_machine_that_died_ends_by_itself(
     shop.objects.update(standing)  # as a machine leaves them that stops at once
     with pytest.raises(BusyError), second.store().lock("sync"):
         pass
+    with first.store().lock("sync"):  # it holds the lock of its own mirror: nobody there writes any more
+        standing = dict(shop.objects)
+    shop.objects.clear()
+    shop.objects.update(standing)
+    with pytest.raises(BusyError), second.store().lock("sync"):
+        pass
     second.clock.advance(lease.LEASE_S + 1)
     with second.store().lock("sync"):
         pass
@@ -291,7 +297,7 @@ def test_what_is_no_part_of_a_lake_is_left_alone(machines: tuple[Machine, Machin
         shop.objects[f"bucket-one/lakes/first/{name}"] = (b"no", START)
     path = first.store().path
     assert {entry.name for entry in path.iterdir()} <= {
-        MARKER, ".secret", ".address", ".tags", ".pulling", ".writing", "_tmp", "_payloads", ".lock",
+        MARKER, ".secret", ".address", ".tags", ".pulling", ".writing", ".lease", "_tmp", "_payloads", ".lock",
     }  # fmt: skip
     shop.objects["bucket-one/lakes/first/events/../../x.parquet"] = (b"no", START)
     with pytest.raises(LakeError, match=r"could not list.*events/\.\./\.\./x\.parquet"):
