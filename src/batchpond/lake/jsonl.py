@@ -15,7 +15,7 @@ import hashlib
 import itertools
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property, lru_cache, partial
@@ -160,11 +160,13 @@ def build_payload(
             open(staged, "xb", _BUFFER_BYTES, opener=disk.open_new) as out,
             Work("writing a batch", "requests", len(lines.request_ids)) as work,
         ):
-            for name, (_, body) in pairs:  # each by itself: what shows pictures is long
-                text = module.payload_line(name, asked.endpoint, marked(blobs.expanded(body))) + b"\n"
-                out.write(text)
-                digest.update(text)
-                work.add()
+            built = (
+                module.payload_line(name, asked.endpoint, marked(blobs.expanded(body))) for name, (_, body) in pairs
+            )
+            for n_lines, block in _blocks(built):
+                out.write(block)
+                digest.update(block)
+                work.add(n_lines)
             out.flush()
             size_bytes = out.tell()
             failpoints.reach("S2")
@@ -175,6 +177,19 @@ def build_payload(
     is_mine = disk.link_into_place(staged, final)
     failpoints.reach("S3")
     return Payload(final, size_bytes, digest.hexdigest()) if is_mine else _measure(final)
+
+
+def _blocks(lines: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
+    """Yield how many lines fill a buffer, and them with their line feeds."""
+    held: list[bytes] = []
+    n_bytes = 0
+    for line in lines:
+        held.append(line)
+        n_bytes += len(line)
+        if n_bytes >= _BUFFER_BYTES:
+            yield len(held), b"\n".join([*held, b""])
+            held, n_bytes = [], 0
+    yield len(held), b"\n".join([*held, b""])
 
 
 def discard_payload(store: Store, attempt_id: str) -> None:
