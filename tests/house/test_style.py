@@ -42,9 +42,8 @@ PARAMETERS_MAX = 8
 CALLBACK_PARAMETERS_MAX = 10
 WRITERS = {"batchpond/cli/output.py": ("sys.stdout", "sys.stderr"), "batchpond_work/__main__.py": ("sys.stderr",)}
 
-# The names that every provider's folder uses, `live` in the place of `batch` where there is none; `straight` where its
-# lines have a form of their own.
-PROVIDER_MODULES = {"__init__", "batch", "live", "dialect", "straight"}
+# The names that every provider's folder uses, `live` in the place of `batch` where there is none.
+PROVIDER_MODULES = {"__init__", "batch", "live", "dialect"}
 PROVIDER_EXTRAS = {
     "vertex": {"auth"},
 }

@@ -11,9 +11,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Literal
+from functools import cached_property
+from typing import Annotated, Any, Final, Literal
 
 import orjson
+from msgspec import Struct
 
 from batchpond import fields
 from batchpond.errors import UsageError
@@ -30,7 +32,23 @@ from batchpond.providers.shared.dialect import (
     messages,
     refused_thinking,
 )
-from batchpond.providers.shared.lines import PARTS_MAX, Row, Tokens, answered, failed, joined, unreadable
+from batchpond.providers.shared.lines import (
+    NO_TOKENS,
+    OTHER,
+    PARTS,
+    PARTS_MAX,
+    Count,
+    Id,
+    ReadLine,
+    Row,
+    Tokens,
+    Word,
+    answered,
+    failed,
+    joined,
+    reader,
+    unreadable,
+)
 
 HEAD: Final = b'{"requests":['
 TAIL: Final = b"]}"
@@ -104,7 +122,6 @@ class Anthropic(Dialect):
 
     answer_members = ("content",)
     line_form = b'{"custom_id":%(id)b,"params":%(body)b}'
-    shapes = "anthropic.straight"
     DESCRIPTOR = base.descriptor(
         "anthropic",
         endpoints=tuple(VERSIONS),
@@ -181,6 +198,11 @@ class Anthropic(Dialect):
     def is_answer(self, body: dict[str, Any]) -> bool:
         """Return whether the body of a live call that went well is an answer at all."""
         return isinstance(body.get("content"), list | str)
+
+    @cached_property
+    def straight(self) -> ReadLine:
+        """What reads a well-formed message in its row."""
+        return reader(_Line, self.id_name, _read_whole)
 
     def read_row(self, row: dict[str, Any]) -> Response:
         """Return one row of a batch's results made uniform."""
@@ -372,3 +394,64 @@ def _usage(usage: Mapping[str, object]) -> Tokens:
     total = None if fresh is None else fields.count(fresh + (written or 0) + (read or 0))
     reasoning = fields.count(fields.mapping(usage.get("output_tokens_details")).get("thinking_tokens"))
     return total, made, reasoning, read, written
+
+
+_REFUSED: Final = Finish.REFUSAL  # an enumeration is asked for a member more slowly than a module for a name
+
+
+class _Details(Struct):
+    thinking_tokens: Count | None = None
+
+
+class _Usage(Struct):
+    input_tokens: Count
+    output_tokens: Count
+    cache_read_input_tokens: Count | None = None
+    cache_creation_input_tokens: Count | None = None
+    output_tokens_details: _Details | None = None
+    cache_creation: dict[str, Count] | None = None
+
+    def tokens(self) -> Tokens:
+        read, written = self.cache_read_input_tokens, self.cache_creation_input_tokens
+        details = self.output_tokens_details
+        reasoning = details.thinking_tokens if details else None
+        return self.input_tokens + (written or 0) + (read or 0), self.output_tokens, reasoning, read, written
+
+
+class _Block(Struct):
+    type: str | None = None
+    text: str | None = None
+    thinking: str | None = None
+
+
+class _Message(Struct):
+    content: Annotated[list[_Block], PARTS]
+    id: str | None = None
+    model: str | None = None
+    stop_reason: Word | None = None
+    usage: _Usage | None = None
+
+
+class _Result(Struct):
+    type: Literal["succeeded"]
+    message: _Message
+
+
+class _Line(Struct):
+    """A well-formed message in its row."""
+
+    custom_id: Id
+    result: _Result
+
+
+def _read_whole(line: _Line) -> Response | None:
+    message = line.result.message
+    finish = FINISH.get(message.stop_reason or "", OTHER)
+    if finish is _REFUSED:
+        return None
+    texts = [block.text for block in message.content if block.type == "text" and block.text is not None]
+    thoughts = [block.thinking for block in message.content if block.type == "thinking" and block.thinking]
+    usage, row = message.usage, Row(line.custom_id, None, message.id or None)
+    tokens = usage.tokens() if usage else NO_TOKENS
+    hour = usage.cache_creation.get("ephemeral_1h_input_tokens") if usage and usage.cache_creation else None
+    return answered(row, message.model, message.stop_reason, finish, (*joined(texts, thoughts), None), tokens, hour)

@@ -13,7 +13,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal
+
+from msgspec import Struct
 
 from batchpond import fields
 from batchpond.errors import UsageError
@@ -33,12 +35,19 @@ from batchpond.providers.shared.dialect import (
 )
 from batchpond.providers.shared.lines import (
     NO_TOKENS,
+    OTHER,
+    PARTS,
     PARTS_MAX,
+    Count,
+    Id,
+    ReadLine,
     Row,
     Tokens,
+    Word,
     answered,
     failed,
     joined,
+    reader,
     unreadable,
     with_logprobs,
 )
@@ -120,7 +129,6 @@ class Gemini(Dialect):
 
     id_name = "key"
     line_form = b'{"key":%(id)b,"request":%(body)b}'
-    shapes = "gemini.straight"
     answer_members = ("candidates", "promptFeedback", "usageMetadata")
     DESCRIPTOR = base.descriptor("gemini", endpoints=(GENERATE,), nearest=FAMILIES.nearest, base_of=_base_of)
 
@@ -163,6 +171,11 @@ class Gemini(Dialect):
         if generation:
             body["generationConfig"] = generation
         return BuiltBody(body, tuple(dropped))
+
+    @cached_property
+    def straight(self) -> ReadLine:
+        """What reads a well-formed GenerateContentResponse in its row."""
+        return reader(_Line, self.id_name, lambda line: read_whole(line, line.key))
 
     def read_row(self, row: dict[str, Any]) -> Response:
         """Return one row of a result file made uniform.
@@ -353,3 +366,64 @@ def _usage(usage: object) -> Tokens:
 
 def _sum(a: int | None, b: int | None) -> int | None:
     return None if a is None or b is None else fields.count(a + b)
+
+
+class _Usage(Struct):
+    promptTokenCount: Count
+    toolUsePromptTokenCount: Count = 0
+    candidatesTokenCount: Count = 0
+    thoughtsTokenCount: Count = 0
+    cachedContentTokenCount: Count = 0
+
+    def tokens(self) -> Tokens:
+        given = self.promptTokenCount + self.toolUsePromptTokenCount
+        made = self.candidatesTokenCount + self.thoughtsTokenCount
+        return given, made, self.thoughtsTokenCount, self.cachedContentTokenCount, None
+
+
+class _Part(Struct):
+    text: str | None = None
+    thought: bool | None = None
+
+
+class _Content(Struct):
+    parts: Annotated[list[_Part], PARTS]
+
+
+class _Candidate(Struct):
+    content: _Content
+    finishReason: Word | None = None
+    logprobsResult: None = None
+
+
+class _Generated(Struct):
+    candidates: Annotated[list[_Candidate], PARTS]
+    usageMetadata: _Usage | None = None
+    modelVersion: str | None = None
+    responseId: str | None = None
+    error: None = None
+
+
+class WholeRow(Struct, kw_only=True):
+    """What a row holds beside its id: an answer and no error, which Vertex AI says by an empty `status`."""
+
+    response: _Generated
+    error: None = None
+    status: Literal[""] | None = None
+
+
+class _Line(WholeRow, kw_only=True):
+    key: Id
+
+
+def read_whole(row: WholeRow, custom_id: str) -> Response:
+    """Return what a row says, made uniform."""
+    generated = row.response
+    candidate = generated.candidates[0]
+    parts, reason = candidate.content.parts, candidate.finishReason
+    texts = [part.text for part in parts if part.text is not None and part.thought is not True]
+    thoughts = [part.text for part in parts if part.text and part.thought is True]
+    tokens = generated.usageMetadata.tokens() if generated.usageMetadata else NO_TOKENS
+    around = Row(custom_id, None, generated.responseId or None)
+    finish = FINISH.get(reason or "", OTHER)
+    return answered(around, generated.modelVersion, reason, finish, (*joined(texts, thoughts), None), tokens)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from importlib import import_module
 from typing import Any, ClassVar, Final
 
 import msgspec
@@ -17,7 +16,7 @@ from batchpond.errors import UsageError
 from batchpond.model import Prompt, Response, Role
 from batchpond.providers.base import Descriptor, table
 from batchpond.providers.shared import lines
-from batchpond.providers.shared.lines import Row
+from batchpond.providers.shared.lines import ReadLine, Row
 from batchpond.providers.shared.sight import UNSEEN, Sight
 
 CHAT: Final = "/v1/chat/completions"
@@ -128,14 +127,13 @@ class Dialect(ABC):
     """The pure half of a provider: building lines before, reading lines after.
 
     `id_name` is what a result line calls its custom_id. A live answer has one of `answer_members`; the first names what
-    another lacks. `shapes` is the module whose LINE reads well-formed lines. `line_form` is the form of a line of a
-    batch input file, by what stands in it: `id`, `endpoint` and `body`.
+    another lacks. `line_form` is the form of a line of a batch input file, by what stands in it: `id`, `endpoint` and
+    `body`.
     """
 
     DESCRIPTOR: Descriptor
     id_name = "custom_id"
     answer_members: tuple[str, ...]
-    shapes: ClassVar[str | None] = None
     line_form: ClassVar[bytes] = BARE_LINE
 
     @cached_property
@@ -183,10 +181,9 @@ class Dialect(ABC):
         return not body.keys().isdisjoint(self.answer_members)
 
     @cached_property
-    def straight(self) -> Callable[[bytes], Response | None] | None:
+    def straight(self) -> ReadLine | None:
         """What reads a well-formed success as `read_any_line` does, only sooner; None for other lines, or for all."""
-        # Loaded with the first line: a pass that only looks reads none.
-        return None if self.shapes is None else import_module(f"batchpond.providers.{self.shapes}").LINE
+        return None
 
     def read_line(self, line: bytes) -> Response:
         """Return a result line made uniform; total: any bytes give a Response."""
@@ -215,13 +212,12 @@ class ChatDialect(Dialect):
     """Chat completions as OpenAI has them, and all who copy it; a provider says what differs.
 
     `reserved` are the parameters that a study cannot pass through, and what sets them; `limit_name` is what the limit
-    of the output is called, `row_form` what in `shared.straight` reads its rows.
+    of the output is called.
     """
 
     answer_members = ("choices", "output")
     # As `vllm run-batch` reads it too.
     line_form = b'{"custom_id":%(id)b,"method":"POST","url":%(endpoint)b,"body":%(body)b}'
-    row_form: ClassVar[str] = "chat"
     reserved: ClassVar[Mapping[str, str]]
     limit_name: str = "max_tokens"
 
@@ -265,12 +261,9 @@ class ChatDialect(Dialect):
         return BuiltBody(body, dropped)
 
     @cached_property
-    def straight(self) -> Callable[[bytes], Response | None]:
+    def straight(self) -> ReadLine:
         """What reads a well-formed chat completion in its row."""
-        from batchpond.providers.shared import straight  # noqa: PLC0415 - a pass that only looks reads no line
-
-        read: Callable[[bytes], Response | None] = getattr(straight, self.row_form)(self.settle)
-        return read
+        return lines.chat(self.settle)
 
     def settle(self, response: Response, total_tokens: int | None) -> Response:  # noqa: ARG002
         """Return a completion as this provider means it; `total_tokens` is the sum that it gave."""

@@ -4,6 +4,10 @@ Rows of chat completions, the shape of OpenAI and of all who copy it: `{id, cust
 request_id, body} | null, error: {code, message} | null}`, either member also left out (OpenAI's batch guide; Together,
 recorded 2026-09); a row that failed over HTTP keeps `error` null and has the error in `response.body.error`
 (openai-openapi#302).
+
+Well-formed lines are read at once, by a shape of what is looked at, decoded from the bytes without all else. A shape
+takes nothing that the general reader of its dialect would read otherwise; a line that does not fit, or that is no
+success, is left to that one. A test holds the two against each other over mangled lines.
 """
 
 from __future__ import annotations
@@ -14,11 +18,11 @@ import json
 import re
 from collections.abc import Callable
 from functools import partial
-from typing import Annotated, Any, Final, NamedTuple
+from typing import Annotated, Any, Final, Literal, NamedTuple, TypeVar
 
 import msgspec
 import orjson
-from msgspec import Meta, Struct
+from msgspec import DecodeError, Meta, Struct
 
 from batchpond import fields
 from batchpond.model import ErrorClass, Finish, Response, ResponseStatus, Token
@@ -396,3 +400,119 @@ def with_reasoning_counted(response: Response, total: int | None) -> Response:
     if total is not None and response.input_tokens is not None and total == response.input_tokens + output:
         return response
     return response._replace(output_tokens=fields.count(output + reasoning))
+
+
+Shape = TypeVar("Shape")
+ReadLine = Callable[[bytes], Response | None]
+Settle = Callable[[Response, int | None], Response]
+
+Count = Annotated[int, Meta(ge=0, le=2**60)]
+"""A number of tokens; sums of a few are counts too."""
+Id = Annotated[str, Meta(min_length=1)]
+Word = Annotated[str, Meta(max_length=200)]
+PARTS = Meta(min_length=1, max_length=PARTS_MAX)
+
+
+def reader(shape: type[Shape], id_name: str, read: Callable[[Shape], Response | None]) -> ReadLine:
+    """Return what reads a line of a shape, and gives None for any other; a line that may name two ids is another."""
+    decode, name = msgspec.json.Decoder(shape).decode, b'"%b"' % id_name.encode()
+
+    def read_line(line: bytes) -> Response | None:
+        if line.count(name) > 1:
+            return None
+        try:
+            found = decode(line)
+        except (DecodeError, UnicodeDecodeError, RecursionError):
+            return None
+        return read(found)
+
+    return read_line
+
+
+class _Details(Struct):
+    cached_tokens: Count | None = None
+    cache_write_tokens: Count | None = None
+    reasoning_tokens: Count | None = None
+
+
+class _Usage(Struct):
+    prompt_tokens: Count
+    completion_tokens: Count
+    total_tokens: Count | None = None
+    prompt_tokens_details: _Details | None = None
+    completion_tokens_details: _Details | None = None
+    reasoning_tokens: Count | None = None
+    cached_tokens: Count | None = None
+    prompt_cache_hit_tokens: Count | None = None
+    num_cached_tokens: Count | None = None
+
+    def tokens(self) -> Tokens:
+        given, made = self.prompt_tokens_details, self.completion_tokens_details
+        reasoning = made.reasoning_tokens if made else None
+        found = (given.cached_tokens if given else None, self.cached_tokens, self.prompt_cache_hit_tokens)
+        cached = next((count for count in found if count is not None), self.num_cached_tokens)
+        return (
+            self.prompt_tokens,
+            self.completion_tokens,
+            self.reasoning_tokens if reasoning is None else reasoning,
+            cached,
+            given.cache_write_tokens if given else None,
+        )
+
+
+class _Message(Struct):
+    content: str | None = None
+    refusal: str | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+
+
+class _Said(Struct):
+    message: _Message
+    finish_reason: Word | None = None
+    logprobs: None = None
+
+
+class Completion(Struct):
+    """A chat completion that went well, as far as it is looked at."""
+
+    choices: Annotated[list[_Said], PARTS]
+    model: str | None = None
+    usage: _Usage | None = None
+    object: Literal["chat.completion"] = "chat.completion"
+    error: None = None
+
+
+class _Answer(Struct):
+    body: Completion
+    status_code: Annotated[int, Meta(ge=200, le=299)]
+    request_id: str | None = None
+
+
+class _Line(Struct):
+    custom_id: Id
+    response: _Answer
+    error: None = None
+
+
+def read_completion(row: Row, body: Completion, settle: Settle) -> Response | None:
+    """Return a completion made uniform, None for one that was broken off."""
+    choice = body.choices[0]
+    said, reason = choice.message, choice.finish_reason
+    if reason in BROKEN_OFF:
+        return None
+    refusal = said.refusal or None
+    texts = (said.content, said.reasoning_content or said.reasoning or None, refusal)
+    finish, usage = finish_of(reason, said.content, refusal), body.usage
+    tokens, n_in_all = (usage.tokens(), usage.total_tokens) if usage else (NO_TOKENS, None)
+    return settle(answered(row, body.model, reason, finish, texts, tokens), n_in_all)
+
+
+def chat(settle: Settle) -> ReadLine:
+    """Return what reads a chat completion in its row; `settle` makes of it, and of its total of tokens, a dialect's."""
+
+    def read(line: _Line) -> Response | None:
+        answer = line.response
+        return read_completion(Row(line.custom_id, answer.status_code, answer.request_id or None), answer.body, settle)
+
+    return reader(_Line, "custom_id", read)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from functools import cached_property
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
@@ -24,8 +25,9 @@ from batchpond import fields
 from batchpond.errors import ProviderError, UsageError
 from batchpond.model import Mode, Prompt, Response
 from batchpond.providers import base
-from batchpond.providers.gemini.dialect import FAMILIES, GENERATE, Gemini
+from batchpond.providers.gemini.dialect import FAMILIES, GENERATE, Gemini, WholeRow, read_whole
 from batchpond.providers.shared.dialect import BuiltBody, ModelSettings, on_one_line
+from batchpond.providers.shared.lines import Id, ReadLine, reader
 
 SETTINGS: Final = base.table("vertex", "settings")
 CREDENTIALS_ENV: Final = "GOOGLE_APPLICATION_CREDENTIALS"
@@ -63,7 +65,6 @@ class Vertex(Gemini):
     """What is asked of Gemini's models on Vertex AI, and what they answer."""
 
     id_name = "custom_id"
-    shapes = "vertex.straight"
     DESCRIPTOR = base.descriptor(
         "vertex",
         endpoints=(GENERATE,),
@@ -107,6 +108,11 @@ class Vertex(Gemini):
         """
         return b'{"custom_id":%b,"request":%b}' % (orjson.dumps(_ID_HEAD + custom_id), on_one_line(custom_id, body))
 
+    @cached_property
+    def straight(self) -> ReadLine:
+        """What reads a well-formed row: Gemini's, under an id that begins with a letter."""
+        return reader(_Line, self.id_name, lambda line: read_whole(line, own_id(line.custom_id)))
+
     def read_row(self, row: dict[str, Any]) -> Response:
         """Return one row of a result file made uniform.
 
@@ -120,6 +126,11 @@ class Vertex(Gemini):
 
 
 DIALECT: Final = Vertex()
+
+
+class _Line(WholeRow, kw_only=True):
+    custom_id: Id
+
 
 LEVELS_MAX: Final = 15
 HINT: Final = (
