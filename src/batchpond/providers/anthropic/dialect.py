@@ -22,6 +22,7 @@ from batchpond.errors import UsageError
 from batchpond.model import ErrorClass, Finish, Prompt, Response
 from batchpond.providers import base
 from batchpond.providers.http.errors import ApiError, classify, read_error
+from batchpond.providers.shared import lines
 from batchpond.providers.shared.dialect import (
     BuiltBody,
     Dialect,
@@ -32,23 +33,7 @@ from batchpond.providers.shared.dialect import (
     messages,
     refused_thinking,
 )
-from batchpond.providers.shared.lines import (
-    NO_TOKENS,
-    OTHER,
-    PARTS,
-    PARTS_MAX,
-    Count,
-    Id,
-    ReadLine,
-    Row,
-    Tokens,
-    Word,
-    answered,
-    failed,
-    joined,
-    reader,
-    unreadable,
-)
+from batchpond.providers.shared.lines import PARTS, Count, Id, ReadLine, Row, Tokens, Word
 
 HEAD: Final = b'{"requests":['
 TAIL: Final = b"]}"
@@ -202,7 +187,7 @@ class Anthropic(Dialect):
     @cached_property
     def straight(self) -> ReadLine:
         """What reads a well-formed message in its row."""
-        return reader(_Line, self.id_name, _read_whole)
+        return lines.reader(_Line, self.id_name, _read_whole)
 
     def read_row(self, row: dict[str, Any]) -> Response:
         """Return one row of a batch's results made uniform."""
@@ -211,14 +196,16 @@ class Anthropic(Dialect):
         kind = fields.text(result.get("type"))
         if kind in _NOT_RUN:
             error_class, reason = _NOT_RUN[kind]
-            return failed(Row(custom_id), ApiError(reason, kind), error_class)
+            return lines.failed(Row(custom_id), ApiError(reason, kind), error_class)
         if kind == "errored":
             return _errored(custom_id, result.get("error"))
         if kind != "succeeded":
-            return unreadable(custom_id, f"the row's result is of an unknown type: {kind[:100] if kind else kind}")
+            return lines.unreadable(
+                custom_id, f"the row's result is of an unknown type: {kind[:100] if kind else kind}"
+            )
         message = result.get("message")
         if not isinstance(message, dict):
-            return unreadable(custom_id, "the row succeeded but has no message")
+            return lines.unreadable(custom_id, "the row succeeded but has no message")
         return self.read_body(Row(custom_id), message)
 
     def read_body(self, row: Row, body: dict[str, Any]) -> Response:
@@ -230,7 +217,7 @@ class Anthropic(Dialect):
         named = row._replace(request_id=fields.identifier(body.get("id")))
         usage = fields.mapping(body.get("usage"))
         hour = fields.count(fields.mapping(usage.get("cache_creation")).get("ephemeral_1h_input_tokens"))
-        return answered(named, body.get("model"), reason, finish, (*texts, refusal), _usage(usage), hour)
+        return lines.answered(named, body.get("model"), reason, finish, (*texts, refusal), _usage(usage), hour)
 
 
 DIALECT: Final = Anthropic()
@@ -359,7 +346,7 @@ def _errored(custom_id: str | None, envelope: object) -> Response:
     if not error.message and error.kind is None:
         error = ApiError("the provider gave no error text")
     row = Row(custom_id, None, fields.identifier(outer.get("request_id")))
-    return failed(row, error, error_class_of_row(error))
+    return lines.failed(row, error, error_class_of_row(error))
 
 
 def _content(content: object) -> tuple[str | None, str | None]:
@@ -368,7 +355,7 @@ def _content(content: object) -> tuple[str | None, str | None]:
         return content, None
     texts: list[str] = []
     thoughts: list[str] = []
-    for block in map(fields.mapping, fields.sequence(content, PARTS_MAX)):
+    for block in map(fields.mapping, fields.sequence(content, lines.PARTS_MAX)):
         match block.get("type"):
             case "text" if isinstance(block.get("text"), str):
                 texts.append(block["text"])
@@ -376,7 +363,7 @@ def _content(content: object) -> tuple[str | None, str | None]:
                 thoughts.append(block["thinking"])
             case _:
                 pass
-    return joined(texts, thoughts)
+    return lines.joined(texts, thoughts)
 
 
 def _refusal(details: object) -> str | None:
@@ -446,12 +433,14 @@ class _Line(Struct):
 
 def _read_whole(line: _Line) -> Response | None:
     message = line.result.message
-    finish = FINISH.get(message.stop_reason or "", OTHER)
+    finish = FINISH.get(message.stop_reason or "", lines.OTHER)
     if finish is _REFUSED:
         return None
     texts = [block.text for block in message.content if block.type == "text" and block.text is not None]
     thoughts = [block.thinking for block in message.content if block.type == "thinking" and block.thinking]
     usage, row = message.usage, Row(line.custom_id, None, message.id or None)
-    tokens = usage.tokens() if usage else NO_TOKENS
+    tokens = usage.tokens() if usage else lines.NO_TOKENS
     hour = usage.cache_creation.get("ephemeral_1h_input_tokens") if usage and usage.cache_creation else None
-    return answered(row, message.model, message.stop_reason, finish, (*joined(texts, thoughts), None), tokens, hour)
+    return lines.answered(
+        row, message.model, message.stop_reason, finish, (*lines.joined(texts, thoughts), None), tokens, hour
+    )

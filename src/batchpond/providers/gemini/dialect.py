@@ -23,6 +23,7 @@ from batchpond.model import ErrorClass, Finish, Prompt, Response, Role
 from batchpond.providers import base
 from batchpond.providers.http import keys
 from batchpond.providers.http.errors import ApiError, classify, read_error
+from batchpond.providers.shared import lines
 from batchpond.providers.shared.dialect import (
     SCHEMA,
     BuiltBody,
@@ -33,24 +34,7 @@ from batchpond.providers.shared.dialect import (
     check_endpoint,
     refused_thinking,
 )
-from batchpond.providers.shared.lines import (
-    NO_TOKENS,
-    OTHER,
-    PARTS,
-    PARTS_MAX,
-    Count,
-    Id,
-    ReadLine,
-    Row,
-    Tokens,
-    Word,
-    answered,
-    failed,
-    joined,
-    reader,
-    unreadable,
-    with_logprobs,
-)
+from batchpond.providers.shared.lines import PARTS, Count, Id, ReadLine, Row, Tokens, Word
 from batchpond.providers.shared.sight import Sight
 
 GENERATE: Final = "generateContent"
@@ -175,7 +159,7 @@ class Gemini(Dialect):
     @cached_property
     def straight(self) -> ReadLine:
         """What reads a well-formed GenerateContentResponse in its row."""
-        return reader(_Line, self.id_name, lambda line: read_whole(line, line.key))
+        return lines.reader(_Line, self.id_name, lambda line: read_whole(line, line.key))
 
     def read_row(self, row: dict[str, Any]) -> Response:
         """Return one row of a result file made uniform.
@@ -192,7 +176,7 @@ class Gemini(Dialect):
             if not is_blank(error):
                 return _failed(row, error)
         if not isinstance(answer, dict):
-            return unreadable(row.custom_id, "the row has neither a response nor an error")
+            return lines.unreadable(row.custom_id, "the row has neither a response nor an error")
         return self.read_body(row, answer)
 
     def read_body(self, row: Row, body: dict[str, Any]) -> Response:
@@ -206,8 +190,8 @@ class Gemini(Dialect):
             reason, finish = blocked, Finish.BLOCKED
         named = row._replace(request_id=fields.identifier(body.get("responseId")))
         texts, tokens = _content(candidate.get("content")), _usage(body.get("usageMetadata"))
-        said = answered(named, body.get("modelVersion"), reason, finish, (*texts, None), tokens)
-        return with_logprobs(said, _steps(fields.mapping(candidate.get("logprobsResult"))))
+        said = lines.answered(named, body.get("modelVersion"), reason, finish, (*texts, None), tokens)
+        return lines.with_logprobs(said, _steps(fields.mapping(candidate.get("logprobsResult"))))
 
 
 DIALECT: Final = Gemini()
@@ -322,25 +306,27 @@ def _failed(row: Row, error: object) -> Response:
         error_class = ErrorClass.CANCELLED
     elif error_class is ErrorClass.ACCESS and not {read.code, read.kind} & _CLEARLY_ACCESS:
         error_class = ErrorClass.PERMANENT  # one row's permission says nothing about the key
-    return failed(row._replace(status_code=status_code), read, error_class)
+    return lines.failed(row._replace(status_code=status_code), read, error_class)
 
 
 def _content(content: object) -> tuple[str | None, str | None]:
     """Return text and thoughts of a candidate's parts; text is None without any text part."""
     texts: list[str] = []
     thoughts: list[str] = []
-    for part in fields.sequence(fields.mapping(content).get("parts"), PARTS_MAX):
+    for part in fields.sequence(fields.mapping(content).get("parts"), lines.PARTS_MAX):
         text = fields.text(fields.mapping(part).get("text"))
         if text is not None:
             (thoughts if part.get("thought") is True else texts).append(text)
-    return joined(texts, thoughts)
+    return lines.joined(texts, thoughts)
 
 
 def _steps(result: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the tokens of a LogprobsResult as others write them."""
-    chosen, tops = (fields.sequence(result.get(name), PARTS_MAX) for name in ("chosenCandidates", "topCandidates"))
+    chosen, tops = (
+        fields.sequence(result.get(name), lines.PARTS_MAX) for name in ("chosenCandidates", "topCandidates")
+    )
     both = zip(chosen, (fields.mapping(top).get("candidates") for top in tops), strict=False)
-    return [_named(own) | {"top_logprobs": [*map(_named, fields.sequence(top, PARTS_MAX))]} for own, top in both]
+    return [_named(own) | {"top_logprobs": [*map(_named, fields.sequence(top, lines.PARTS_MAX))]} for own, top in both]
 
 
 def _named(candidate: object) -> dict[str, Any]:
@@ -355,7 +341,7 @@ def _usage(usage: object) -> Tokens:
     included, and what tools put into it; output is candidates and thoughts, which are counted apart.
     """
     if not isinstance(usage, dict) or not {"promptTokenCount", "totalTokenCount"} & usage.keys():
-        return NO_TOKENS
+        return lines.NO_TOKENS
     prompt = fields.count(usage.get("promptTokenCount"))
     tools = fields.count(usage.get("toolUsePromptTokenCount", 0))
     answer = fields.count(usage.get("candidatesTokenCount", 0))
@@ -423,7 +409,9 @@ def read_whole(row: WholeRow, custom_id: str) -> Response:
     parts, reason = candidate.content.parts, candidate.finishReason
     texts = [part.text for part in parts if part.text is not None and part.thought is not True]
     thoughts = [part.text for part in parts if part.text and part.thought is True]
-    tokens = generated.usageMetadata.tokens() if generated.usageMetadata else NO_TOKENS
+    tokens = generated.usageMetadata.tokens() if generated.usageMetadata else lines.NO_TOKENS
     around = Row(custom_id, None, generated.responseId or None)
-    finish = FINISH.get(reason or "", OTHER)
-    return answered(around, generated.modelVersion, reason, finish, (*joined(texts, thoughts), None), tokens)
+    finish = FINISH.get(reason or "", lines.OTHER)
+    return lines.answered(
+        around, generated.modelVersion, reason, finish, (*lines.joined(texts, thoughts), None), tokens
+    )
