@@ -19,22 +19,11 @@ from batchpond import ids
 from batchpond.lake.jsonl import sent_bytes
 from batchpond.lake.schemas import PLAN, REQUESTS
 from batchpond.model import Prompt
+from batchpond.plan import prompts
 from batchpond.plan.asks import NO_RUBRIC, Ask, SourceRow
 from batchpond.plan.cells import Cell, ModelConfig, cell_id
 from batchpond.plan.items import Item, Pairs, names_of, pair_ids, showings, strings_of
-from batchpond.plan.prompts import (
-    OF_PAIR,
-    Bodies,
-    Column,
-    Prompts,
-    Said,
-    columns_of,
-    forms_of,
-    prompt_of,
-    rubric_values,
-    size_bytes,
-    tokens_of,
-)
+from batchpond.plan.prompts import Bodies, Column, Prompts, Said
 from batchpond.plan.versions import check_line, limits_of
 from batchpond.study.spec import OWN_OUTPUT_TASKS, THINKING_DEFAULT, StageSpec
 from batchpond.tasks.templates import Rubric, Template
@@ -228,11 +217,11 @@ def grid_blocks(found: Round, grid: Grid, n_rows: int = BLOCK_ROWS) -> Iterator[
     """Yield all requests of a grid in slot order, at most `n_rows` of one cell at a time."""
     columns, shown = grid.columns(), grid.showings
     rows = [SourceRow(item.item_id, item.text) for item in grid.items]
-    json, sizes = columns_of([item.text for item in grid.items])
+    json, sizes = prompts.columns_of([item.text for item in grid.items])
     ways: dict[int, _Way] = {}
     for cell in found.cells():
-        values = {**found.stage.rule.values(), **rubric_values(cell.rubric)}
-        forms = forms_of(found.stage, cell.template, values, OF_PAIR)
+        values = {**found.stage.rule.values(), **prompts.rubric_values(cell.rubric)}
+        forms = prompts.forms_of(found.stage, cell.template, values, prompts.OF_PAIR)
         way = ways.setdefault(id(cell.config), _Way(found.stage, cell.config))
         own = sum(form.n_bytes for form in forms) + found.stage.schema_bytes
         for start in range(0, len(grid), n_rows):
@@ -246,7 +235,7 @@ def grid_blocks(found: Round, grid: Grid, n_rows: int = BLOCK_ROWS) -> Iterator[
 
             def prompt(number: int, cell: Cell = cell, places: Mapping[str, list[int]] = places) -> Prompt:
                 first, second = (rows[at[number]] for at in places.values())
-                return prompt_of(found.stage, cell.template, Ask(cell.rubric, first, second))
+                return prompts.prompt_of(found.stage, cell.template, Ask(cell.rubric, first, second))
 
             n, said = part.stop - part.start, Said(forms, between, n_bytes)
             bodies = way.bodies.of(cell.template, said, n, prompt)
@@ -254,7 +243,7 @@ def grid_blocks(found: Round, grid: Grid, n_rows: int = BLOCK_ROWS) -> Iterator[
             repeat_no = shown.repeat_no[part]
             yield Block(
                 [cell], np.zeros(n, np.int32), columns(part), slots, repeat_no,
-                names_of(way.hash_of(bodies, repeat_no.tolist())), bodies, tokens_of(n_bytes),
+                names_of(way.hash_of(bodies, repeat_no.tolist())), bodies, prompts.tokens_of(n_bytes),
             )  # fmt: skip
 
 
@@ -321,7 +310,7 @@ class AskBlocks:
             said = self._prompts.of(template, asks, known)
 
             def prompt(number: int, template: Template = template) -> Prompt:
-                return prompt_of(self._stage, template, asks[number])
+                return prompts.prompt_of(self._stage, template, asks[number])
 
             for way_no, way in enumerate(self._ways):
                 _, label = way.templates[template_no]
@@ -329,7 +318,7 @@ class AskBlocks:
                     continue
                 bodies = way.bodies.of(template, said, len(asks), prompt)
                 all_shown = (prompt(number) for number in range(len(asks)))
-                sizes = said.n_bytes if said else np.array([size_bytes(one, way.config) for one in all_shown])
+                sizes = said.n_bytes if said else np.array([prompts.size_bytes(one, way.config) for one in all_shown])
                 cell = self._cell(way_no, template, asks[0].rubric)
                 first = (way_no * len(self._stage.templates) + template_no) * self._stage.repeats
                 for number in range(self._stage.repeats):
@@ -356,7 +345,7 @@ class AskBlocks:
 
         bodies = [body for part in parts for body in part.bodies]
         hashes = [one for part in parts for one in part.hashes]
-        tokens = tokens_of(np.concatenate([part.n_bytes for part in parts]) + self._stage.schema_bytes)
+        tokens = prompts.tokens_of(np.concatenate([part.n_bytes for part in parts]) + self._stage.schema_bytes)
         columns, ask_no = self._columns(asks), np.concatenate([part.ask_no for part in parts])[order]
         if len(ask_no) != len(asks) or bool((np.diff(ask_no) < 1).any()):  # and not each ask once, in its place
             columns = columns.take(pa.array(ask_no))

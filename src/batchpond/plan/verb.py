@@ -31,34 +31,15 @@ from batchpond.lake.schemas import REQUESTS, STUDIES
 from batchpond.lake.store import CONFIG, TMP, Store
 from batchpond.model import Media
 from batchpond.plan import cells as forms
-from batchpond.plan import versions
+from batchpond.plan import report, versions
 from batchpond.plan.asks import NO_RUBRIC, Ask, SourceRow, SpilledRows, asks, n_asks, placed_row, row_of_file, size_of
 from batchpond.plan.blocks import Grid
-from batchpond.plan.cells import (
-    Dropped,
-    ModelConfig,
-    Modules,
-    check_meant,
-    check_served,
-    check_shown,
-    make_model_configs,
-    version,
-)
+from batchpond.plan.cells import Dropped, ModelConfig, Modules
 from batchpond.plan.forecast import Forecast, Known, answer_tokens, forecast
 from batchpond.plan.items import Item, Pairs, SqlRows, allowed_pairs, balance, choose_pairs, each, read_any, read_pairs
 from batchpond.plan.media import MediaSpool
 from batchpond.plan.prompts import BYTES_PER_TOKEN, check_prompts, prompt_of, size_bytes
-from batchpond.plan.report import (
-    CellReport,
-    Counted,
-    PlanReport,
-    StageReport,
-    caveats,
-    cell_reports,
-    count,
-    model_reports,
-    notes,
-)
+from batchpond.plan.report import CellReport, Counted, PlanReport, StageReport
 from batchpond.plan.rounds import adaptive
 from batchpond.plan.rounds.inputs import KINDS, OF_TALK, talk_asks, users
 from batchpond.plan.rounds.rounds import open_rounds, round_event
@@ -145,14 +126,14 @@ def draft_of(
     shown = tuple(media.found.values()) if media else ()
     if not is_bought:
         for draft in stages:
-            check_meant(draft.configs, study.unsupported, study.place_of(draft.stage))
+            forms.check_meant(draft.configs, study.unsupported, study.place_of(draft.stage))
             if any(template.media for template in draft.stage.templates):
-                check_shown(draft.configs, shown, study.place_of(draft.stage))
-        check_served(store, (one for draft in stages for one in draft.configs), study.source)
+                forms.check_shown(draft.configs, shown, study.place_of(draft.stage))
+        forms.check_served(store, (one for draft in stages for one in draft.configs), study.source)
     parts = [(draft.stage, draft.configs, draft.rows or ()) for draft in stages]
     given = [draft.pairs for draft in stages if draft.pairs is not None and draft.stage.pairs.given]
     said = [part.tobytes() for pairs in given for part in (pairs.lo, pairs.hi, pairs.lo_first)]
-    own = version(study, parts)
+    own = forms.version(study, parts)
     return Draft(study, stages, dropped, ids.digest("given pairs", own, *said) if said else own, shown)
 
 
@@ -161,7 +142,7 @@ def _draft(
     media: MediaSpool | None,
 ) -> StageDraft:  # fmt: skip
     place = study.place_of(stage)
-    configs, refused = make_model_configs(stage.models, modules, study.unsupported, place, **stage.wants)
+    configs, refused = forms.make_model_configs(stage.models, modules, study.unsupported, place, **stage.wants)
     dropped += refused
     draft = StageDraft(stage, configs, study.seed)
     if stage.waits:
@@ -378,7 +359,7 @@ def _write(store: Store, draft: Draft) -> None:
 
 def _counted(store: Store, draft: Draft) -> Counted:
     with tables.connect(store, _TABLES) as connection:
-        return count(connection, draft.study.name, draft.version, draft.configs, draft.study.shards)
+        return report.count(connection, draft.study.name, draft.version, draft.configs, draft.study.shards)
 
 
 def _study_row(draft: Draft, foreseen: Sequence[Forecast], n_requests: int) -> dict[str, Any]:
@@ -441,7 +422,7 @@ def _report(
     is_new_version: bool,
 ) -> PlanReport:
     stages = draft.stages
-    cells = cell_reports(counted, draft.configs, draft.study.stages, prices)
+    cells = report.cell_reports(counted, draft.configs, draft.study.stages, prices)
     n_pairs, n_pairs_possible = _n_pairs(stages)
     compared = [([row.item_id for row in one.rows or ()], one.pairs) for one in stages if one.pairs is not None]
     stage_reports = _stage_reports(draft, cells, foreseen)
@@ -465,11 +446,11 @@ def _report(
         cost=total(stage.cost for stage in stage_reports),
         stages=tuple(stage_reports),
         cells=tuple(cells),
-        models=tuple(model_reports(counted, cells)),
+        models=tuple(report.model_reports(counted, cells)),
         dropped=tuple(draft.dropped),
         balance=balance(*compared[0]) if len(compared) == 1 else None,
-        caveats=caveats(draft, told),
-        notes=notes(draft, prices),
+        caveats=report.caveats(draft, told),
+        notes=report.notes(draft, prices),
     )
 
 

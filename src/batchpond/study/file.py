@@ -40,20 +40,11 @@ from batchpond.study.spec import (
     with_answers,
 )
 from batchpond.study.typed import Table, json_schema, parse, read
-from batchpond.tasks import pressure, registry
+from batchpond.tasks import pressure, registry, templates
 from batchpond.tasks.answer_fields import Field, FieldsRule
 from batchpond.tasks.base import Rule
 from batchpond.tasks.pressure import Tactic
-from batchpond.tasks.templates import (
-    PAIRWISE,
-    SIZE_MAX_BYTES,
-    Rubric,
-    Template,
-    builtin,
-    builtin_rubrics,
-    has_turns,
-    text_of,
-)
+from batchpond.tasks.templates import Rubric, Template
 
 __all__ = ["Study", "load", "parse_study", "schema"]
 
@@ -345,9 +336,9 @@ def _with_texts(
     found = []
     for place, spec in enumerate(specs):
         if spec.file is not None:
-            text = read_text(base_path / spec.file, SIZE_MAX_BYTES)
+            text = read_text(base_path / spec.file, templates.SIZE_MAX_BYTES)
         else:
-            text = builtin(task)[spec.template_id].text if spec.text is None else spec.text
+            text = templates.builtin(task)[spec.template_id].text if spec.text is None else spec.text
         template = Template(spec.template_id, text, rule.placeholders.columns(text, spec.literal))
         turns = [one.where() for one in table.elements("templates")[place].elements("messages")]
         where = spec.file or table.where("templates", place, "messages" if turns else "text")
@@ -483,7 +474,7 @@ def _rubrics_of(table: Table, written: Sequence[tables.RubricTable | str]) -> tu
 
 
 def _rubric(table: Table, written: tables.RubricTable | str) -> Rubric:
-    known = builtin_rubrics()
+    known = templates.builtin_rubrics()
     if isinstance(written, str) or written.use is not None:
         others = (name for name in table.data if name != "use")
         table.refuse(others, "cannot be given together with use", "leave out use to describe a rubric of your own")
@@ -493,7 +484,7 @@ def _rubric(table: Table, written: tables.RubricTable | str) -> Rubric:
 
 
 def _specs_of(
-    table: Table, written: Sequence[tables.TemplateTable | str], task: str = PAIRWISE
+    table: Table, written: Sequence[tables.TemplateTable | str], task: str = templates.PAIRWISE
 ) -> tuple[TemplateSpec, ...]:
     found = [_template(one, template, task) for one, template in zip(table.elements("templates"), written, strict=True)]
     table.refuse_twice("templates", [template.template_id for template in found])
@@ -504,7 +495,7 @@ def _template(table: Table, written: tables.TemplateTable | str, task: str) -> T
     _one_of(table, ("use", "file", "text", "messages"))
     if isinstance(written, str) or written.use is not None:
         table.refuse(("id", "literal"), "cannot be given together with use: a built-in template stays as it is")
-        return TemplateSpec(table.choose("use", table.required("use"), sorted(builtin(task))))
+        return TemplateSpec(table.choose("use", table.required("use"), sorted(templates.builtin(task))))
     if written.file is not None:
         name = written.id or Path(written.file).stem
         if not re.fullmatch(tables.PART_NAME, name):
@@ -517,9 +508,9 @@ def _template(table: Table, written: tables.TemplateTable | str, task: str) -> T
 
 def _text_of(table: Table, messages: Sequence[tables.MessageTable]) -> str:
     for one, message in zip(table.elements("messages"), messages, strict=True):
-        if has_turns(message.text):
+        if templates.has_turns(message.text):
             one.fail("text", "has a line that begins a turn", "give each turn a message of its own")
-    return text_of([Turn(message.role, message.text) for message in messages])
+    return templates.text_of([Turn(message.role, message.text) for message in messages])
 
 
 def rule_of(table: Table, task: str) -> Rule:

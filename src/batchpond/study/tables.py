@@ -10,24 +10,8 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Final
 
 from batchpond.model import Role
-from batchpond.study.spec import (
-    CONVERSATION,
-    TIER_MAX,
-    TOKENS_MAX,
-    AdaptiveSpec,
-    BudgetSpec,
-    Claims,
-    ModelSpec,
-    Order,
-    PairsSpec,
-    RetryRules,
-    Select,
-    ShardsSpec,
-    Share,
-    StageSpec,
-    Text,
-    Unsupported,
-)
+from batchpond.study import spec
+from batchpond.study.spec import TIER_MAX, TOKENS_MAX, Order, Select, Share, Text, Unsupported
 from batchpond.study.typed import Table, about, at_most, between, entries, form
 from batchpond.tasks import likert, listwise, registry, templates
 from batchpond.tasks.base import Rule
@@ -40,7 +24,7 @@ SCALE: Final = likert.LikertRule()
 Name = Annotated[str, form("[a-z0-9][a-z0-9_-]{0,63}", "a name of your own: small letters, digits, - and _")]
 PartName = Annotated[str, form(PART_NAME, "letters, digits, _ . and -; at most 64")]
 LongText = Annotated[str, at_most(100_000)]
-Models = Annotated[tuple[ModelSpec, ...], entries(ENTRIES_MAX, "who is asked")]
+Models = Annotated[tuple[spec.ModelSpec, ...], entries(ENTRIES_MAX, "who is asked")]
 Repeats = Annotated[int, between(1, 1_000, "how often each question is asked")]
 Literal = Annotated[tuple[Text, ...], entries(100, "words in braces that are text and no placeholders")]
 Many = Annotated[int, between(1, 1_000, "inputs: how many are asked for by statement, by category, by scenario")]
@@ -74,7 +58,7 @@ class StageItems(Items):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pairs(AdaptiveSpec):
+class Pairs(spec.AdaptiveSpec):
     """Which pairs are asked: all, unless `share`, `count` or `select` says otherwise."""
 
     select: Annotated[Select, about("adaptive: a ranking in rounds, each asking what says most")] = Select.RANDOM
@@ -103,16 +87,16 @@ class Lists:
     reverse: Annotated[bool, about("share also asked in the opposite order")] | Share = True
 
     @property
-    def as_pairs(self) -> PairsSpec:
+    def as_pairs(self) -> spec.PairsSpec:
         """How a stage keeps them, but for the size."""
-        return PairsSpec(count=self.count, reverse=float(self.reverse))
+        return spec.PairsSpec(count=self.count, reverse=float(self.reverse))
 
     def read_by(self, rule: Rule) -> Rule:
         """Return the rule that reads answers of this size, where it is one of lists."""
         return replace(rule, size=self.size) if isinstance(rule, listwise.OrderRule) else rule
 
 
-def check_lists(table: Table, stage: StageSpec, source: StageSpec | None) -> None:
+def check_lists(table: Table, stage: spec.StageSpec, source: spec.StageSpec | None) -> None:
     """Raise StudyError for what a stage of lists cannot have; `source` is the one whose answers it lists."""
     if stage.task != listwise.TASK:
         table.refuse(["lists"], f"has no meaning for the task {stage.task}", 'it belongs to `task = "listwise"`')
@@ -195,10 +179,10 @@ class StudyFile:
     study: Name
     seed: Annotated[int, between(0, 2**63 - 1, "decides sampling and order, the same on every machine")] = 1
     grid: Grid = field(default_factory=Grid)
-    shards: ShardsSpec = field(default_factory=ShardsSpec)
-    retry: RetryRules | None = None
-    budget: BudgetSpec = field(default_factory=BudgetSpec)
-    claims: Claims | None = None
+    shards: spec.ShardsSpec = field(default_factory=spec.ShardsSpec)
+    retry: spec.RetryRules | None = None
+    budget: spec.BudgetSpec = field(default_factory=spec.BudgetSpec)
+    claims: spec.Claims | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -218,7 +202,7 @@ class PairwiseFile(StudyFile):
 class StageKeys:
     """What a stage says beside its name; which keys have a meaning depends on its task."""
 
-    task: Annotated[str, about("what is asked", enum=[*registry.NAMES, CONVERSATION])] = "pairwise"
+    task: Annotated[str, about("what is asked", enum=[*registry.NAMES, spec.CONVERSATION])] = "pairwise"
     items: StageItems | None = None
     pairs: Pairs = field(default_factory=Pairs)
     lists: Lists = field(default_factory=Lists)

@@ -32,28 +32,15 @@ from batchpond.plan.asks import (
 )
 from batchpond.plan.blocks import label_of
 from batchpond.plan.items import Item
-from batchpond.plan.rounds import adaptive
+from batchpond.plan.rounds import adaptive, inputs
 from batchpond.plan.rounds.adaptive import Asked, Stop
-from batchpond.plan.rounds.inputs import (
-    ALL,
-    CHOSEN,
-    GOOD,
-    Talk,
-    entry_rows,
-    further_asks,
-    kept_rows,
-    query,
-    talk_asks,
-    talk_rows,
-    users,
-)
 from batchpond.study.spec import CONVERSATION, INPUTS, PAIR_TASKS, StageSpec, Study
 from batchpond.tasks.templates import column_of
 
-_OUTPUTS: Final = tables.query(__package__, "outputs", chosen=CHOSEN)
-_SAID: Final = tables.query(__package__, "said", good=GOOD)
-_JUDGED: Final = tables.query(__package__, "judged", chosen=CHOSEN)
-_PAIRS: Final = tables.query(__package__, "pairs", chosen=CHOSEN)
+_OUTPUTS: Final = tables.query(__package__, "outputs", chosen=inputs.CHOSEN)
+_SAID: Final = tables.query(__package__, "said", good=inputs.GOOD)
+_JUDGED: Final = tables.query(__package__, "judged", chosen=inputs.CHOSEN)
+_PAIRS: Final = tables.query(__package__, "pairs", chosen=inputs.CHOSEN)
 
 
 def check(store: Store, stage: StageSpec) -> None:
@@ -65,7 +52,7 @@ def check(store: Store, stage: StageSpec) -> None:
     else:
         return
     try:
-        list(users(store, sql))
+        list(inputs.users(store, sql))
     except UsageError as error:
         raise StudyError(
             f"stage {stage.name}: items.{name} cannot be run on the lake: {error.message}",
@@ -83,10 +70,10 @@ def asks_by_now(
     Its cells that are asked no further are counted into `stopped` by the reason.
     """
     if stage.task == CONVERSATION:
-        yield from talk_asks(stage, _rows_by_now(store, staged, stage), _said(store, staged, stage.name).answers)
+        yield from inputs.talk_asks(stage, _rows_by_now(store, staged, stage), _said(store, staged, stage.name).answers)
         return
     if stage.rows.lacking is not None:
-        yield from further_asks(store, staged, stage, stage.rows.lacking)
+        yield from inputs.further_asks(store, staged, stage, stage.rows.lacking)
         return
     if stage.pairs.adaptive is not None and is_begun:
         yield from adaptive_asks(store, staged, stage, _rows_by_now(store, staged, stage), until, stopped)
@@ -97,7 +84,7 @@ def asks_by_now(
         yield from found
         return
     # What an earlier stage compared is compared in the same pairs; of any rubric, where one answer has all fields.
-    rows = query(store, _PAIRS, stage.rows.where or ALL, study=staged.name, stage=source.name)
+    rows = inputs.query(store, _PAIRS, stage.rows.where or inputs.ALL, study=staged.name, stage=source.name)
     pairs = {("" if stage.rule.parts else row["rubric_id"], row["lo"], row["hi"]) for row in rows}
     for ask in found:
         lo, hi = sorted((ask.first.item_id, ask.second.item_id if ask.second else ""))
@@ -109,7 +96,7 @@ def _rows_by_now(store: Store, staged: Study, stage: StageSpec) -> Sequence[Sour
     """Return the rows of a stage that goes on: by what the lake holds now, or as its first round read them."""
     if stage.waits:
         return source_rows(store, staged, stage)
-    items = query(store, ITEMS, study=staged.name, stage=stage.name)
+    items = inputs.query(store, ITEMS, study=staged.name, stage=stage.name)
     if not staged.is_pairs_alone:
         return [_judged_row(row) for row in items]
     return [row_of_file(Item(row["item_id"], row["text"], row["metadata"]), stage) for row in items]
@@ -118,21 +105,21 @@ def _rows_by_now(store: Store, staged: Study, stage: StageSpec) -> Sequence[Sour
 def source_rows(store: Store, staged: Study, stage: StageSpec) -> Sequence[SourceRow]:
     """Return the rows that a waiting stage asks about, from what the lake holds now."""
     if stage.rows.sql is not None:
-        return SpilledRows(store.path / TMP, from_table(users(store, stage.rows.sql), stage))
+        return SpilledRows(store.path / TMP, from_table(inputs.users(store, stage.rows.sql), stage))
     if stage.rows.kept is not None:
-        return kept_rows(store, staged, stage.rows.kept)
+        return inputs.kept_rows(store, staged, stage.rows.kept)
     source = staged.stage(stage.rows.stage or "")
-    where = stage.rows.where or ALL
+    where = stage.rows.where or inputs.ALL
     if source.task == CONVERSATION:
         said = _said(store, staged, source.name, where)
-        rows = talk_rows(source, said.questions, said.answers)
+        rows = inputs.talk_rows(source, said.questions, said.answers)
         return [row for talk, row in rows if (talk, row.turn_no) in said.chosen]
     if source.task == INPUTS:
-        return entry_rows(store, staged.name, [source], where)
+        return inputs.entry_rows(store, staged.name, [source], where)
     if source.task == "generation":
-        found = query(store, _OUTPUTS, study=staged.name, stage=source.name, where=where)
+        found = inputs.query(store, _OUTPUTS, study=staged.name, stage=source.name, where=where)
         return SpilledRows(store.path / TMP, (_output_row(row, staged) for row in found))
-    found = query(store, _JUDGED, study=staged.name, stage=source.name, where=where)
+    found = inputs.query(store, _JUDGED, study=staged.name, stage=source.name, where=where)
     has_same = bool({r.rubric_id for r in stage.rubrics} & {r.rubric_id for r in source.rubrics})
     judged = (_judged_row(row, tuple(row["judged_by"]) if has_same else None) for row in found)
     return SpilledRows(store.path / TMP, judged)
@@ -173,15 +160,15 @@ def _judged_row(row: Mapping[str, Any], judged_by: tuple[str, ...] | None = None
 class _Said:
     """What was said in conversations: answers from turn 0 on without a gap, what `where` chose, and the questions."""
 
-    answers: dict[Talk, list[str]]
+    answers: dict[inputs.Talk, list[str]]
     questions: dict[str, SourceRow]
-    chosen: set[tuple[Talk, int]]
+    chosen: set[tuple[inputs.Talk, int]]
 
 
-def _said(store: Store, staged: Study, stage: str, where: str = ALL) -> _Said:
+def _said(store: Store, staged: Study, stage: str, where: str = inputs.ALL) -> _Said:
     said = _Said({}, {}, set())
-    for row in query(store, _SAID, study=staged.name, stage=stage, where=where):
-        talk = Talk(row["unit_id"], row["candidate"], row["tactic_id"])
+    for row in inputs.query(store, _SAID, study=staged.name, stage=stage, where=where):
+        talk = inputs.Talk(row["unit_id"], row["candidate"], row["tactic_id"])
         if row["unit_id"] not in said.questions:
             more, tier = _shown(staged, row["metadata"]), tier_in(row["metadata"])
             said.questions[row["unit_id"]] = SourceRow(row["unit_id"], row["question"], more=more, tier=tier)
@@ -210,7 +197,7 @@ def from_table(rows: Iterable[Mapping[str, Any]], stage: StageSpec) -> Iterator[
 
 ITEMS: Final = tables.query(__package__, "items_shown")
 """The items of a stage that has been asked about all of them, which its first round is."""
-_ASKED: Final = tables.query(__package__, "cells_asked", good=GOOD)
+_ASKED: Final = tables.query(__package__, "cells_asked", good=inputs.GOOD)
 _CELL: Final = ("rubric_id", "provider", "request_model", "thinking", "template_id")
 
 
@@ -230,7 +217,9 @@ def adaptive_asks(
     places = {row.item_id: place for place, row in enumerate(ordered)}
     keys = adaptive.keys_of(list(places))
     rubrics = {rubric.rubric_id: rubric for rubric in stage.rubrics or (NO_RUBRIC,)}
-    for cell, said in itertools.groupby(query(store, _ASKED, study=staged.name, stage=stage.name), itemgetter(*_CELL)):
+    for cell, said in itertools.groupby(
+        inputs.query(store, _ASKED, study=staged.name, stage=stage.name), itemgetter(*_CELL)
+    ):
         rubric_id, *way = cell
         asked = Asked.of([row for row in _told(said, places) if until is None or row[3] <= until])
         if rubric_id not in rubrics or not len(asked):

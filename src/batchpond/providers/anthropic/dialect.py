@@ -22,17 +22,8 @@ from batchpond.errors import UsageError
 from batchpond.model import ErrorClass, Finish, Prompt, Response
 from batchpond.providers import base
 from batchpond.providers.http.errors import ApiError, classify, read_error
-from batchpond.providers.shared import lines
-from batchpond.providers.shared.dialect import (
-    BuiltBody,
-    Dialect,
-    ModelSettings,
-    add_parameters,
-    apart,
-    check_endpoint,
-    messages,
-    refused_thinking,
-)
+from batchpond.providers.shared import dialect, lines
+from batchpond.providers.shared.dialect import BuiltBody, Dialect, ModelSettings
 from batchpond.providers.shared.lines import PARTS, Count, Id, ReadLine, Row, Tokens, Word
 
 HEAD: Final = b'{"requests":['
@@ -140,16 +131,16 @@ class Anthropic(Dialect):
         one. What rules forbid (temperature) is left out and named in `dropped`; thinking that the model
         does not know, and limits that cannot hold, raise UsageError.
         """
-        check_endpoint(settings, self.DESCRIPTOR)
+        dialect.check_endpoint(settings, self.DESCRIPTOR)
         self.logprobs(settings)
         family = FAMILIES.of(settings.request_model)
         dropped: list[str] = []
         thinking = _with_thoughts(_thinking(settings, family), settings, family, dropped)
-        system, rest = apart(prompt)
+        system, rest = dialect.apart(prompt)
         body: dict[str, Any] = {
             "model": settings.request_model,
             "max_tokens": _max_tokens(settings, family, thinking),
-            "messages": messages(rest, self),
+            "messages": dialect.messages(rest, self),
         }
         if system is not None:
             body["system"] = system
@@ -158,7 +149,7 @@ class Anthropic(Dialect):
         _sample(body, settings, dropped, is_taken=_takes_sampling(settings, family, thinking))
         if settings.output_schema is not None:
             body["output_config"] = {"format": {"type": "json_schema", "schema": settings.output_schema}}
-        add_parameters(body, settings, _RESERVED)
+        dialect.add_parameters(body, settings, _RESERVED)
         if settings.thinking is not None:
             _set_effort(body, thinking.effort, settings)
         return BuiltBody(body, tuple(dropped), body["max_tokens"])
@@ -244,7 +235,7 @@ def _thinking(settings: ModelSettings, family: Family) -> Thinking:
         return Thinking(True, ROOM_TOKENS[word], {"type": "adaptive"}, word)
     if word in family.words:
         return _budget(BUDGETS[word], settings, family)
-    raise refused_thinking(settings, f"it accepts {', '.join(accepted_thinking(settings.request_model))}")
+    raise dialect.refused_thinking(settings, f"it accepts {', '.join(accepted_thinking(settings.request_model))}")
 
 
 def _budget(tokens: int, settings: ModelSettings, family: Family) -> Thinking:

@@ -23,17 +23,8 @@ from batchpond.model import ErrorClass, Finish, Prompt, Response, Role
 from batchpond.providers import base
 from batchpond.providers.http import keys
 from batchpond.providers.http.errors import ApiError, classify, read_error
-from batchpond.providers.shared import lines
-from batchpond.providers.shared.dialect import (
-    SCHEMA,
-    BuiltBody,
-    Dialect,
-    ModelSettings,
-    add_parameters,
-    apart,
-    check_endpoint,
-    refused_thinking,
-)
+from batchpond.providers.shared import dialect, lines
+from batchpond.providers.shared.dialect import BuiltBody, Dialect, ModelSettings
 from batchpond.providers.shared.lines import PARTS, Count, Id, ReadLine, Row, Tokens, Word
 from batchpond.providers.shared.sight import Sight
 
@@ -130,7 +121,7 @@ class Gemini(Dialect):
         (temperature, topP, topK) or has not (a schema) is left out and named in `dropped`.
         """
         family = FAMILIES.of(settings.request_model)
-        check_endpoint(settings, self.DESCRIPTOR)
+        dialect.check_endpoint(settings, self.DESCRIPTOR)
         dropped: list[str] = []
         generation: dict[str, Any] = {}
         if settings.max_output_tokens is not None:
@@ -145,9 +136,9 @@ class Gemini(Dialect):
         if settings.output_schema is not None and family.takes_schema:
             generation |= {"responseMimeType": "application/json", "responseJsonSchema": settings.output_schema}
         elif settings.output_schema is not None:
-            dropped.append(SCHEMA)
+            dropped.append(dialect.SCHEMA)
         generation |= self.logprobs(settings, is_taken=not (family.levels and family.is_known))
-        system, rest = apart(prompt)
+        system, rest = dialect.apart(prompt)
         body: dict[str, Any] = {"contents": _contents(rest, self.sight)}
         if system is not None:
             body["systemInstruction"] = {"parts": [{"text": system}]}
@@ -240,7 +231,7 @@ def _refusal(settings: ModelSettings, family: Family) -> UsageError:
     accepted = f"it accepts {', '.join(family.words)}"
     if family.budget is not None:
         accepted += f", or a number of tokens from {family.budget.least} to {family.budget.most}"
-    return refused_thinking(settings, accepted)
+    return dialect.refused_thinking(settings, accepted)
 
 
 def _add_parameters(
@@ -263,8 +254,8 @@ def _add_parameters(
             dropped.append(name)
         else:
             place[name] = value
-    add_parameters(generation, dataclasses.replace(settings, parameters=inside), _RESERVED)
-    add_parameters(body, dataclasses.replace(settings, parameters=beside), _RESERVED)
+    dialect.add_parameters(generation, dataclasses.replace(settings, parameters=inside), _RESERVED)
+    dialect.add_parameters(body, dataclasses.replace(settings, parameters=beside), _RESERVED)
 
 
 def _contents(prompt: Prompt, sight: Sight) -> list[dict[str, Any]]:

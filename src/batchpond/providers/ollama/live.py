@@ -18,15 +18,7 @@ from batchpond.model import ErrorClass, Finish, Media, Mode, Prompt, Response
 from batchpond.providers import base
 from batchpond.providers.base import LiveStart
 from batchpond.providers.http.errors import ApiError
-from batchpond.providers.shared.dialect import (
-    BuiltBody,
-    Dialect,
-    ModelSettings,
-    add_parameters,
-    check_endpoint,
-    messages,
-    refused_thinking,
-)
+from batchpond.providers.shared import dialect
 from batchpond.providers.shared.lines import Row, answered, failed, unreadable, with_logprobs, without_thoughts
 from batchpond.providers.shared.live import LiveApi, LiveClient
 
@@ -97,7 +89,7 @@ def context_tokens(prompt: Prompt, max_output_tokens: int | None) -> int:
 
 def _messages(prompt: Prompt) -> list[dict[str, Any]]:
     """Return chat messages; Ollama takes pictures beside a text, in order, which says nothing of their places in it."""
-    found = messages(prompt)
+    found = dialect.messages(prompt)
     for message, turn in zip(found, () if isinstance(prompt, str) else prompt, strict=False):
         if turn.parts:
             images = [Embedded("", one) for one in turn.parts if isinstance(one, Media)]
@@ -109,7 +101,7 @@ _FINISH: Final = {"stop": Finish.STOP, "length": Finish.LENGTH}
 _NO_ANSWER: Final = base.table("ollama", "no_answer")
 
 
-class Ollama(Dialect):
+class Ollama(dialect.Dialect):
     """What is asked of models at Ollama, and what they answer: calls alone, for it has neither batches nor files."""
 
     DESCRIPTOR = base.descriptor("ollama", endpoints=(CHAT,), modes=(Mode.LIVE,))
@@ -121,14 +113,14 @@ class Ollama(Dialect):
             return (f"{model} runs in Ollama's cloud: prompts leave this machine, and the account's limits hold",)
         return ()
 
-    def build_body(self, prompt: Prompt, settings: ModelSettings) -> BuiltBody:
+    def build_body(self, prompt: Prompt, settings: dialect.ModelSettings) -> dialect.BuiltBody:
         """Return the body for a prompt; `stream` is false and the study's parameters become `options`.
 
         `num_ctx`, unless a parameter sets it, is the power of two from 8,192 on that holds the prompt, counted as a
         token for every two bytes, and `max_output_tokens`, or 4,096 where the study gives none. Raises UsageError for
         another endpoint, and for a thinking word that Ollama has not for this model.
         """
-        check_endpoint(settings, self.DESCRIPTOR)
+        dialect.check_endpoint(settings, self.DESCRIPTOR)
         inside = dict(settings.parameters or {})
         beside = {name: inside.pop(name) for name in tuple(inside) if name in _BESIDE_OPTIONS}
         options: dict[str, Any] = {
@@ -143,15 +135,15 @@ class Ollama(Dialect):
         if settings.thinking is not None:
             accepted = accepted_thinking(settings.request_model)
             if settings.thinking not in accepted:
-                raise refused_thinking(settings, f"it accepts {', '.join(accepted)}", " at Ollama")
+                raise dialect.refused_thinking(settings, f"it accepts {', '.join(accepted)}", " at Ollama")
             body["think"] = _SWITCH.get(settings.thinking, settings.thinking)
         if settings.output_schema is not None:
             body["format"] = settings.output_schema
         body |= self.logprobs(settings)
-        add_parameters(body, dataclasses.replace(settings, parameters=beside), _RESERVED)
-        add_parameters(options, dataclasses.replace(settings, parameters=inside), _RESERVED)
+        dialect.add_parameters(body, dataclasses.replace(settings, parameters=beside), _RESERVED)
+        dialect.add_parameters(options, dataclasses.replace(settings, parameters=inside), _RESERVED)
         body["options"] = options
-        return BuiltBody(body)
+        return dialect.BuiltBody(body)
 
     def payload_line(self, custom_id: str, endpoint: str, body: bytes) -> bytes:  # noqa: ARG002
         """Refuse: nothing takes a file."""

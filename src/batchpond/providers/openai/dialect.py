@@ -14,19 +14,7 @@ from batchpond.errors import UsageError
 from batchpond.model import Finish, Prompt, Response
 from batchpond.providers import base
 from batchpond.providers.http.errors import ApiError
-from batchpond.providers.shared.dialect import (
-    CHAT,
-    SCHEMA,
-    SCHEMA_NAME,
-    BuiltBody,
-    ChatDialect,
-    ModelSettings,
-    add_parameters,
-    check_endpoint,
-    messages,
-    refused_thinking,
-    response_format,
-)
+from batchpond.providers.shared import dialect
 from batchpond.providers.shared.lines import PARTS_MAX, Row, answered, content_of, failed, usage_of, with_logprobs
 
 RESPONSES: Final = "/v1/responses"
@@ -66,15 +54,15 @@ def accepted_thinking(model: str, endpoint: str) -> tuple[str, ...]:
     return tuple(word for word in family.thinking if not (is_chat and word == "max"))
 
 
-class OpenAI(ChatDialect):
+class OpenAI(dialect.ChatDialect):
     """What is asked of OpenAI's models, and what they answer, at both endpoints."""
 
-    DESCRIPTOR = base.descriptor("openai", endpoints=(CHAT, RESPONSES), nearest=FAMILIES.nearest)
+    DESCRIPTOR = base.descriptor("openai", endpoints=(dialect.CHAT, RESPONSES), nearest=FAMILIES.nearest)
     reserved = base.table("openai", "reserved")
 
     def endpoint_for(self, model: str, include_thoughts: bool, temperature: float | None = None) -> str:  # noqa: ARG002
         """Return the endpoint to use where the study names none: chat, unless only responses will do."""
-        return RESPONSES if include_thoughts or FAMILIES.of(model).is_responses_only else CHAT
+        return RESPONSES if include_thoughts or FAMILIES.of(model).is_responses_only else dialect.CHAT
 
     def caveats(self, model: str) -> tuple[str, ...]:
         """Return what a person should know about a model before money is spent on it."""
@@ -84,7 +72,7 @@ class OpenAI(ChatDialect):
         """Return whether a model's answers can be held to a JSON schema; one that is not known is taken to."""
         return _WITHOUT_SCHEMA.match(model.lower().removeprefix("ft:")) is None
 
-    def build_body(self, prompt: Prompt, settings: ModelSettings) -> BuiltBody:
+    def build_body(self, prompt: Prompt, settings: dialect.ModelSettings) -> dialect.BuiltBody:
         """Return the request body for a prompt.
 
         Chat: `max_completion_tokens`, `reasoning_effort`. Responses: `max_output_tokens`, `reasoning.effort`,
@@ -92,16 +80,16 @@ class OpenAI(ChatDialect):
         `response_format` or `text.format`. What the model's family forbids by rule (temperature, a schema) is left out
         and named in `dropped`; a thinking word it does not know raises UsageError.
         """
-        check_endpoint(settings, self.DESCRIPTOR)
+        dialect.check_endpoint(settings, self.DESCRIPTOR)
         is_chat = _is_chat(settings)
         effort, allowed = _effort(settings), FAMILIES.of(settings.request_model).temperature_at
         is_sampled = allowed is None or (effort or "") in allowed
         dropped: list[str] = []
         body: dict[str, Any] = {"model": settings.request_model}
         if is_chat:
-            body["messages"] = messages(prompt, self)
+            body["messages"] = dialect.messages(prompt, self)
         else:
-            body["input"] = prompt if isinstance(prompt, str) else messages(prompt, self, "input_")
+            body["input"] = prompt if isinstance(prompt, str) else dialect.messages(prompt, self, "input_")
         if settings.max_output_tokens is not None:
             body["max_completion_tokens" if is_chat else "max_output_tokens"] = settings.max_output_tokens
         if settings.temperature is not None:
@@ -115,16 +103,18 @@ class OpenAI(ChatDialect):
             body["reasoning"] = reasoning
         schema = settings.output_schema
         if schema is not None and not self.takes_schema(settings.request_model):
-            dropped.append(SCHEMA)
+            dropped.append(dialect.SCHEMA)
         elif schema is not None and is_chat:
-            body["response_format"] = response_format(schema)
+            body["response_format"] = dialect.response_format(schema)
         elif schema is not None:
-            body["text"] = {"format": {"type": "json_schema", "name": SCHEMA_NAME, "schema": schema, "strict": True}}
+            body["text"] = {
+                "format": {"type": "json_schema", "name": dialect.SCHEMA_NAME, "schema": schema, "strict": True}
+            }
         # Who takes no temperature as it is asked takes none of these either (OpenAI's guides to GPT-5.1 to 5.4).
         told = self.logprobs(settings, is_taken=is_sampled)
         body |= told if is_chat or not told else base.table("openai", "logprobs")
-        add_parameters(body, settings, self.reserved)
-        return BuiltBody(body, tuple(dropped))
+        dialect.add_parameters(body, settings, self.reserved)
+        return dialect.BuiltBody(body, tuple(dropped))
 
     def read_body(self, row: Row, body: dict[str, Any]) -> Response:
         """Return the body of a success made uniform, of either endpoint."""
@@ -136,12 +126,12 @@ class OpenAI(ChatDialect):
 DIALECT: Final = OpenAI()
 
 
-def _is_chat(settings: ModelSettings) -> bool:
+def _is_chat(settings: dialect.ModelSettings) -> bool:
     model = settings.request_model
-    is_chat = settings.endpoint == CHAT
+    is_chat = settings.endpoint == dialect.CHAT
     if is_chat and settings.include_thoughts:
         raise UsageError(
-            f"model {model}: {CHAT} never returns thoughts",
+            f"model {model}: {dialect.CHAT} never returns thoughts",
             hint=f"use endpoint {RESPONSES}, or set include_thoughts = false",
         )
     if is_chat and FAMILIES.of(model).is_responses_only:
@@ -149,18 +139,18 @@ def _is_chat(settings: ModelSettings) -> bool:
     return is_chat
 
 
-def _effort(settings: ModelSettings) -> str | None:
+def _effort(settings: dialect.ModelSettings) -> str | None:
     """Return the word to send, None for no reasoning parameter at all."""
     word = settings.thinking
     if word is None:
         return None
     accepted = accepted_thinking(settings.request_model, settings.endpoint)
     if word not in accepted:
-        raise refused_thinking(settings, f"it accepts {', '.join(accepted)}", f" at {settings.endpoint}")
+        raise dialect.refused_thinking(settings, f"it accepts {', '.join(accepted)}", f" at {settings.endpoint}")
     return word if FAMILIES.of(settings.request_model).has_effort else None
 
 
-def _reasoning(settings: ModelSettings, effort: str | None, dropped: list[str]) -> dict[str, str]:
+def _reasoning(settings: dialect.ModelSettings, effort: str | None, dropped: list[str]) -> dict[str, str]:
     reasoning = {} if effort is None else {"effort": effort}
     if not settings.include_thoughts:
         return reasoning
