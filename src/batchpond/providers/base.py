@@ -23,18 +23,9 @@ from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
+from batchpond import model
 from batchpond.errors import ProviderError
-from batchpond.model import (
-    BatchPage,
-    CreateAnswer,
-    CreateSpec,
-    Download,
-    ErrorClass,
-    FileRole,
-    Mode,
-    RemoteBatch,
-    RemoteFile,
-)
+from batchpond.model import ErrorClass, FileRole, Mode, RemoteBatch, RemoteFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,11 +206,11 @@ class BatchProvider(ABC):
         return False
 
     @abstractmethod
-    def create(self, spec: CreateSpec) -> CreateAnswer:
+    def create(self, spec: model.CreateSpec) -> model.CreateAnswer:
         """Send exactly one POST and classify its answer; raises nothing for network faults."""
 
     @abstractmethod
-    def list_page(self, cursor: str | None) -> BatchPage:
+    def list_page(self, cursor: str | None) -> model.BatchPage:
         """Return one page of the account's batches, newest first."""
 
     def find_batches(self, token: str) -> tuple[RemoteBatch, ...]:  # noqa: ARG002
@@ -240,7 +231,7 @@ class BatchProvider(ABC):
         return tuple((role, file_id) for role, file_id in named if file_id)
 
     @abstractmethod
-    def download(self, file_id: str, path: Path) -> Download | None:
+    def download(self, file_id: str, path: Path) -> model.Download | None:
         """Stream a file's bytes to `path`; None on 404."""
 
     def size_of(self, file_id: str) -> int | None:  # noqa: ARG002

@@ -19,23 +19,11 @@ import pyarrow.compute as pc
 
 from batchpond.answers import derive
 from batchpond.errors import UsageError
-from batchpond.lake import failpoints, rewrite, tables
+from batchpond.lake import failpoints, rewrite, schemas, tables
 from batchpond.lake.attempts import SETTLED_PHASES, Attempt, LakeState
 from batchpond.lake.jsonl import part_paths, shard_lines
 from batchpond.lake.records import Forget, Forgotten, Tidied, Uploaded
-from batchpond.lake.schemas import (
-    BLOBS,
-    IMPORTED_JUDGMENTS,
-    ITEMS,
-    JUDGMENTS,
-    PLAN,
-    REQUESTS,
-    RESPONSES,
-    RUBRICS,
-    STUDIES,
-    TEMPLATES,
-    Table,
-)  # fmt: skip
+from batchpond.lake.schemas import Table
 from batchpond.lake.store import LABELS, LENS, SPOOL, Store
 from batchpond.model import Mode, Response
 from batchpond.plan import versions
@@ -50,9 +38,9 @@ _ITEM: Final = "$item IN (unit_id, item_first, item_second)"
 _OWN: Final = "SELECT request_id FROM plan GROUP BY request_id HAVING bool_and(study = $study)"
 _NAMED: Final = f"SELECT DISTINCT request_id FROM plan WHERE request_id = $request OR {_ITEM}"
 _INPUTS: Final = {
-    ITEMS: ("item_hash", "item_first_hash", "item_second_hash"),
-    RUBRICS: ("rubric_hash", "rubric_hash"),
-    TEMPLATES: ("template_hash", "template_hash"),
+    schemas.ITEMS: ("item_hash", "item_first_hash", "item_second_hash"),
+    schemas.RUBRICS: ("rubric_hash", "rubric_hash"),
+    schemas.TEMPLATES: ("template_hash", "template_hash"),
 }
 
 
@@ -255,17 +243,19 @@ class _Forgetting:
         n_lines = sum(self._empty(attempt) for attempt in self._attempts())
         failpoints.reach("F1")
         own = _one_of("request_id", pa.array(sorted(self._requests), pa.string()))
-        rewrite.take_out(store, REQUESTS, own)
+        rewrite.take_out(store, schemas.REQUESTS, own)
         for table, hashes in orphans.items():
             rewrite.take_out(store, table, _one_of(_INPUTS[table][0], hashes))
-        if store.files(BLOBS.name):  # those that neither a request nor an item names any more
+        if store.files(schemas.BLOBS.name):  # those that neither a request nor an item names any more
             found = tables.rows(store, ["blobs", "requests", "items"], tables.query(__package__, "unnamed"))
-            rewrite.take_out(store, BLOBS, _one_of("sha256", pa.array([name for (name,) in found], pa.string())))
-        rewrite.take_out(store, IMPORTED_JUDGMENTS, self._is_imported)
+            rewrite.take_out(
+                store, schemas.BLOBS, _one_of("sha256", pa.array([name for (name,) in found], pa.string()))
+            )
+        rewrite.take_out(store, schemas.IMPORTED_JUDGMENTS, self._is_imported)
         if self._study is not None:
-            rewrite.take_out(store, STUDIES, self._is_of_study)
+            rewrite.take_out(store, schemas.STUDIES, self._is_of_study)
         failpoints.reach("F2")
-        rewrite.take_out(store, PLAN, own if self._study is None else self._is_of_study)
+        rewrite.take_out(store, schemas.PLAN, own if self._study is None else self._is_of_study)
         self._make_anew()
         return n_lines
 
@@ -307,7 +297,7 @@ class _Forgetting:
             read = derive.line_reader(source.provider, file.role)
             is_kept = partial(_answers, kept, read)
             n_lines += sum(rewrite.empty_lines(store, path, is_kept) for path in part_paths(store, file))
-            for table in (RESPONSES, JUDGMENTS):
+            for table in (schemas.RESPONSES, schemas.JUDGMENTS):
                 for path in (store.path / table.name).glob(f"*/{file.stem}-*.parquet"):
                     store.drop(path)
         return n_lines

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from batchpond.errors import UsageError
-from batchpond.lake import events, failpoints, tables
+from batchpond.lake import events, failpoints, records, tables
 from batchpond.lake.attempts import (
     LOSABLE_PHASES,
     READ_PHASES,
@@ -24,19 +24,7 @@ from batchpond.lake.attempts import (
     seen_as,
 )
 from batchpond.lake.events import EventLog
-from batchpond.lake.records import (
-    Absent,
-    Adopted,
-    CancelAsked,
-    Event,
-    Lost,
-    Planned,
-    Resolution,
-    Resolved,
-    Tidied,
-    Unknown,
-    Uploaded,
-)
+from batchpond.lake.records import Event, Resolution
 from batchpond.lake.store import Store
 from batchpond.model import Mode, RemoteBatch
 from batchpond.plan import versions
@@ -118,18 +106,18 @@ def find_attempt(lake_state: LakeState, wanted: str) -> Attempt:
 
 def _events(session: Session, attempt: Attempt, resolution: Resolution, batch_id: str | None) -> list[Event]:
     attempt_id = attempt.attempt_id
-    resolved = Resolved(attempt_id=attempt_id, batch_id=batch_id, resolution=resolution)
+    resolved = records.Resolved(attempt_id=attempt_id, batch_id=batch_id, resolution=resolution)
     match resolution:
         case Resolution.ADOPT:
-            return [resolved, Adopted(**seen_as(attempt, _adoptable(session, attempt, batch_id)))]
+            return [resolved, records.Adopted(**seen_as(attempt, _adoptable(session, attempt, batch_id)))]
         case Resolution.ABSENT:
-            doubt = Unknown(attempt_id=attempt_id, ordinal=attempt.n_sends, reason=_BY_A_PERSON)
-            absent = Absent(attempt_id=attempt_id, evidence=_BY_A_PERSON)
+            doubt = records.Unknown(attempt_id=attempt_id, ordinal=attempt.n_sends, reason=_BY_A_PERSON)
+            absent = records.Absent(attempt_id=attempt_id, evidence=_BY_A_PERSON)
             return [resolved, doubt, absent] if attempt.phase is not Phase.UNKNOWN else [resolved, absent]
         case Resolution.LOST:
-            return [resolved, Lost(attempt_id=attempt_id, reason=_BY_A_PERSON)]
+            return [resolved, records.Lost(attempt_id=attempt_id, reason=_BY_A_PERSON)]
         case _:
-            return [Resolved(attempt_id=attempt_id, resolution=resolution)]
+            return [records.Resolved(attempt_id=attempt_id, resolution=resolution)]
 
 
 def _adoptable(session: Session, attempt: Attempt, batch_id: str | None) -> RemoteBatch:
@@ -196,7 +184,7 @@ def cancel(store: Store, wanted: Sequence[str], *, providers: Providers) -> Canc
             with session.isolated(attempt.client_name, f"cancelling batch {batch_id}"):
                 provider = session.providers.get(attempt.client_name)
                 check_host(attempt, provider)
-                session.record(CancelAsked(attempt_id=attempt_id, batch_id=batch_id))
+                session.record(records.CancelAsked(attempt_id=attempt_id, batch_id=batch_id))
                 if provider.cancel(batch_id) is None:
                     session.note(
                         Severity.WARNING,
@@ -243,7 +231,7 @@ def count_uploads(store: Store, study: str | None) -> int:
     lake_state = fold(recorded)
     if study is not None:
         versions.planned_version(lake_state, study)
-    return len(_unneeded(lake_state, (event for event in recorded if isinstance(event, Uploaded)), study))
+    return len(_unneeded(lake_state, (event for event in recorded if isinstance(event, records.Uploaded)), study))
 
 
 def tidy(store: Store, study: str | None, *, providers: Providers) -> TidyReport:
@@ -255,21 +243,23 @@ def tidy(store: Store, study: str | None, *, providers: Providers) -> TidyReport
     n_deleted = n_gone = 0
     with store.lock("tidy"):
         session = Session.begin(store, providers)
-        uploads = (event for event in list(session.log.events) if isinstance(event, Uploaded))
+        uploads = (event for event in list(session.log.events) if isinstance(event, records.Uploaded))
         for attempt, file_id in _unneeded(session.lake_state, uploads, study):
             with session.isolated(attempt.client_name, f"deleting file {file_id} at {attempt.provider}"):
                 provider = session.providers.get(attempt.client_name)
                 check_host(attempt, provider)
                 is_deleted = provider.drop_upload(file_id)
                 failpoints.reach("T0")
-                session.record(Tidied(attempt_id=attempt.attempt_id, file_id=file_id))
+                session.record(records.Tidied(attempt_id=attempt.attempt_id, file_id=file_id))
                 failpoints.reach("T1")
                 n_deleted += is_deleted
                 n_gone += not is_deleted
     return TidyReport(n_deleted, n_gone, tuple(session.notes))
 
 
-def _unneeded(lake_state: LakeState, uploads: Iterator[Uploaded], study: str | None) -> list[tuple[Attempt, str]]:
+def _unneeded(
+    lake_state: LakeState, uploads: Iterator[records.Uploaded], study: str | None
+) -> list[tuple[Attempt, str]]:
     """Return the input files to delete, with their attempts: a second batch of one must be read as well."""
     over = {a.attempt_id for a in lake_state.attempts.values() if _is_over(lake_state, a)}
     unread = {a.intent.token for a in lake_state.attempts.values() if a.attempt_id not in over}
@@ -337,5 +327,5 @@ def reread(store: Store, study: str) -> None:
     with store.lock("reread"):
         log = EventLog(store)
         version = versions.planned_version(fold(log.events), study)
-        log.append(Planned(study=study, study_version=version, reader=READER))
+        log.append(records.Planned(study=study, study_version=version, reader=READER))
         refresh(store)

@@ -14,19 +14,9 @@ from functools import reduce
 from pathlib import Path
 from typing import Any, Final
 
-from batchpond import fields
+from batchpond import fields, model
 from batchpond.errors import ProviderError
-from batchpond.model import (
-    BatchError,
-    BatchPage,
-    BatchState,
-    CreateSpec,
-    Download,
-    ErrorClass,
-    Rejected,
-    RemoteBatch,
-    RemoteFile,
-)
+from batchpond.model import BatchState, RemoteBatch, RemoteFile
 from batchpond.providers import base
 from batchpond.providers.gemini.dialect import DIALECT, is_blank, read_status
 from batchpond.providers.http import transfers
@@ -67,7 +57,7 @@ class GoogleClient(BatchClient):
     states = base.by_word("gemini", "states", BatchState)
     ack = AckRule(id_field="name", request_id_headers=(), repeats_status=True)
 
-    def list_page(self, cursor: str | None) -> BatchPage:
+    def list_page(self, cursor: str | None) -> model.BatchPage:
         """Return one page of the project's batches, newest first, without the answers that are inline.
 
         Raises ProviderError when the listing does not go on as it says: an incomplete list must
@@ -75,7 +65,7 @@ class GoogleClient(BatchClient):
         """
         return self.page(cursor, {})
 
-    def page(self, cursor: str | None, params: Mapping[str, str | int]) -> BatchPage:
+    def page(self, cursor: str | None, params: Mapping[str, str | int]) -> model.BatchPage:
         """Return one page of those batches that `params` ask for, and go on past a few pages that hold nothing."""
         asked = {self.size_name: self.descriptor.list_page_size, **params}
         page = Page([], cursor)
@@ -91,13 +81,13 @@ class GoogleClient(BatchClient):
         return cls.states.get(word_of(status), BatchState.RUNNING)
 
     @classmethod
-    def errors_of(cls, error: object, name: str) -> tuple[BatchError, ...]:
+    def errors_of(cls, error: object, name: str) -> tuple[model.BatchError, ...]:
         """Return why a batch failed, and what to do about it."""
         if is_blank(error):
             return ()
         _, read = read_status(error)
         advice = cls.advice_for(read, name)
-        return (BatchError(read.code, redact(read.message + (f" [{advice}]" if advice else ""))),)
+        return (model.BatchError(read.code, redact(read.message + (f" [{advice}]" if advice else ""))),)
 
     @classmethod
     def more_of(cls, found: dict[str, Any], batch: RemoteBatch) -> RemoteBatch:
@@ -158,7 +148,7 @@ class GeminiClient(GoogleClient):
         page = page_by_token(self._http, self.files_path, params, cursor, "files")
         return page._replace(rows=[row for row in page.rows if fields.mapping(row).get("state") != "FAILED"])
 
-    def order(self, spec: CreateSpec) -> Order:
+    def order(self, spec: model.CreateSpec) -> Order:
         """Return a batch of an uploaded file."""
         path = f"/{_model_path(spec.request_model)}:batchGenerateContent"
         return Order(path, {"batch": {"displayName": spec.token, "inputConfig": {"fileName": spec.input_file_id}}})
@@ -192,7 +182,7 @@ class GeminiClient(GoogleClient):
             token=own_token(fields.inside(found, "metadata.displayName")),
         )
 
-    def download(self, file_id: str, path: Path) -> Download | None:
+    def download(self, file_id: str, path: Path) -> model.Download | None:
         """Stream a result file to `path`; None on 404, 410 and Google's 403 for what may be gone.
 
         Answers that are inline are written one a line, each with its request's key as `key` and its
@@ -251,13 +241,13 @@ class GeminiClient(GoogleClient):
             raise ProviderError(f"{self.host} answered for {batch_id} without a batch: {operation}")
         return operation
 
-    def refusal(self, answer: Answer, spec: CreateSpec) -> Rejected:
+    def refusal(self, answer: Answer, spec: model.CreateSpec) -> model.Rejected:
         """Return a definite no; a 404 not about the file is about the model; a file gets ready by itself."""
         refusal = super().refusal(answer, spec)
         message = answer.error.message if answer.error else ""
         is_about_file = "file" in message.lower() or spec.input_file_id is None or spec.input_file_id in message
         if answer.status_code == 404 and not is_about_file:
-            return replace(refusal, error_class=ErrorClass.MODEL_GONE)
+            return replace(refusal, error_class=model.ErrorClass.MODEL_GONE)
         return refusal
 
 

@@ -28,22 +28,9 @@ from batchpond.clock import BYTES, Clock, Work
 from batchpond.errors import AccessError, ForbiddenError, LakeError, ProviderError, UnreachableError
 from batchpond.model import Download, ErrorClass
 from batchpond.providers.base import Descriptor
-from batchpond.providers.http import keys, transfers
+from batchpond.providers.http import errors, keys, transfers
 from batchpond.providers.http.connections import Auth, Deadline, KeyGuard, LaneTransport, failure, within
-from batchpond.providers.http.errors import (
-    Again,
-    Answer,
-    Fault,
-    HttpError,
-    RetryPolicy,
-    RetryReason,
-    Shape,
-    answer_of,
-    error_class_of,
-    http_date,
-    redirect_host,
-    repeat,
-)
+from batchpond.providers.http.errors import Again, Answer, Fault, HttpError, RetryPolicy, Shape
 from batchpond.providers.http.keys import checked_base, origin_of, redirect_target
 from batchpond.text import Secret, guard_loggers, redact
 
@@ -347,7 +334,7 @@ class HttpClient:
     def now(self) -> datetime:
         """Return the earlier of our clock and the date of the last answer: a clock that is ahead ends nothing."""
         now = self._clock.now()
-        return min(now, http_date(self._dated) or now)
+        return min(now, errors.http_date(self._dated) or now)
 
     def _address(self, path: str) -> str:
         """Return the URL of a path below the base URL; a whole URL is kept if the key may go there."""
@@ -356,7 +343,7 @@ class HttpClient:
         if "://" not in path:
             raise ProviderError(f"path {path[:80]!r} does not begin with one slash")
         if origin_of(path) != self._origin or not set("\\@ ").isdisjoint(path):
-            elsewhere = redirect_host(self.base_url, path)
+            elsewhere = errors.redirect_host(self.base_url, path)
             message = f"{self.host} names an address at {elsewhere}, where {self.key_name} does not go"
             raise ProviderError(message, hint=f"if it may go there, make {elsewhere} the base URL")
         return path
@@ -394,10 +381,10 @@ class HttpClient:
             if len(body) > self._limits.json_bytes:
                 raise transfers.Refused(f"the answer is larger than {self._limits.json_bytes} bytes")
             if until.remaining_s <= 0 and len(body) != n_declared:
-                return Again(RetryReason.TIMEOUT, "the call's total deadline has passed")
+                return Again(errors.RetryReason.TIMEOUT, "the call's total deadline has passed")
         if n_declared is not None and n_declared != len(body):
-            return Again(RetryReason.SHORT_BODY, f"{len(body)} of {n_declared} bytes arrived")
-        return answer_of(response.status_code, headers, bytes(body))
+            return Again(errors.RetryReason.SHORT_BODY, f"{len(body)} of {n_declared} bytes arrived")
+        return errors.answer_of(response.status_code, headers, bytes(body))
 
     def _followed(
         self, path: str, seconds: float, consume: Callable[[httpx.Response, Deadline], Content | Again]
@@ -410,9 +397,9 @@ class HttpClient:
         request = self._request("GET", path)
         for hop in range(_HOPS_MAX):
             result = self._exchange(request, seconds, read)
-            if hop and isinstance(result, Again) and result.reason is RetryReason.CONNECT:
+            if hop and isinstance(result, Again) and result.reason is errors.RetryReason.CONNECT:
                 # The provider itself was reached: a host of one file's content says nothing about it.
-                return dataclasses.replace(result, reason=RetryReason.CONNECTION_LOST)
+                return dataclasses.replace(result, reason=errors.RetryReason.CONNECTION_LOST)
             if not isinstance(result, Answer) or result.status_code not in _REDIRECTS:
                 return result
             target = redirect_target(str(request.url), result.headers.get("location", ""), self._content_hosts)
@@ -446,15 +433,15 @@ class HttpClient:
             if not isinstance(result, Answer) or result.status_code in allow:
                 return result
             is_passing = result.status_code in (408, 425, 429) or 500 <= result.status_code <= 599
-            if not is_passing or error_class_of(result) is ErrorClass.BILLING:
+            if not is_passing or errors.error_class_of(result) is ErrorClass.BILLING:
                 return result
             wait_s = result.retry_after_s(self._clock.now())
-            return Again(RetryReason.STATUS, result.excerpt(), wait_s, result.status_code)
+            return Again(errors.RetryReason.STATUS, result.excerpt(), wait_s, result.status_code)
 
         def on_wait(last: Again, seconds: float) -> None:
             _log.info("%s at %s: %s; again in %.1f s", name, self.host, last.text, seconds)
 
-        return repeat(attempt, self._retries, self._clock, name, on_wait)
+        return errors.repeat(attempt, self._retries, self._clock, name, on_wait)
 
     def _final(
         self, result: Answer | Again | Fault, call: str, allow: frozenset[int] = frozenset(), shape: Shape = dict
@@ -466,7 +453,7 @@ class HttpClient:
         place = f"{call} at {self.host}"
         match result:
             case Answer(status_code=status_code) if (
-                status_code in allow and error_class_of(result) is not ErrorClass.ACCESS
+                status_code in allow and errors.error_class_of(result) is not ErrorClass.ACCESS
             ):
                 return result
             case Answer(is_success=True) if isinstance(result.json, shape):
@@ -476,7 +463,7 @@ class HttpClient:
             case Again():
                 wait = f"; it asks to wait {result.after_s:,.0f} s" if result.after_s else ""
                 message = f"{place} failed: {result.text}{wait}"
-                if result.reason is RetryReason.CONNECT:
+                if result.reason is errors.RetryReason.CONNECT:
                     raise UnreachableError(message, hint=_LATER_HINT)
                 raise HttpError(message, hint=_LATER_HINT, status_code=result.status_code, retry_after_s=result.after_s)
             case Fault():
@@ -489,11 +476,11 @@ class HttpClient:
             message = f"{place} answered {status_code} without a JSON {wanted}: {answer.excerpt()}"
             return HttpError(message, hint=_PROXY_HINT, status_code=status_code)
         if 300 <= status_code <= 399:
-            host = redirect_host(self.base_url, answer.headers.get("location", ""))
+            host = errors.redirect_host(self.base_url, answer.headers.get("location", ""))
             message = f"{place} answered {status_code}, a redirect to {host}, which is not followed"
             hint = f"if {self.key_name} may go to {host}, make that the base URL"
             return HttpError(message, hint=hint, status_code=status_code, error_class=ErrorClass.PERMANENT)
-        error_class = error_class_of(answer)
+        error_class = errors.error_class_of(answer)
         message = f"{place} answered {status_code}: {answer.excerpt()}"
         is_access = error_class is ErrorClass.ACCESS
         message = f"{self.key_name} was refused: {message}" if is_access else message

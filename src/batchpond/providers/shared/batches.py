@@ -16,36 +16,15 @@ from typing import Any, Final, NamedTuple, Self
 
 import orjson
 
-from batchpond import fields, ids
+from batchpond import fields, ids, model
 from batchpond.clock import Clock
 from batchpond.errors import ProviderError
-from batchpond.model import (
-    BatchError,
-    BatchPage,
-    BatchState,
-    CreateAnswer,
-    Created,
-    CreateSpec,
-    Download,
-    ErrorClass,
-    Rejected,
-    RemoteBatch,
-    RemoteFile,
-    Unclear,
-)
+from batchpond.model import BatchError, BatchState, Download, RemoteBatch, RemoteFile
 from batchpond.providers import base
 from batchpond.providers.base import BatchProvider
+from batchpond.providers.http import errors
 from batchpond.providers.http.client import HttpClient, JsonStream, ProviderClient, segment
-from batchpond.providers.http.errors import (
-    AckRule,
-    Answer,
-    ApiError,
-    Shape,
-    classify,
-    error_class_of,
-    judge_create,
-    own_error,
-)
+from batchpond.providers.http.errors import AckRule, Answer, ApiError, Shape
 from batchpond.text import redact
 
 _READERS: Final[Mapping[str, Callable[[object], Any]]] = {
@@ -134,7 +113,7 @@ class BatchClient(ProviderClient, BatchProvider):
         return cls(HttpClient.connect(cls.descriptor, clock, environ, base_url, transport), clock)
 
     @abstractmethod
-    def order(self, spec: CreateSpec) -> Order:
+    def order(self, spec: model.CreateSpec) -> Order:
         """Return what makes a batch; what it raises, it raises before anything is sent."""
 
     @classmethod
@@ -147,15 +126,19 @@ class BatchClient(ProviderClient, BatchProvider):
         """Return a batch with what no one member of its object says."""
         return batch
 
-    def refusal(self, answer: Answer, spec: CreateSpec) -> Rejected:  # noqa: ARG002
+    def refusal(self, answer: Answer, spec: model.CreateSpec) -> model.Rejected:  # noqa: ARG002
         """Return what a definite no to a create comes to: its text decides where its code and status do not."""
-        error = (own_error(answer.json) if self.ack.has_text_errors else answer.error) or ApiError(answer.excerpt())
+        error = (errors.own_error(answer.json) if self.ack.has_text_errors else answer.error) or ApiError(
+            answer.excerpt()
+        )
         # What a proxy's page says is no word of a provider that has an envelope for its own.
-        error_class = classify(answer.status_code, error) if self.ack.has_text_errors else error_class_of(answer)
-        if error_class is ErrorClass.PERMANENT:
+        error_class = (
+            errors.classify(answer.status_code, error) if self.ack.has_text_errors else errors.error_class_of(answer)
+        )
+        if error_class is model.ErrorClass.PERMANENT:
             error_class = base.class_of(self.texts, error.message) or error_class
         wait_s = answer.retry_after_s(self._clock.now())
-        return Rejected(error_class, error.code, redact(error.message), answer.status_code, wait_s)
+        return model.Rejected(error_class, error.code, redact(error.message), answer.status_code, wait_s)
 
     def scope_of(self, headers: Mapping[str, str], batches: Sequence[RemoteBatch]) -> str:  # noqa: ARG002
         """Return the account that an answer with these headers came from, and the batches in it."""
@@ -198,7 +181,7 @@ class BatchClient(ProviderClient, BatchProvider):
         state = cls.state_of(status, found)
         return cls.more_of(found, RemoteBatch(state=state, seen=found, **read))
 
-    def create(self, spec: CreateSpec) -> CreateAnswer:
+    def create(self, spec: model.CreateSpec) -> model.CreateAnswer:
         """Send exactly one POST and classify its answer; raises nothing for network faults.
 
         Raises ProviderError, LakeError or UsageError, with nothing sent, for what no batch can be made of.
@@ -209,17 +192,17 @@ class BatchClient(ProviderClient, BatchProvider):
         body = order.payload if isinstance(order.payload, JsonStream) else orjson.dumps(order.payload)
         deadline_s = self.descriptor.create_deadline_s
         result = self._http.ask(order.path, body, deadline_s, order.headers, may_be_silent=False)
-        answer = judge_create(result, self.ack)
-        if isinstance(answer, Unclear):
+        answer = errors.judge_create(result, self.ack)
+        if isinstance(answer, model.Unclear):
             return answer
         if not answer.is_success:
             return self.refusal(answer, spec)
         batch = self.read_batch(answer.json)
         if batch is None:
-            return Unclear("the answer has no batch id")
-        return Created(batch, self.scope_of(answer.headers, (batch,)))
+            return model.Unclear("the answer has no batch id")
+        return model.Created(batch, self.scope_of(answer.headers, (batch,)))
 
-    def list_page(self, cursor: str | None) -> BatchPage:
+    def list_page(self, cursor: str | None) -> model.BatchPage:
         """Return one page of the account's batches, newest first.
 
         Raises ProviderError when the listing does not go on as it says: an incomplete list must
@@ -230,7 +213,7 @@ class BatchClient(ProviderClient, BatchProvider):
         params = {self.size_name: self.descriptor.list_page_size}
         return self.page_of(page_by_last_id(self._http, self.batches_path, params, cursor, self.cursor_name))
 
-    def _list_of_all(self, cursor: str | None) -> BatchPage:
+    def _list_of_all(self, cursor: str | None) -> model.BatchPage:
         """Return all of the account's batches, newest first, where there are no pages.
 
         A list as long as servers like to make them may be cut off. Its oldest batch then makes a page of its own, and
@@ -238,14 +221,14 @@ class BatchClient(ProviderClient, BatchProvider):
         """
         if cursor is not None:
             oldest = None if cursor == _CUT else self.get(cursor)
-            return BatchPage(() if oldest is None else (oldest,), _CUT)
+            return model.BatchPage(() if oldest is None else (oldest,), _CUT)
         found = list(self.page_of(Page(self.all_of(self.batches_path), None)).batches)
         dates = [batch.created_at for batch in found if batch.created_at is not None]
         if len(dates) == len(found):
             found.sort(key=lambda batch: batch.created_at or dates[0], reverse=True)
         if len(found) in _LIKELY_BOUNDS:
-            return BatchPage(tuple(found[:-1]), found[-1].batch_id)
-        return BatchPage(tuple(found), None)
+            return model.BatchPage(tuple(found[:-1]), found[-1].batch_id)
+        return model.BatchPage(tuple(found), None)
 
     def all_of(self, path: str) -> list[Any]:
         """Return the rows of a listing without pages; raises ProviderError for an answer that is none."""
@@ -255,13 +238,13 @@ class BatchClient(ProviderClient, BatchProvider):
             raise ProviderError(f"GET {path} at {self.host} answered without a list")
         return rows
 
-    def page_of(self, page: Page) -> BatchPage:
+    def page_of(self, page: Page) -> model.BatchPage:
         """Return a page's rows made uniform; raises ProviderError for a row without an id."""
         found = tuple(batch for batch in map(self.read_batch, page.rows) if batch is not None)
         if len(found) < len(page.rows):
             raise ProviderError(f"{self.host} lists a batch without an id")
         scope = None if page.headers is None else self.scope_of(page.headers, found)
-        return BatchPage(found, page.next_cursor, scope)
+        return model.BatchPage(found, page.next_cursor, scope)
 
     def get(self, batch_id: str) -> RemoteBatch | None:
         """Return a batch, or None where it may be missing, which is not proof of loss."""
@@ -374,13 +357,13 @@ class FilesClient(BatchClient):
             raise ProviderError(f"{self.host} took the upload of {filename} but answered without a file id")
         return found
 
-    def order(self, spec: CreateSpec) -> Order:
+    def order(self, spec: model.CreateSpec) -> Order:
         """Return a batch of an uploaded file, with its token in the metadata where the provider keeps them."""
         payload = {"input_file_id": spec.input_file_id, "endpoint": spec.endpoint, "completion_window": "24h"}
         metadata = {"metadata": self.metadata_of(spec)} if self.descriptor.has_token else {}
         return Order(self.batches_path, payload | metadata)
 
-    def metadata_of(self, spec: CreateSpec) -> dict[str, str]:
+    def metadata_of(self, spec: model.CreateSpec) -> dict[str, str]:
         """Return the metadata within the provider's bounds, the token first so that it is never cut off."""
         key = next((key for key, value in spec.metadata if value == spec.token), TOKEN_KEY)
         pairs = {key[: self.key_chars]: spec.token}

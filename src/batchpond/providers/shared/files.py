@@ -26,26 +26,11 @@ from typing import Any, Final
 
 import orjson
 
-from batchpond import fields, ids
+from batchpond import fields, ids, model
 from batchpond.clock import Clock
 from batchpond.errors import ProviderError
 from batchpond.lake import disk
-from batchpond.model import (
-    BatchError,
-    BatchPage,
-    BatchState,
-    CreateAnswer,
-    Created,
-    CreateSpec,
-    Download,
-    ErrorClass,
-    FileRole,
-    Mode,
-    Rejected,
-    RemoteBatch,
-    RemoteFile,
-    Unclear,
-)
+from batchpond.model import Download, FileRole, Mode
 from batchpond.providers.base import BatchProvider, Descriptor
 from batchpond.providers.shared import folder as folders
 from batchpond.providers.shared.dialect import Dialect
@@ -105,54 +90,54 @@ class Files(BatchProvider):
     def close(self) -> None:
         """Do nothing: a folder is not held open."""
 
-    def upload(self, path: Path, filename: str) -> RemoteFile:
+    def upload(self, path: Path, filename: str) -> model.RemoteFile:
         """Put a payload into the outbox, still hidden; raises ProviderError for other content of that name."""
         with self._errors():
             self._stage(path, filename)
-        return RemoteFile(filename, filename, path.stat().st_size)
+        return model.RemoteFile(filename, filename, path.stat().st_size)
 
-    def find_uploads(self, filename: str, since: datetime) -> list[RemoteFile]:  # noqa: ARG002 - names are unique
+    def find_uploads(self, filename: str, since: datetime) -> list[model.RemoteFile]:  # noqa: ARG002 - names are unique
         """Return the payload of that name, hidden or published."""
         with self._errors():
             found = self._requests(filename) if self._folder.path.is_dir() else None
-            return [] if found is None else [RemoteFile(filename, filename, found.stat().st_size)]
+            return [] if found is None else [model.RemoteFile(filename, filename, found.stat().st_size)]
 
-    def create(self, spec: CreateSpec) -> CreateAnswer:
+    def create(self, spec: model.CreateSpec) -> model.CreateAnswer:
         """Publish the requests and their manifest; the same token twice is one batch."""
         try:
             if self._hidden(spec.token, "batch").exists():
-                return Created(self._batch(spec.token), self.host)
+                return model.Created(self._batch(spec.token), self.host)
         except (OSError, ProviderError) as error:
-            return Unclear(str(error))
+            return model.Unclear(str(error))
         try:
             self._stage(spec.payload_path, f"{spec.token}.jsonl")
             manifest = orjson.dumps(self._manifest(spec), option=orjson.OPT_INDENT_2) + b"\n"
             with folders.published(self._hidden(spec.token, "manifest")) as out:
                 out.write(manifest)
         except ProviderError as error:
-            return Rejected(ErrorClass.PERMANENT, "name_taken", error.message, 0)
+            return model.Rejected(model.ErrorClass.PERMANENT, "name_taken", error.message, 0)
         except OSError as error:
-            return Rejected(ErrorClass.TRANSIENT, "folder", self._problem(error), 0)
+            return model.Rejected(model.ErrorClass.TRANSIENT, "folder", self._problem(error), 0)
         try:
             with folders.published(self._hidden(spec.token, "batch")) as out:
                 out.write(manifest)  # from here on the batch exists, whoever dies
-            return Created(self._batch(spec.token), self.host)
+            return model.Created(self._batch(spec.token), self.host)
         except (OSError, ProviderError) as error:
-            return Unclear(str(error))
+            return model.Unclear(str(error))
 
-    def list_page(self, cursor: str | None) -> BatchPage:  # noqa: ARG002 - one page holds them all
+    def list_page(self, cursor: str | None) -> model.BatchPage:  # noqa: ARG002 - one page holds them all
         """Return all batches in the folder; whether they are answered only `get` says."""
         with self._errors():
             names = (name[1:].rpartition(".") for name in sorted(os.listdir(self._folder.outbox)) if name[0] == ".")
             tokens = (token for token, _, kind in names if kind == "batch" and TOKEN.fullmatch(token))
-            return BatchPage(tuple(map(self._listed, tokens)), None)
+            return model.BatchPage(tuple(map(self._listed, tokens)), None)
 
-    def find_batches(self, token: str) -> tuple[RemoteBatch, ...]:
+    def find_batches(self, token: str) -> tuple[model.RemoteBatch, ...]:
         """Return the batch of that token, if the folder has it."""
         found = self.get(token)
         return () if found is None else (found,)
 
-    def get(self, batch_id: str) -> RemoteBatch | None:
+    def get(self, batch_id: str) -> model.RemoteBatch | None:
         """Return a batch, None where the folder has none of that id; raises ProviderError without the folder."""
         with self._errors():
             os.stat(self._folder.outbox)
@@ -160,7 +145,7 @@ class Files(BatchProvider):
                 return None
             return self._batch(batch_id)
 
-    def cancel(self, batch_id: str) -> RemoteBatch | None:
+    def cancel(self, batch_id: str) -> model.RemoteBatch | None:
         """End a batch with what is there of its results; None when it has ended already or is not known."""
         batch = self.get(batch_id)
         if batch is None or batch.state.is_terminal:
@@ -171,7 +156,7 @@ class Files(BatchProvider):
                 disk.sync(self._folder.outbox)
         return self.get(batch_id)
 
-    def result_files(self, batch: RemoteBatch) -> tuple[tuple[FileRole, str], ...]:
+    def result_files(self, batch: model.RemoteBatch) -> tuple[tuple[FileRole, str], ...]:
         """Return the result files that are there, by name."""
         return tuple((FileRole.OUTPUT, str(name)) for name in batch.seen.get("results", ()))
 
@@ -231,7 +216,7 @@ class Files(BatchProvider):
             folders.show(requests, self._folder.outbox / f"{token}.jsonl")
         folders.show(manifest, self._folder.outbox / f"{token}.manifest.json")
 
-    def _manifest(self, spec: CreateSpec) -> dict[str, Any]:
+    def _manifest(self, spec: model.CreateSpec) -> dict[str, Any]:
         named = dict(spec.metadata)
         requests, results = f"{OUTBOX}/{spec.token}.jsonl", f"{INBOX}/{spec.token}.jsonl"
         manifest = {
@@ -259,20 +244,22 @@ class Files(BatchProvider):
             manifest |= {"command": shlex.join(work), "command_without_batchpond": shlex.join(alone)}
         return manifest
 
-    def _batch(self, token: str) -> RemoteBatch:
+    def _batch(self, token: str) -> model.RemoteBatch:
         listed = self._listed(token)
         try:
             self._show(token)
             return self._seen(listed)
         except ProviderError as error:
             # One batch's trouble must not hide the others: it travels with the batch.
-            return dataclasses.replace(listed, provider_status="problem", errors=(BatchError("files", error.message),))
+            return dataclasses.replace(
+                listed, provider_status="problem", errors=(model.BatchError("files", error.message),)
+            )
 
-    def _listed(self, token: str) -> RemoteBatch:
+    def _listed(self, token: str) -> model.RemoteBatch:
         record = _record(self._hidden(token, "batch"))
-        return RemoteBatch(
+        return model.RemoteBatch(
             batch_id=token,
-            state=BatchState.QUEUED,
+            state=model.BatchState.QUEUED,
             provider_status="waiting",
             seen={},
             created_at=fields.moment(record.get("created_at")),
@@ -282,7 +269,7 @@ class Files(BatchProvider):
             token=token,
         )
 
-    def _seen(self, listed: RemoteBatch) -> RemoteBatch:
+    def _seen(self, listed: model.RemoteBatch) -> model.RemoteBatch:
         """Return a batch with the state that its results and markers give it."""
         token, n_total = listed.batch_id, listed.n_total or 0
         found = folders.parts(self._folder.inbox, token)
@@ -294,7 +281,9 @@ class Files(BatchProvider):
             if not found:
                 return batch
             n_so_far = min(n_lines, n_total)
-            return dataclasses.replace(batch, state=BatchState.RUNNING, provider_status="partial", n_completed=n_so_far)
+            return dataclasses.replace(
+                batch, state=model.BatchState.RUNNING, provider_status="partial", n_completed=n_so_far
+            )
         named = ids.lake_and_attempt(token)
         prefix = ids.custom_id_prefix(named[1] if named else token)
         n_succeeded, n_failed = folders.read_answers(found, self._module.read_line, prefix)
@@ -308,7 +297,7 @@ class Files(BatchProvider):
         if is_all or is_closing:
             return batch
         text = f"its results have {n_lines:,} lines, but for {n_answered:,} of its {n_total:,} requests only"
-        return dataclasses.replace(batch, errors=(BatchError("files", text),))
+        return dataclasses.replace(batch, errors=(model.BatchError("files", text),))
 
     def _part(self, name: str) -> Part:
         path = self._folder.inbox / name
@@ -329,13 +318,13 @@ class Files(BatchProvider):
         return f"the folder of request and result files cannot be used: {error.filename or self._folder.path}: {reason}"
 
 
-def _standing(*, is_all: bool, is_closing: bool, is_final: bool) -> tuple[BatchState, str]:
+def _standing(*, is_all: bool, is_closing: bool, is_final: bool) -> tuple[model.BatchState, str]:
     """Return the state of a batch that is answered as a whole, or that somebody ended."""
     if not (is_all or is_closing):
-        return BatchState.RUNNING, "partial"
+        return model.BatchState.RUNNING, "partial"
     if not is_final:
-        return BatchState.RUNNING, RECENT
-    return (BatchState.COMPLETED, "complete") if is_all else (BatchState.CANCELLED, "ended")
+        return model.BatchState.RUNNING, RECENT
+    return (model.BatchState.COMPLETED, "complete") if is_all else (model.BatchState.CANCELLED, "ended")
 
 
 def _record(path: Path) -> dict[str, Any]:

@@ -16,20 +16,10 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, Self
 
-from batchpond import fields
+from batchpond import fields, model
 from batchpond.clock import Clock
 from batchpond.errors import AccessError, ProviderError
-from batchpond.model import (
-    BatchState,
-    CreateAnswer,
-    CreateSpec,
-    Download,
-    ErrorClass,
-    FileRole,
-    Rejected,
-    RemoteBatch,
-    RemoteFile,
-)
+from batchpond.model import BatchState, FileRole, RemoteBatch, RemoteFile
 from batchpond.providers import base
 from batchpond.providers.gemini.batch import GoogleClient, later, word_of
 from batchpond.providers.http.client import HttpClient, HttpError, segment
@@ -129,7 +119,7 @@ class Storage:
                 raise ProviderError(f"there are more than {OBJECTS_MAX} objects below {folder}")
         return [found[name] for name in sorted(found)]
 
-    def download(self, uri: str, path: Path) -> Download | None:
+    def download(self, uri: str, path: Path) -> model.Download | None:
         """Stream an object's bytes to `path`, checked against its digest; None when there is none.
 
         Raises ProviderError, with nothing left at `path`, when other bytes come again and again.
@@ -250,16 +240,16 @@ class VertexClient(GoogleClient):
         """Delete a payload's object; False where there was none."""
         return self._storage.drop(file_id)
 
-    def create(self, spec: CreateSpec) -> CreateAnswer:
+    def create(self, spec: model.CreateSpec) -> model.CreateAnswer:
         """Send exactly one POST and classify its answer; without a token nothing is sent, which is a definite no."""
         try:
             self._auth.headers()
         except (AccessError, ProviderError) as error:
-            error_class = ErrorClass.ACCESS if isinstance(error, AccessError) else ErrorClass.TRANSIENT
-            return Rejected(error_class, "no_token", error.message, 401)
+            error_class = model.ErrorClass.ACCESS if isinstance(error, AccessError) else model.ErrorClass.TRANSIENT
+            return model.Rejected(error_class, "no_token", error.message, 401)
         return super().create(spec)
 
-    def order(self, spec: CreateSpec) -> Order:
+    def order(self, spec: model.CreateSpec) -> Order:
         """Return a job: its output goes into a folder named after its input, which is the attempt's own."""
         input_uri = spec.input_file_id or ""
         named = {
@@ -361,7 +351,7 @@ class VertexClient(GoogleClient):
             )
         return tuple((FileRole.OUTPUT, uri) for uri in kept)
 
-    def download(self, file_id: str, path: Path) -> Download | None:
+    def download(self, file_id: str, path: Path) -> model.Download | None:
         """Stream a result object to `path`; None on 404."""
         return self._storage.download(file_id, path)
 
@@ -378,17 +368,17 @@ class VertexClient(GoogleClient):
     def _input_uri(self, filename: str) -> str:
         return f"gs://{self._place.bucket}/{self._place.folder}/{filename}"
 
-    def refusal(self, answer: Answer, spec: CreateSpec) -> Rejected:
+    def refusal(self, answer: Answer, spec: model.CreateSpec) -> model.Rejected:
         """Return a definite no, with the role that is missing; a token that only ran out is no lack of access."""
         refusal = super().refusal(answer, spec)
         message = answer.error.message if answer.error else ""
         advice = self._auth.advice(message)
         if answer.status_code == 404 and _UNNAMED_MODEL.search(message):
-            refusal = replace(refusal, error_class=ErrorClass.MODEL_GONE)
+            refusal = replace(refusal, error_class=model.ErrorClass.MODEL_GONE)
         if answer.status_code == 403 and advice is not None:
-            refusal = replace(refusal, error_class=ErrorClass.ACCESS)  # Google's text says: it may not exist
+            refusal = replace(refusal, error_class=model.ErrorClass.ACCESS)  # Google's text says: it may not exist
         if answer.status_code == 401 and self._is_renewed():
-            refusal = replace(refusal, error_class=ErrorClass.TRANSIENT)
+            refusal = replace(refusal, error_class=model.ErrorClass.TRANSIENT)
         return replace(refusal, message=f"{refusal.message} [{advice}]") if advice else refusal
 
     def _is_renewed(self) -> bool:
