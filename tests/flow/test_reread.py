@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from batchpond.plan.rounds.inputs import query
-from batchpond.run.resolve import read_beside, reread
+from batchpond.run.resolve import Change, read_beside, reread
+from batchpond.run.submit import retry
 from batchpond.tasks.base import READER
 from batchpond.views import refresh
 from tests.rigs.sim_inputs import STUDY
@@ -176,3 +177,30 @@ def test_a_new_study_has_the_newest_reader(rig: Rig) -> None:
     assert str(rule).endswith(f"-r{READER}")
     assert read_beside(rig.store(), STUDY, providers=rig.providers()).reader_before == READER
     assert rig.violations() == []
+
+
+def test_what_a_filter_withheld_is_an_error_until_the_study_is_reread_and_nothing_is_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A filter's error is nothing to ask again for, whichever reader reads it."""
+    rig = Rig(tmp_path, models=("gpt-4.1-mini",), max_requests=20)
+    with monkeypatch.context() as patch:
+        patch.setattr("batchpond.plan.verb.READER", 2)
+        rig.plan()
+    rig.world.add_fault("lines@1:filtered_rows=3")
+    rig.submit()
+    rig.settle()
+    before, n_posts = standing(rig), rig.wire.n_create_posts
+    assert before["error"] == 3
+    again = retry(rig.store(), STUDY, confirm=lambda *_: True, providers=rig.providers())
+    assert again.submitted.preview.n_requests == 0
+    found = read_beside(rig.store(), STUDY, providers=rig.providers())
+    assert [one for one in found.changes if one.before != one.after] == [Change("pairwise", "error", "blocked", 3)]
+    assert standing(rig) == before, "what is read beside changes nothing"
+    reread(rig.store(), STUDY)
+    after = standing(rig)
+    assert after.pop("blocked") == before.pop("error")
+    assert after == before
+    assert rig.wire.n_create_posts == n_posts
+    assert rig.violations() == []
+    rig.world.close()

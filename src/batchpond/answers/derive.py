@@ -35,6 +35,7 @@ from batchpond.tasks.prompts import PromptsRule
 
 Judge = Callable[[Sequence[Response]], list[Judgment]]
 
+_TAKES_BLOCKS_FOR_ERRORS: Final = 2  # the last reader to whom what a provider's filter withheld was an error
 _NUMBERS: Final = frozenset({"score", "confidence"})
 _HINT: Final = "one DuckDB expression over an answer's `text`, for example regexp_extract(text, 'Score: (\\d+)', 1)"
 
@@ -52,9 +53,15 @@ def judge_of(spec: Mapping[str, Any]) -> Judge:
     if reader > READER:
         raise LakeError(f"a study in this lake is read by reader {reader}", hint="install a newer batchpond")
     if isinstance(rule, PromptsRule) and rule.expressions:
-        return _by_sql(rule)
-    read = rule.read if reader == 1 else rule.read_with_care
-    return partial(_each_once, partial(expected.read, rule, read) if rule.allowed else read)
+        judge = _by_sql(rule)
+    else:
+        read = rule.read if reader == 1 else rule.read_with_care
+        judge = partial(_each_once, partial(expected.read, rule, read) if rule.allowed else read)
+    return judge if reader > _TAKES_BLOCKS_FOR_ERRORS else lambda responses: judge([*map(_bare_error, responses)])
+
+
+def _bare_error(response: Response) -> Response:
+    return response._replace(finish=None) if response.status is ResponseStatus.ERRORED else response
 
 
 def _each_once(read: Callable[[Response], Judgment], responses: Sequence[Response]) -> list[Judgment]:

@@ -27,8 +27,9 @@ from batchpond.model import Finish, Outcome, Response, ResponseStatus
 from batchpond.tasks.templates import Placeholders, table
 
 NUMBER_MAX: Final = 1e15
-READER: Final = 2
-"""The newest way of reading answers: 1 takes what stands in the asked form for an answer, 2 reads with care."""
+READER: Final = 3
+"""The newest way of reading answers: 1 takes what stands in the asked form for an answer, 2 reads with care, 3 takes an
+error by which a provider's filter spoke for what that is: blocked."""
 
 # An enumeration is asked for a member more slowly than a module for a name, and these once an answer.
 _UNPARSED: Final = Outcome.UNPARSED
@@ -183,7 +184,7 @@ _STOPPED: Final[Mapping[Finish | None, Outcome]] = {Finish.BLOCKED: Outcome.BLOC
 
 def not_answered(response: Response) -> Outcome | None:
     """Return why a response's text does not count at all, or None when it does."""
-    return _NOT_ANSWERED.get(response.status) or _STOPPED.get(response.finish)
+    return _STOPPED.get(response.finish) or _NOT_ANSWERED.get(response.status)
 
 
 def why_no_answer(response: Response) -> Outcome:

@@ -314,6 +314,7 @@ _FORCED = {
     "output_500": ("api_error", "Internal server error"),
     "error_400": ("invalid_request_error", "messages: Field required"),
     "billing_rows": ("billing_error", CREDIT_TEXT),
+    "filtered_rows": ("invalid_request_error", "Output blocked by content filtering policy"),
 }
 _OVERLOADED = ("overloaded_error", "Overloaded")
 

@@ -87,6 +87,9 @@ def _forced_error(force: str) -> speech.RowAnswer | None:
         case "billing_rows":
             text = "You exceeded your current quota, please check your plan and billing details."
             return speech.RowAnswer(429, openai_error(text, "insufficient_quota", None, "insufficient_quota"))
+        case "filtered_rows":
+            text = "The response was filtered due to the prompt triggering Azure OpenAI's content management policy."
+            return _bad(text, "prompt", "content_filter")
         case _:
             return None
 

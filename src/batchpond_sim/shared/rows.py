@@ -27,6 +27,7 @@ _FORCED = {
     "empty_text": ("empty_text",),
     "truncated_text": ("truncated_text",),
     "billing_rows": ("billing_rows",),
+    "filtered_rows": ("filtered_rows",),
     "error_rows": ("error_429", "error_500", "error_400"),
     "status_in_output": ("output_500",),
     "status_code_0": ("status_0",),

@@ -172,6 +172,7 @@ _KINDS = (
     Kind("status_in_output", _L, _LINES, Arg.COUNT, 1, "k error rows stand in the output file"),
     Kind("error_rows", _L, _LINES, Arg.COUNT, 3, "k requests end as 429, 500, 400 rows in turn"),
     Kind("billing_rows", _L, _LINES, Arg.COUNT, 1, "k requests end as insufficient_quota rows"),
+    Kind("filtered_rows", _L, _LINES, Arg.COUNT, 1, "k requests end as errors of a filter (OpenAI, Anthropic, xAI)"),
     Kind("empty_text", _L, _SAID, Arg.COUNT, 1, "k answers are empty"),
     Kind("truncated_text", _L, _SAID, Arg.COUNT, 1, "k answers are cut off, finish reason length"),
     Kind("finish", _L, _SAID, Arg.WORD, "SAFETY", "an answer with this finishReason (Gemini; any live one)"),

@@ -64,6 +64,9 @@ def _forced_error(force: str) -> speech.RowAnswer | None:
             return _bad("Maximum number of tokens max_tokens must be positive but max_tokens = -5")
         case "billing_rows":
             return speech.RowAnswer(402, error("The team is out of credits", "Some resource has been exhausted"))
+        case "filtered_rows":
+            text = "Content violates usage guidelines. Failed check: SAFETY_CHECK_TYPE_BIO"
+            return speech.RowAnswer(403, error(text, "The caller does not have permission to execute the operation"))
         case _:
             return None
 

@@ -303,6 +303,7 @@ def _errors(data: bytes) -> list[str]:
         ("refusal=2", lambda data: data.count(b'"stop_details":{"type":"refusal"') == 2),
         ("error_rows=3", lambda data: _errors(data) == ["api_error", "invalid_request_error", "rate_limit_error"]),
         ("billing_rows=2", lambda data: _errors(data) == ["billing_error"] * 2),
+        ("filtered_rows=2", lambda data: data.count(b"Output blocked by content filtering policy") == 2),
         ("status_in_output=2", lambda data: _errors(data) == ["api_error"] * 2),
     ],
 )

@@ -449,6 +449,8 @@ def test_requests_can_end_as_error_rows(tmp_path: Path) -> None:
     assert len(_ids(output)) == 6
     errors = _files(tmp_path / "b", "billing_rows=10")[1]
     assert errors.count(b"insufficient_quota") == 20
+    errors = _files(tmp_path / "c", "filtered_rows=3")[1]
+    assert errors.count(b'"code":"content_filter"') == 3
 
 
 def test_line_faults_hit_the_batch_they_name(tmp_path: Path) -> None:

@@ -179,6 +179,8 @@ _GOOGLE_RATE: Final = "resource_exhausted"
 _TRANSIENT_STATUS: Final = frozenset({0, 408, 409, 425, 429, 499})
 _NOT_RUN: Final = frozenset({ErrorClass.EXPIRED, ErrorClass.CANCELLED})
 _STATUS: Final = re.compile("[45][0-9]{2}")
+_FILTER: Final = "content_filter"
+_MODERATION: Final = frozenset({"flagged_input", "reasons"})  # OpenRouter's (openrouter.ai/docs/errors)
 
 
 @cache
@@ -239,7 +241,8 @@ def own_error(body: object) -> ApiError | None:
 def read_error(error: dict[str, object]) -> ApiError:
     """Return an error object made uniform, whatever its members hold."""
     message = (fields.text(error.get("message")) or "")[:MESSAGE_LIMIT]
-    kind = fields.word(error.get("type"))
+    is_moderation = not _MODERATION.isdisjoint(fields.mapping(error.get("metadata")))
+    kind = _FILTER if is_moderation else fields.word(error.get("type"))
     if isinstance(error.get("status"), str) and not isinstance(error.get("code"), str):
         return _read_google(error, message, kind)
     detail = fields.word(fields.mapping(error.get("details")).get("error_code"))
@@ -257,6 +260,11 @@ def _read_google(error: dict[str, object], message: str, kind: str | None) -> Ap
 def says_maybe_gone(status_code: int | None, error: ApiError) -> bool:
     """Return whether this is Google's 403 for what may be gone: it does not tell that from forbidden."""
     return status_code == 403 and _says("maybe_gone", error.message)
+
+
+def is_filtered(error: ApiError) -> bool:
+    """Return whether a provider's filter withheld a prompt or an answer: asked again, it would do so again."""
+    return _FILTER in {error.code, error.kind} or _says("filtered", error.message)
 
 
 def classify(status_code: int | None, error: ApiError) -> ErrorClass:

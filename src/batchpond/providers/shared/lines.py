@@ -27,7 +27,7 @@ from msgspec import DecodeError, Meta, Struct
 from batchpond import fields
 from batchpond.model import ErrorClass, Finish, Response, ResponseStatus, Token
 from batchpond.providers import base
-from batchpond.providers.http.errors import MESSAGE_LIMIT, ApiError, classify, read_any, read_error
+from batchpond.providers.http.errors import MESSAGE_LIMIT, ApiError, classify, is_filtered, read_any, read_error
 
 PARTS_MAX: Final = 10_000
 # An enumeration is asked for a member more slowly than a module for a name, and these once a line.
@@ -164,12 +164,14 @@ def joined(texts: list[str], thoughts: list[str]) -> tuple[str | None, str | Non
 
 
 def failed(row: Row, error: ApiError, error_class: ErrorClass | None = None) -> Response:
-    """Return a row that failed; without an `error_class` it is what the error says."""
-    error_class = error_class or classify(row.status_code, error)
+    """Return a row that failed; without an `error_class` it is what the error says, and always where a filter spoke."""
+    is_blocked = is_filtered(error)
+    error_class = ErrorClass.PERMANENT if is_blocked else error_class or classify(row.status_code, error)
     return Response(
         custom_id=row.custom_id,
         status=_STATUS_OF_CLASS.get(error_class, ResponseStatus.ERRORED),
         status_code=row.status_code,
+        finish=Finish.BLOCKED if is_blocked else None,
         error_class=error_class,
         error_code=error.code,
         error_message=error.message,

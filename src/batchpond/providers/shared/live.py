@@ -52,6 +52,7 @@ from batchpond.providers.http.errors import (
     classify,
     duration_s,
     http_date,
+    is_filtered,
     number_of,
     own_error,
     read_any,
@@ -290,14 +291,12 @@ def _reason_to_stop(answer: Answer, error: ApiError | None) -> ErrorClass | None
     status_code = answer.status_code
     if 300 <= status_code <= 399:
         return ErrorClass.PERMANENT
-    if _is_settling(answer):
+    # A 403 without an error is about the text and not the key, as is one in which a filter speaks.
+    if _is_settling(answer) or (is_filtered(error) if error else status_code == 403):
         return None
     error_class = classify(status_code, error or ApiError(""))
     if error_class is ErrorClass.ACCESS:
-        # A 403 without an error is about the text and not the key, and one in which OpenRouter's moderation speaks.
-        about = fields.mapping(fields.inside(answer.json, "error.metadata"))
-        is_about_text = status_code == 403 and (error is None or bool(about.keys() & {"flagged_input", "reasons"}))
-        return None if is_about_text else ErrorClass.ACCESS
+        return error_class
     if error_class is not ErrorClass.BILLING and (status_code in _NOT_THERE or status_code == 403):
         return ErrorClass.MODEL_GONE
     return error_class if error_class in (ErrorClass.BILLING, ErrorClass.MODEL_GONE) else None
