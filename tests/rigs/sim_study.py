@@ -17,6 +17,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import duckdb
@@ -31,7 +32,7 @@ from batchpond.lake.jsonl import shard_file_name
 from batchpond.lake.records import Event, Resolution, Sent
 from batchpond.lake.schemas import SHARD_REQUESTS, TABLES
 from batchpond.lake.store import MARKER, Store
-from batchpond.model import ErrorClass, RemoteFile
+from batchpond.model import ErrorClass
 from batchpond.plan import verb as plan
 from batchpond.providers import registry
 from batchpond.run import collect, recover, send, submit, sync
@@ -66,9 +67,9 @@ def _engine() -> duckdb.DuckDBPyConnection:
     return duckdb.connect(":memory:", config={"threads": 2})
 
 
-def _at_once(_: str, work: Callable[[], RemoteFile]) -> Future[RemoteFile]:
+def _at_once(_: str, work: Callable[[], Any]) -> Future[Any]:
     """Do what a thread would do, here and now; dying in it is dying."""
-    found: Future[RemoteFile] = Future()
+    found: Future[Any] = Future()
     try:
         found.set_result(work())
     except Exception as error:  # noqa: BLE001 - as the thread keeps it
@@ -172,7 +173,7 @@ class Rig:
             patch.object(os, "fsync", lambda _: None),  # a crash of the process, unlike one of the machine
             patch.object(events, "read_rows", read_once),
             patch.object(tables, "_start", started_once),
-            patch.object(collect._Arrival, "start", collect._Arrival.run),  # as fast as can be, and ever the same
+            patch.object(collect, "beside", _at_once),  # as fast as can be, and ever the same
             patch.object(send, "beside", _at_once),
             nullcontext() if self.with_lens else without_lens(),
         ):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, wait
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from threading import Thread
 from typing import Any, Final
 
 from batchpond import ids
@@ -20,7 +22,7 @@ from batchpond.lake.store import CONFIG, TMP
 from batchpond.model import BatchState, Download, FileRole, Mode, PricedModel, RemoteBatch
 from batchpond.providers.base import BatchProvider
 from batchpond.run.find import check_host
-from batchpond.run.session import LARGE, TAKE_HINT, Session, Severity, answered
+from batchpond.run.session import LARGE, TAKE_HINT, Session, Severity, answered, beside
 from batchpond.study import prices
 from batchpond.views import database
 
@@ -59,8 +61,7 @@ def _collected(
         for attempt in (*ended, *[None] * (AT_ONCE - 1)):
             if attempt is not None and attempt.client_name not in session.providers.out:
                 with session.isolated(attempt.client_name, f"batch {attempt.batch_id}"):
-                    begun.append(_Arrival(session, attempt, seen.get(attempt.attempt_id), Path(folder)))
-                    begun[-1].start() if len(ended) > 1 else begun[-1].run()
+                    begun.append(_arriving(session, attempt, seen.get(attempt.attempt_id), Path(folder)))
             if begun and (attempt is None or len(begun) == AT_ONCE):
                 first = begun.pop(0)
                 with session.isolated(first.attempt.client_name, f"batch {first.attempt.batch_id}"):
@@ -68,58 +69,55 @@ def _collected(
                 work.add()
 
 
-class _Arrival(Thread):
-    """A batch that ended and what it has, brought to passing files by a thread that touches nothing of the pass.
+@dataclass(slots=True)
+class _Arrival:
+    """A batch that ended and what it has: its files come one after the other to a folder, and are `brought` then.
 
-    What fails is kept until the pass comes to it. The process ends without waiting for such a thread, and a file that
-    comes when its folder is gone is nowhere.
+    `way` ends with the last of them, or with what failed. A file that comes when its folder is gone is nowhere.
     """
 
-    def __init__(self, session: Session, attempt: Attempt, batch: RemoteBatch | None, folder: Path) -> None:
-        super().__init__(name="batchpond-download", daemon=True)
-        self.provider = session.providers.get(attempt.client_name)
-        check_host(attempt, self.provider)
-        self.attempt, self.batch, self._folder = attempt, batch, folder
-        self.files: tuple[tuple[FileRole, str], ...] = ()
-        self.failures: list[Exception] = []
-        self._brought: dict[str, tuple[Path, Download | None]] = {}
+    provider: BatchProvider
+    attempt: Attempt
+    batch: RemoteBatch | None
+    files: tuple[tuple[FileRole, str], ...]
+    folder: Path
+    brought: dict[str, tuple[Path, Download | None]] = field(default_factory=dict)
+    way: Future[None] = field(default_factory=Future)
 
-    def run(self) -> None:
-        """Ask how the batch stands, unless that was seen, and bring the files of one that none was taken from."""
-        try:
-            self.batch = self.batch or self.provider.get(self.attempt.known_batch_id)
-            # A stale replica names no files yet; believing it would call every answer missing.
-            if self.batch is not None and self.batch.state.is_terminal:
-                self.files = self.provider.result_files(self.batch)
-            for _, file_id in self.files if not self.attempt.downloads else ():
-                self._bring(file_id)
-        except Exception as error:  # noqa: BLE001 - raised by the pass, which would not hear of it
-            self.failures.append(error)
-
-    def _bring(self, file_id: str) -> None:
-        path = self._folder / ids.digest("file", self.attempt.attempt_id, file_id)
-        self._brought[file_id] = path, self.provider.download(file_id, path)
+    def bring(self, *file_ids: str) -> None:
+        for file_id in file_ids:
+            path = self.folder / ids.digest("file", self.attempt.attempt_id, file_id)
+            self.brought[file_id] = path, self.provider.download(file_id, path)
 
     def take(self, session: Session, file_id: str) -> tuple[Path, Download | None]:
         """Return where a result file is and what it is, asked for now if it was not brought; raises what failed."""
-        if file_id not in self._brought:
-            if self.failures:
-                raise self.failures[0]
+        if file_id not in self.brought:
+            self.way.result()
             session.providers.get(self.attempt.client_name)  # raises what put it out meanwhile
-            self._bring(file_id)
-        return self._brought.pop(file_id)
+            self.bring(file_id)
+        return self.brought.pop(file_id)
+
+
+def _arriving(session: Session, attempt: Attempt, batch: RemoteBatch | None, folder: Path) -> _Arrival:
+    """Ask how a batch stands, unless that was seen, and begin to bring the files of one that none was taken from."""
+    provider = session.providers.get(attempt.client_name)
+    check_host(attempt, provider)
+    batch = batch or provider.get(attempt.known_batch_id)
+    # A stale replica names no files yet; believing it would call every answer missing.
+    files = provider.result_files(batch) if batch is not None and batch.state.is_terminal else ()
+    arrival = _Arrival(provider, attempt, batch, files, folder)
+    wanted = () if attempt.downloads else [file_id for _, file_id in files]
+    arrival.way = beside("download", partial(arrival.bring, *wanted))
+    return arrival
 
 
 def _collect(session: Session, arrival: _Arrival, work: Work) -> list[Verified | Mismatch]:
     """Bring in what one batch has; return what its answers come to, nothing while some may still come."""
-    while arrival.is_alive():
-        arrival.join(HEARTBEAT_S)
+    while not wait([arrival.way], HEARTBEAT_S).done:
         work.add(0)
     provider, attempt, files = arrival.provider, arrival.attempt, arrival.files
-    if arrival.failures and attempt.client_name in session.providers.out:
+    if arrival.way.exception() and attempt.client_name in session.providers.out:
         return []  # it was said of the first
-    if arrival.failures and not files:
-        raise arrival.failures[0]
     if arrival.batch is None:
         _note_unavailable(session, provider, attempt, "the batch")
     if arrival.batch is None or not arrival.batch.state.is_terminal:
