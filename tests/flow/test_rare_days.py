@@ -128,6 +128,24 @@ def test_a_clock_that_is_set_between_two_passes_changes_no_outcome(rig: Rig, wal
     assert rig.tree() == tree
 
 
+@pytest.mark.parametrize("set_by_s", [-400 * DAY_S, 30 * DAY_S], ids=["400 d back", "30 d on"])
+def test_a_clock_that_is_set_neither_shortens_nor_stretches_the_wait_for_answers(
+    rig: Rig, wall: SetClock, set_by_s: float
+) -> None:
+    """An expired batch whose files lack a row that the provider counts is looked at for the settle time, no less."""
+    rig.world.add_fault("batches.create@1:expire=0.5")
+    rig.world.add_fault("lines@1:drop=2")
+    rig.submit()
+    finish(rig)
+    assert rig.only().phase is Phase.ENDED
+    wall.set_by_s = set_by_s
+    rig.clock.advance(60)
+    rig.sync()
+    assert rig.only().phase is Phase.ENDED
+    finish(rig, 2)
+    assert rig.only().phase is not Phase.ENDED
+
+
 def test_a_clock_that_jumps_ahead_does_not_shorten_the_settle_time(rig: Rig, wall: SetClock) -> None:
     """By the wall a month went by since the create, by what nobody can set a minute: it may still be carried out."""
     rig.world.add_fault("batches.create@1:delay_exec=400")

@@ -118,13 +118,13 @@ def test_a_late_batch_is_adopted_while_its_requests_were_not_sent_again(tmp_path
     assert rig.wire.n_create_posts == 2
 
 
-def absent_and_late(path: Path, name: str) -> Rig:
+def absent_and_late(path: Path, name: str, limit: int | None = None) -> Rig:
     """Return a lake whose only create was called absent, and comes to be later; no other batch has it listed."""
     models = SIMULATED[name].models[:1]
     rig = Rig(path, Settings(seed=1, latency_s=(10.0, 20.0)), max_requests=50, models=models, with_lens=False)
     rig.plan()
     rig.world.add_fault("batches.create@1:delay_exec=6000")
-    rig.submit()
+    rig.submit(limit=limit)
     for _ in range(4):
         rig.clock.advance(1_000)
         rig.sync(submit_due=False)
@@ -155,6 +155,34 @@ def test_a_late_batch_holds_what_a_process_meant_to_send_instead(tmp_path: Path,
     resolve(rig.store(), second.known_batch_id, Resolution.KNOWN, providers=rig.providers())
     rig.submit()
     assert len(rig.world.ledger.batches) == 2, "a person may have it bought all the same"
+
+
+@pytest.mark.parametrize("name", ["openai", "together", "gemini"])
+def test_a_late_batch_holds_what_was_refused_when_it_was_sent_instead(tmp_path: Path, name: str) -> None:
+    rig = absent_and_late(tmp_path, name)
+    rig.world.add_fault("batches.create@1:status=429")
+    rig.sync()
+    assert rig.attempts()[-1].phase is Phase.REJECTED
+    rig.clock.advance(5_000)
+    for _ in range(2):
+        assert rig.sync().exit_code is ExitCode.ATTENTION
+        rig.clock.advance(1_000)
+    assert len(rig.world.ledger.batches) == 1
+    second = next(attempt for attempt in rig.attempts() if attempt.is_duplicate)
+    resolve(rig.store(), second.known_batch_id, Resolution.KNOWN, providers=rig.providers())
+    rig.submit()
+    assert len(rig.world.ledger.batches) == 2, "a person may have it bought all the same"
+
+
+def test_what_is_approved_and_cannot_be_cut_into_batches_counts_as_unsent(tmp_path: Path) -> None:
+    """A late batch holds the whole study: half of it was approved later, and stands in no shard."""
+    rig = absent_and_late(tmp_path, "openai", limit=N // 2)
+    rig.crash_at = "S4"
+    assert not rig.survive(rig.sync)
+    rig.clock.advance(5_000)
+    assert rig.sync().n_unsent == N // 2
+    assert rig.submit().n_unsent == N
+    assert rig.sync().n_unsent == N
 
 
 def test_a_batch_that_the_list_shows_late_is_not_sent_again(rig: Rig) -> None:
@@ -263,7 +291,7 @@ def test_a_billing_stop_of_an_earlier_plan_holds_nothing_of_the_next(rig: Rig) -
     rig.world.add_fault("batches.create@1:billing")
     rig.submit()
     rig.change()
-    rig.world.add_fault("batches.create@2:status=429")
+    rig.world.add_fault("batches.create@1:status=429")
     rig.submit()
     finish(rig, 4)
     given_up, *sent = rig.attempts()

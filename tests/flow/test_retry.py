@@ -14,6 +14,7 @@ from batchpond.model import ErrorClass
 from batchpond.run.due import FailureCount
 from batchpond.run.resolve import resolve
 from batchpond.run.submit import RetryReport, SubmitPreview, retry
+from batchpond_sim.world.world import Settings
 from tests.rigs.sim_study import STUDY, Rig
 
 N = 12
@@ -146,7 +147,7 @@ def test_billing_and_retired_models_are_never_asked_again_by_themselves(rig: Rig
     automatic(rig, '"transient", "expired", "missing"')
     rig.world.add_fault(f"batches.create@1:fail={code}")
     rig.submit()
-    end(rig, 3)
+    end(rig, 2)
     assert len(asked(rig)) == 1
     report = ask_again(rig)
     assert [(f.error_class, f.n_requests, f.n_due) for f in report.failures] == [(error_class, N, 0)]
@@ -169,7 +170,7 @@ def test_sync_asks_again_by_itself_where_the_study_says_so_until_attempts_run_ou
 def test_without_a_retry_table_sync_leaves_failures_alone(rig: Rig) -> None:
     rig.world.add_fault("lines@1:error_rows=2")
     rig.submit()
-    end(rig, 3)
+    end(rig, 2)
     assert asked(rig) == [N]
 
 
@@ -201,7 +202,7 @@ def test_a_crash_during_a_retry_buys_nothing_twice(rig: Rig, crash_in: int) -> N
     rig.crash_in = crash_in
     rig.survive(rig.sync)
     rig.settle()
-    end(rig, 3)
+    end(rig, 2)
     assert rig.billed()[0] == N - 1, "three transient rows are asked again, the permanent one is not"
     assert rig.violations() == []
 
@@ -209,3 +210,21 @@ def test_a_crash_during_a_retry_buys_nothing_twice(rig: Rig, crash_in: int) -> N
 def test_nothing_is_retried_that_was_never_submitted(rig: Rig) -> None:
     with pytest.raises(UsageError, match="never submitted"):
         ask_again(rig)
+
+
+def test_what_a_second_batch_may_still_answer_is_not_asked_again(tmp_path: Path) -> None:
+    """A late create made a second batch of the shard: while that runs, nothing that failed in the first is bought."""
+    rig = Rig(
+        tmp_path, Settings(seed=1, latency_s=(900, 950)), max_requests=50, models=("gpt-4.1-mini",), with_lens=False
+    )
+    rig.plan()
+    rig.world.add_fault("batches.create@1:delay_exec=1500")
+    rig.world.add_fault("lines@*:error_rows=6")
+    rig.submit()
+    end(rig, 2)
+    print([(a.phase, a.batch_id, a.is_duplicate, a.state) for a in rig.attempts()])
+    second = next(attempt for attempt in rig.attempts() if attempt.is_duplicate)
+    assert second.phase is Phase.OPEN
+    assert ask_again(rig).submitted.preview.n_requests == 0
+    end(rig)
+    assert ask_again(rig).submitted.preview.n_requests > 0

@@ -29,7 +29,7 @@ from batchpond.errors import LakeError
 from batchpond.lake import manifest
 from batchpond.lake.attempts import Archive, parted
 from batchpond.lake.disk import MERGED_KEY, MERGED_PREFIX, is_merged, read_rows, read_through, relative, standing
-from batchpond.lake.records import KINDS, AdoptedShard, Event, Intent, OfAttempt, Rejected, Rounds, Sharded
+from batchpond.lake.records import KINDS, AdoptedShard, Event, Intent, OfAttempt, Rejected, Rounds, Seen, Sharded
 from batchpond.lake.schemas import EVENTS
 from batchpond.lake.store import Memo, Store, keep_memo, recall_memo
 from batchpond.model import EPOCH, ShardKind
@@ -221,9 +221,11 @@ class EventLog:
         return True
 
     def _stamp(self, event: Event) -> Event:
-        now = self._store.clock.now()
+        clock, now = self._store.clock, self._store.clock.now()
         self.last_ord = max(self.last_ord + 1, int(now.timestamp() * 1_000_000))
         stamped = replace(event, ord=self.last_ord, occurred_at=now)
+        if isinstance(stamped, Seen):
+            stamped = replace(stamped, boot_id=clock.boot_id(), monotonic_s=clock.monotonic_s())
         return replace(stamped, event_id=event_id(stamped))
 
     def _publish(self, name: str, events: Sequence[Event]) -> bool:

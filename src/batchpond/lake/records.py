@@ -316,7 +316,10 @@ class OfBatch(OfAttempt, frozen=True, kw_only=True):
 
 
 class Seen(OfBatch, frozen=True, kw_only=True, rename={"error_code": "reason"}):
-    """What the provider showed of the batch: `detail` is its first error in words or, without one, all of it."""
+    """What the provider showed of the batch: `detail` is its first error in words or, without one, all of it.
+
+    The log gives it the reading of a clock that nobody can set.
+    """
 
     provider: str
     state: BatchState = BatchState.QUEUED
@@ -328,6 +331,8 @@ class Seen(OfBatch, frozen=True, kw_only=True, rename={"error_code": "reason"}):
     n_failed: int | None = None
     error_code: str | None = None
     detail: str | None = None
+    boot_id: str | None = None
+    monotonic_s: float | None = None
 
 
 class Created(Seen, frozen=True, kw_only=True, tag="created"):

@@ -313,8 +313,7 @@ def _live(lake_state: LakeState, own_shard_id: str) -> dict[str, str]:
     """Return where each shard stands whose requests are on their way; one that only waits is given up for the batch."""
     found = {}
     adopted = adopted_shards(lake_state)
-    for shard_id in due.pending_shards(lake_state):
-        latest = lake_state.latest_attempt(shard_id)
+    for shard_id, latest in due.pending_shards(lake_state).items():
         if shard_id == own_shard_id or due.is_voidable(lake_state, shard_id):
             continue
         if latest is None:

@@ -200,8 +200,16 @@ def _lacks_answers(tally: derive.Tally, n_counted: int | None) -> bool:
 
 
 def _waited_s(session: Session, attempt: Attempt) -> float:
-    ended = attempt.status.occurred_at if attempt.status else None
-    return (session.store.clock.now() - ended).total_seconds() if ended else float("inf")
+    """Return seconds since the batch was seen to have ended, within one boot by a clock that cannot be set.
+
+    Over two boots the wall has to do: what it dates in time to come was not seen just now either.
+    """
+    clock, seen = session.store.clock, attempt.status
+    if seen is None:
+        return float("inf")
+    if seen.monotonic_s is not None and seen.boot_id == clock.boot_id():
+        return clock.monotonic_s() - seen.monotonic_s
+    return abs((clock.now() - seen.occurred_at).total_seconds())
 
 
 def _fetch(session: Session, arrival: _Arrival, role: FileRole, file_id: str) -> bool:

@@ -148,6 +148,7 @@ def send_due(session: Session, *, only_study: str | None = None, is_explicit: bo
         if only_study not in {None, study}:
             continue
         approval = approval_of(session, study)
+        session.uncut.add(study)
         with session.isolated("", f"sending what is due of study {study}"):
             if approval is not None:
                 due.form_shards(session, study, approval)
@@ -158,6 +159,7 @@ def send_due(session: Session, *, only_study: str | None = None, is_explicit: bo
             is_new = study in staged and _open_rounds(session, study, is_explicit=is_explicit)
             if approval is not None and is_new:
                 due.form_shards(session, study, approval)
+            session.uncut.discard(study)
             if approval is not None:
                 session.n_waiting += len(session.open_state.kept & session.open_state.by_study.get(study, {}).keys())
                 for (reason, exit_code), held in send_study(session, study, approval, trigger, _send).items():
@@ -204,6 +206,7 @@ def count_unsent(session: Session, only_study: str | None = None) -> tuple[int, 
     for study, approval in session.open_state.approvals.items():
         if approval.study_version != session.open_state.current_versions.get(study) or only_study not in {None, study}:
             continue
+        n_unsent += due.count_uncut(session, approval) if study in session.uncut else 0
         for shard, latest in candidates(session.store, session.open_state, study):
             n_live += shard.n_requests * (shard.mode is Mode.LIVE)
             n_unsent += shard.n_requests * (due.is_free(latest) and shard.mode is not Mode.LIVE)

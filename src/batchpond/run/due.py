@@ -174,7 +174,7 @@ def new_shards(
                 "study": study,
                 "version": version,
                 "void": [*lake_state.voided, *void_shards(lake_state, study, version)],
-                "live": pending_shards(lake_state),
+                "live": [*pending_shards(lake_state)],
                 "again": again is not None,
                 **values,
                 "per_cell": rule.per_cell,
@@ -244,10 +244,15 @@ def is_free(latest: Attempt | None) -> bool:
     return latest is None or latest.phase in BEFORE_SENT_PHASES | {Phase.ABSENT} or is_requeued(latest)
 
 
-def pending_shards(lake_state: LakeState) -> list[str]:
-    """Return the shards that are still to be sent or answered, those that are sent again by themselves included."""
+def pending_shards(lake_state: LakeState) -> dict[str, Attempt | None]:
+    """Return the shards that are still to be sent or answered, each with the attempt that says so, if there is one.
+
+    Those that are sent again by themselves are among them, and those of which a second batch runs on.
+    """
     latest = {shard_id: lake_state.latest_attempt(shard_id) for shard_id in lake_state.shards}
-    return [shard_id for shard_id, attempt in latest.items() if attempt is None or not is_over(attempt)]
+    second = (one for one in lake_state.attempts.values() if one.is_duplicate and one.phase not in OVER_PHASES)
+    first = {shard_id: one for shard_id, one in latest.items() if one is None or not is_over(one)}
+    return {one.shard_id: one for one in second} | first
 
 
 def shard_event(study: str, version: str, lines: pa.Table, kind: ShardKind, cost: Estimate, generation: int) -> Sharded:
@@ -350,12 +355,7 @@ def _grouped(found: Iterable[NewShard]) -> Iterator[list[NewShard]]:
 
 def asks_all_itself(session: Session, approval: Approval) -> bool:
     """Whether the study's shards on record hold all that is approved; saves an idle pass the look at the plan."""
-    study, version = approval.study, approval.study_version
-    n_sharded = session.log.archive.asked.get(version, 0)
-    for event in session.open_state.shards_of(study):
-        is_mine = (event.study_version, event.shard_kind) == (version, ShardKind.FIRST)
-        if is_mine and is_real(session.store, session.open_state, event):
-            n_sharded += event.n_requests
+    version, n_sharded = approval.study_version, _count_sharded(session, approval)
     last_round = session.open_state.rounds.get(version)
     found = last_round.n_requests if last_round else versions.study_column(session.store, version, "n_requests")
     n_wanted = _EVERYTHING if found is None else int(found)
@@ -363,6 +363,23 @@ def asks_all_itself(session: Session, approval: Approval) -> bool:
         return n_sharded >= n_wanted
     # Which requests of later rounds follow from a sample only the plan says.
     return last_round is None and n_sharded >= min(n_wanted, approval.n_limit)
+
+
+def _count_sharded(session: Session, approval: Approval) -> int:
+    n_sharded = session.log.archive.asked.get(approval.study_version, 0)
+    for event in session.open_state.shards_of(approval.study):
+        is_mine = (event.study_version, event.shard_kind) == (approval.study_version, ShardKind.FIRST)
+        if is_mine and is_real(session.store, session.open_state, event):
+            n_sharded += event.n_requests
+    return n_sharded
+
+
+def count_uncut(session: Session, approval: Approval) -> int:
+    """Return how many approved requests stand in no shard."""
+    study, version = approval.study, approval.study_version
+    n_unformed = unformed(session.store, session.open_state, {study: version}).get(study, 0)
+    n_left = _EVERYTHING if approval.n_limit is None else max(0, approval.n_limit - _count_sharded(session, approval))
+    return min(n_unformed, n_left)
 
 
 def is_real(store: Store, lake_state: LakeState, shard: Sharded) -> bool:

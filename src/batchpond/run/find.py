@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from batchpond import ids
 from batchpond.errors import AccessError, AttentionError
 from batchpond.lake import failpoints
-from batchpond.lake.attempts import UNCLEAR_PHASES, UNSENT_PHASES, Attempt, LakeState, Phase, seen_as
+from batchpond.lake.attempts import BEFORE_SENT_PHASES, UNCLEAR_PHASES, Attempt, LakeState, Phase, seen_as
 from batchpond.lake.records import (
     SETTLED,
     Absent,
@@ -402,6 +402,14 @@ def place(session: Session, client_name: str, batch: RemoteBatch, known: Mapping
     return True
 
 
+def check_unsold(session: Session, attempt: Attempt, listed: Iterable[RemoteBatch]) -> None:
+    """Give listed batches to the attempts they were made for; raises AttentionError where one holds what is sent next."""
+    known = owners(session.lake_state, attempt.client_name)
+    for batch in listed:
+        place(session, attempt.client_name, batch, known)
+    check_settled(session, attempt.intent.study)
+
+
 def check_settled(session: Session, study: str) -> None:
     """Raise AttentionError while a batch came of an attempt that was given up, and nobody has seen to it.
 
@@ -412,7 +420,8 @@ def check_settled(session: Session, study: str) -> None:
         if attempt.intent.study != study or not attempt.is_duplicate or attempt.is_known:
             continue
         latest = state.latest_attempt(attempt.shard_id)
-        if attempt.shard_id in state.voided or (latest is not None and latest.phase in UNSENT_PHASES):
+        is_to_be_sent = latest is not None and latest.phase in BEFORE_SENT_PHASES | {Phase.ABSENT}
+        if attempt.shard_id in state.voided or is_to_be_sent:
             raise AttentionError(
                 f"{attempt.provider} batch {attempt.batch_id} was made of requests of study {study} that were given up"
                 " as never asked; nothing of the study is sent, it might be bought twice",

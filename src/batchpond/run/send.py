@@ -134,6 +134,7 @@ def _look_again(session: Session, provider: BatchProvider, attempt: Attempt) -> 
     if n_undecided:
         return _in_doubt(session, attempt, "it was refused, and a batch may be of it all the same")
     if not adopt(session, attempt, found):
+        find.check_unsold(session, attempt, listing.batches)
         return None
     session.note(
         Severity.WARNING,
@@ -457,10 +458,7 @@ def take_in(session: Session, provider: BatchProvider, attempt: Attempt) -> bool
         return False
     unknown, found = _unknown_and_found(session, provider, attempt)
     if not found:
-        known = find.owners(session.lake_state, attempt.client_name)
-        for batch in unknown:
-            find.place(session, attempt.client_name, batch, known)
-        find.check_settled(session, attempt.intent.study)
+        find.check_unsold(session, attempt, unknown)
         _check_explained(session, attempt, unknown)
         return False
     adopt(session, attempt, found)

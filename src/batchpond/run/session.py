@@ -197,7 +197,7 @@ class Session:
     `listed` has the batches of a client since a study was planned, `heads` the first custom_id of looked-into results,
     `listings` what a client listed to find refused creates, and since when, `looked_at_s` when its batches were listed
     last, `uploads` the input files on their way, by attempt, `read_parts` the files of responses that stood before this
-    pass read any, by the result file that they are of.
+    pass read any, by the result file that they are of, `uncut` the studies of which what is due was not made shards.
     """
 
     store: Store
@@ -217,6 +217,7 @@ class Session:
     looked_at_s: dict[str, float] = field(default_factory=dict)
     uploads: dict[str, Future[RemoteFile]] = field(default_factory=dict)
     read_parts: dict[str, list[Path]] | None = None
+    uncut: set[str] = field(default_factory=set)
     began_ord: int = 0
     _is_whole: bool = True
 

@@ -86,7 +86,7 @@ def failures(
     values = due.of_settled(attempts, archived)
     if not values["attempt_ids"]:
         return []
-    values["pending"] = due.pending_shards(lake_state)
+    values["pending"] = [*due.pending_shards(lake_state)]
     values["versions"] = list(lake_state.current_versions.values())
     return [Failure(*row) for row in tables.rows(store, due.ASKED_TABLES, _FAILED, values)]
 
