@@ -2,7 +2,8 @@
 -- question: What was each study expected to cost, what may it cost at most, and what has it cost so far?
 -- source: estimates are those that the batches were approved with, for batches that reached the provider or may have;
 --   actual costs are those of all matched lines of the study's current requests, retries included. A request that
---   several cells share counts once. An unknown price stays NULL and is counted, never taken for zero.
+--   several cells share counts once. An unknown price stays NULL and is counted, never taken for zero: an estimate is
+--   NULL as soon as that of one batch is.
 CREATE OR REPLACE VIEW costs AS
 WITH estimated AS (
   SELECT
@@ -12,8 +13,8 @@ WITH estimated AS (
     coalesce(origin, 'unspecified') AS origin,
     count(*) AS n_batches,
     sum(n_requests) AS n_sent,
-    sum(cost_expected_usd) AS cost_expected_usd,
-    sum(cost_max_usd) AS cost_max_usd
+    CASE WHEN count(cost_expected_usd) = count(*) THEN sum(cost_expected_usd) END AS cost_expected_usd,
+    CASE WHEN count(cost_max_usd) = count(*) THEN sum(cost_max_usd) END AS cost_max_usd
   FROM attempts
   WHERE is_in_flight OR attempt_state IN ('verified', 'mismatch', 'lost')
   GROUP BY study, provider, request_model, coalesce(origin, 'unspecified')

@@ -4,6 +4,7 @@
 --   `costs` counts a request once.
 -- estimators:
 --   - cost_usd: sum of the known costs; a lower bound where n_cost_unknown > 0
+--   - cost_spent_usd, cost_simulated_usd: of it what was money, and what simulated answers would have cost
 --   - cost_per_call_usd: per call, over the calls with a known cost
 --   - cost_per_valid_verdict_usd: per valid verdict, over outcomes decided and tie
 --   - cost_per_decided_pair_usd: per decided pair, over the pairs with the same winner in both orders
@@ -30,7 +31,9 @@ WITH grouped AS (
       WHERE cost_usd IS NULL
         AND (error_class = 'unreadable' OR outcome NOT IN ('error', 'expired', 'cancelled', 'missing'))
     ) AS n_cost_unknown,
-    sum(cost_usd) AS cost_usd
+    sum(cost_usd) AS cost_usd,
+    sum(cost_usd) FILTER (WHERE origin IS NULL OR origin <> 'simulated') AS cost_spent_usd,
+    sum(cost_usd) FILTER (WHERE origin = 'simulated') AS cost_simulated_usd
   FROM calls
   GROUP BY GROUPING SETS (
     (study, template_id, rubric_id, provider, request_model, thinking),
@@ -66,7 +69,7 @@ percentiles AS (
 parts AS (
   SELECT
     study, template_id, rubric_id, provider, request_model, thinking, level,
-    n_answered, n_returned, n_valid, n_cost_known, n_cost_unknown, cost_usd,
+    n_answered, n_returned, n_valid, n_cost_known, n_cost_unknown, cost_usd, cost_spent_usd, cost_simulated_usd,
     CAST(NULL AS BIGINT) AS n_consistent_win,
     CAST(NULL AS BIGINT) AS tokens, CAST(NULL AS DOUBLE) AS p50, CAST(NULL AS DOUBLE) AS p95
   FROM grouped
@@ -74,13 +77,13 @@ parts AS (
   UNION ALL
   SELECT
     study, template_id, rubric_id, provider, request_model, thinking, level,
-    NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+    NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
     tokens, p50_below + p50_part * (p50_above - p50_below), p95_below + p95_part * (p95_above - p95_below)
   FROM percentiles
   UNION ALL
   SELECT
     study, template_id, rubric_id, provider, request_model, thinking, 'pairs',
-    NULL, NULL, NULL, NULL, NULL, NULL, count(*) FILTER (WHERE status = 'consistent_win'),
+    NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, count(*) FILTER (WHERE status = 'consistent_win'),
     NULL, NULL, NULL
   FROM pair_status
   GROUP BY study, template_id, rubric_id, provider, request_model, thinking
@@ -95,6 +98,8 @@ cells AS (
     max(n_cost_known) AS n_cost_known,
     max(n_cost_unknown) AS n_cost_unknown,
     max(cost_usd) AS cost_usd,
+    max(cost_spent_usd) AS cost_spent_usd,
+    max(cost_simulated_usd) AS cost_simulated_usd,
     max(tokens) FILTER (WHERE level = 'input') AS input_tokens,
     max(p50) FILTER (WHERE level = 'input') AS input_tokens_p50,
     max(p95) FILTER (WHERE level = 'input') AS input_tokens_p95,
@@ -107,7 +112,7 @@ cells AS (
 SELECT
   study, template_id, rubric_id, provider, request_model, thinking,
   n_answered, n_returned, n_valid, n_consistent_win, n_cost_known, n_cost_unknown,
-  cost_usd,
+  cost_usd, cost_spent_usd, cost_simulated_usd,
   cost_usd / nullif(n_cost_known, 0) AS cost_per_call_usd,
   CASE WHEN n_cost_unknown = 0 THEN cost_usd / nullif(n_valid, 0) END AS cost_per_valid_verdict_usd,
   CASE WHEN n_cost_unknown = 0 THEN cost_usd / nullif(n_consistent_win, 0) END AS cost_per_decided_pair_usd,

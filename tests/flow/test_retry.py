@@ -222,7 +222,6 @@ def test_what_a_second_batch_may_still_answer_is_not_asked_again(tmp_path: Path)
     rig.world.add_fault("lines@*:error_rows=6")
     rig.submit()
     end(rig, 2)
-    print([(a.phase, a.batch_id, a.is_duplicate, a.state) for a in rig.attempts()])
     second = next(attempt for attempt in rig.attempts() if attempt.is_duplicate)
     assert second.phase is Phase.OPEN
     assert ask_again(rig).submitted.preview.n_requests == 0

@@ -403,7 +403,7 @@ def place(session: Session, client_name: str, batch: RemoteBatch, known: Mapping
 
 
 def check_unsold(session: Session, attempt: Attempt, listed: Iterable[RemoteBatch]) -> None:
-    """Give listed batches to the attempts they were made for; raises AttentionError where one holds what is sent next."""
+    """Give listed batches to the attempts they were made for; raises AttentionError where one has what is sent next."""
     known = owners(session.lake_state, attempt.client_name)
     for batch in listed:
         place(session, attempt.client_name, batch, known)

@@ -305,6 +305,9 @@ def test_an_earlier_version_is_compared_with_the_current_one(tmp_path: Path) -> 
     # Of the six pairs the three of i0 keep one answer of two.
     assert (row["n"], row["value_a"], row["value_b"]) == (6, 0.0, 1.0)
     assert {"12 answers of a are simulated", "12 answers of b are simulated"} < set(found.notes)
+    (told,) = found.comparisons.to_pylist()
+    assert told["cost_a_simulated_usd"] == told["cost_a_usd"] == pytest.approx(0.12)
+    assert told["says"].endswith("; a cost $0.1200 (simulated, not spent), b $0.1200 (simulated, not spent)")
     assert any(note.startswith("3 of b's 12 requests are the same requests as in a") for note in found.notes)
     with pytest.raises(UsageError, match="no version 'zzz'"):
         compare(builder.store.path, "demo@zzz", "demo")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from batchpond.results.report import build
 from tests.rigs.lakes import LakeBuilder
 
@@ -107,3 +109,26 @@ def test_what_was_simulated_is_not_among_what_was_spent(tmp_path: Path) -> None:
     assert [text.split(";")[0] for text in told] == ["1 answer cost $2.00", "1 simulated answer would have cost $3.00"]
     (costs,) = [exhibit for exhibit in report.exhibits() if exhibit.key == "costs"]
     assert costs.frame.select("spent_usd", "simulated_usd").rows() == [(2.0, None), (None, 3.0)]
+    (of_cells,) = [exhibit for exhibit in report.exhibits() if exhibit.key == "cell-costs"]
+    assert of_cells.frame.select("cost_spent_usd", "cost_simulated_usd").rows() == [(2.0, 3.0)]
+    assert "Simulated" in of_cells.caption
+
+
+@pytest.mark.parametrize(("is_sent", "why"), [(True, "no price was known"), (False, "batches of other studies")])
+def test_what_was_expected_is_said_to_be_unknown_and_why(tmp_path: Path, *, is_sent: bool, why: str) -> None:
+    """Where one of two batches was sent without a known price, or another study's batch answered: no dash, no part."""
+    lake = LakeBuilder(tmp_path / "lake")
+    lake.plan([{"slot": n, "request_id": f"r{n}"} for n in range(2)], study="s")
+    for n, expected in enumerate((5.0, None)):
+        study = "s" if is_sent else "another"
+        lake.sent(f"A{n}", f"S{n}", [f"r{n}"], study=study, origin="batch", cost_expected_usd=expected)
+        lake.lines(f"A{n}", [{"request_id": f"r{n}", "outcome": "decided", "verdict": "first", "text": "x",
+                              "cost_usd": 2.0, "origin": "batch"}])  # fmt: skip
+        lake.ended(f"A{n}")
+    lake.build()
+    report = build.build(tmp_path / "lake", "s")
+    (told,) = [finding.text for finding, _ in report.findings() if finding.key == "costs"]
+    assert told.startswith("2 answers cost $4.00; what was expected is not known: ")
+    assert why in told
+    (costs,) = [exhibit for exhibit in report.exhibits() if exhibit.key == "costs"]
+    assert why in costs.caption

@@ -216,12 +216,13 @@ class Said:
     """A finding: a sentence for each row of `sql`, `limit` at most, where one of the exhibits `shown` is there.
 
     `sql` says {study}. The sentence names columns with the kind to print them as: {rate:share}; {rate:share+} adds the
-    interval of rate_lo and rate_hi, where there is one.
+    interval of rate_lo and rate_hi, where there is one. `otherwise` is the sentence of a row with a value that is NULL.
     """
 
     shown: Sequence[str]
     sql: str
     text: str
+    otherwise: str = ""
     limit: int = 1
 
     def __call__(self, source: Source, exhibits: Collection[str]) -> Iterator[Finding]:
@@ -229,7 +230,8 @@ class Said:
         key = next((key for key in self.shown if key in exhibits), None)
         if key is not None:
             for row in source.rows(self.sql.replace("{study}", source.name), self.limit).frame.to_dicts():
-                yield Finding(self.text.format_map({name: _Printed(row, name) for name in row}), key, row)
+                text = self.otherwise if self.otherwise and None in row.values() else self.text
+                yield Finding(text.format_map({name: _Printed(row, name) for name in row}), key, row)
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,7 @@ held AS (
     {
       'said': CASE WHEN count(said) = count(*) AND min(said) = max(said) THEN min(said) END,
       'n_calls': sum(n_calls), 'n_answered': sum(n_answered), 'n_priced': sum(n_priced), 'cost_usd': sum(cost_usd),
+      'simulated_usd': sum(simulated_usd),
       'consistency': avg(consistency), 'first_rate': avg(first_rate), 'compliance': avg(compliance),
       'score': avg(score), 'accuracy': avg(accuracy), 'error': avg(error), 'unparsed': avg(unparsed),
       'refused': avg(refused), 'cost_per_call_usd': sum(cost_usd) / nullif(sum(n_priced), 0)

@@ -13,13 +13,15 @@ WITH votes AS (
     sum(score) AS score_sum,
     count(score) AS n_scores,
     sum(cost_usd) AS cost_usd,
+    sum(cost_usd) FILTER (WHERE origin = 'simulated') AS simulated_usd,
     count(cost_usd) AS n_priced
   FROM compare_said
   GROUP BY ALL
 ),
 orders AS (
   SELECT
-    * EXCLUDE (vote, n, is_of_unit, n_answered, n_error, n_unparsed, n_refused, score_sum, n_scores, cost_usd, n_priced),
+    * EXCLUDE (vote, n, is_of_unit, n_answered, n_error, n_unparsed, n_refused, score_sum, n_scores, cost_usd,
+      simulated_usd, n_priced),
     max_by(vote, n) FILTER (WHERE vote IS NOT NULL) AS top,
     max(n, 2) FILTER (WHERE vote IS NOT NULL) AS most,
     bool_or(is_of_unit) AS is_of_unit,
@@ -31,6 +33,7 @@ orders AS (
     sum(score_sum) AS score_sum,
     sum(n_scores) AS n_scores,
     sum(cost_usd) AS cost_usd,
+    sum(simulated_usd) AS simulated_usd,
     sum(n_priced) AS n_priced
   FROM votes
   GROUP BY ALL
@@ -53,7 +56,8 @@ subjects AS (
     sum(n_unparsed) / nullif(sum(n_answered) - sum(n_error), 0) AS unparsed,
     sum(n_refused) / nullif(sum(n_answered) - sum(n_error), 0) AS refused,
     sum(score_sum) / nullif(sum(n_scores), 0) AS score,
-    sum(cost_usd) AS cost_usd
+    sum(cost_usd) AS cost_usd,
+    sum(simulated_usd) AS simulated_usd
   FROM majorities
   GROUP BY ALL
 ),

@@ -13,10 +13,23 @@ WITH counts AS (
     CAST(coalesce(sum(b.n_calls - b.n_answered), 0) AS BIGINT) AS n_pending_b,
     sum(a.cost_usd) AS cost_a_usd,
     sum(b.cost_usd) AS cost_b_usd,
+    sum(a.simulated_usd) AS cost_a_simulated_usd,
+    sum(b.simulated_usd) AS cost_b_simulated_usd,
     CAST(coalesce(sum(a.n_answered - a.n_priced), 0) AS BIGINT) AS n_cost_unknown_a,
     CAST(coalesce(sum(b.n_answered - b.n_priced), 0) AS BIGINT) AS n_cost_unknown_b
   FROM compare_paired
   GROUP BY comparison_no
+),
+simulated AS (
+  SELECT
+    comparison_no,
+    CASE WHEN cost_a_simulated_usd IS NULL THEN ''
+         WHEN cost_a_simulated_usd >= 0.999999 * cost_a_usd THEN ' (simulated, not spent)'
+         ELSE format(' (${:,.4f} of it simulated, not spent)', cost_a_simulated_usd) END AS simulated_a,
+    CASE WHEN cost_b_simulated_usd IS NULL THEN ''
+         WHEN cost_b_simulated_usd >= 0.999999 * cost_b_usd THEN ' (simulated, not spent)'
+         ELSE format(' (${:,.4f} of it simulated, not spent)', cost_b_simulated_usd) END AS simulated_b
+  FROM counts
 ),
 agreed AS (
   SELECT
@@ -40,13 +53,14 @@ SELECT
     || coalesce(format('; the same said of {:,} of {:,} ({:.1f} %', n_same, n_same + n_flipped, 100 * agreement)
       || coalesce(format(', {:.1f} to {:.1f}', 100 * ends.lo, 100 * ends.hi), '')
       || format('), the opposite of {:,}', n_reversed), '')
-    || format('; a cost {}, b {}', coalesce('$' || format('{:,.4f}', cost_a_usd), 'unknown'),
-      coalesce('$' || format('{:,.4f}', cost_b_usd), 'unknown')) AS says,
+    || format('; a cost {}{}, b {}{}', coalesce('$' || format('{:,.4f}', cost_a_usd), 'unknown'), simulated_a,
+      coalesce('$' || format('{:,.4f}', cost_b_usd), 'unknown'), simulated_b) AS says,
   n_common, n_a_only, n_b_only, n_same, n_flipped, n_reversed,
   agreement, ends.lo AS agreement_lo, ends.hi AS agreement_hi,
   lo_these_items AS agreement_lo_these_items, hi_these_items AS agreement_hi_these_items,
-  n_pending_a, n_pending_b, cost_a_usd, cost_b_usd, n_cost_unknown_a, n_cost_unknown_b
+  n_pending_a, n_pending_b, cost_a_usd, cost_b_usd, cost_a_simulated_usd, cost_b_simulated_usd, n_cost_unknown_a, n_cost_unknown_b
 FROM compare_comparisons AS compared
 JOIN counts USING (comparison_no)
+JOIN simulated USING (comparison_no)
 LEFT JOIN agreed USING (comparison_no)
 ORDER BY comparison_no

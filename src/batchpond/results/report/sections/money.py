@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
 
 import polars as pl
 
@@ -12,12 +13,24 @@ from batchpond.results.report.parts import Exhibit
 from batchpond.results.report.source import Source
 
 
+_SIMULATED: Final = "Simulated answers cost nothing: the amounts are what real ones would have cost."
+_UNEXPECTED: Final = {
+    True: "What was expected is not known where no price was known for some of it when it was sent.",
+    False: "Of what batches of other studies asked, what was expected stands with those.",
+}
+
+
 def _prices(frame: pl.DataFrame) -> dict[str, str]:
     n_unknown = total(frame, "n_cost_unknown")
-    is_simulated = (frame["origin"] == "simulated").any()
     unknown = f"Prices of {n_unknown:,} answers are not known: the sums are lower bounds."
-    simulated = "Simulated answers cost nothing: the amounts are what real ones would have cost."
-    return {"known": sentences(unknown * bool(n_unknown), simulated * is_simulated)}
+    unexpected = frame.filter(pl.col("cost_expected_usd").is_null())["n_batches"] > 0
+    why = [text for is_sent, text in _UNEXPECTED.items() if (unexpected == is_sent).any()]
+    simulated = _SIMULATED * (frame["origin"] == "simulated").any()
+    return {"known": sentences(unknown * bool(n_unknown), *why, simulated)}
+
+
+def _simulated(frame: pl.DataFrame) -> dict[str, str]:
+    return {"simulated": _SIMULATED * frame["cost_simulated_usd"].is_not_null().any()}
 
 
 def _answers(frame: pl.DataFrame) -> dict[str, str]:
@@ -35,4 +48,9 @@ def _over_time(timeline: Declared) -> Made:
     return made
 
 
-section = chapter("money", costs=lambda costs: replace(costs, says=_prices), timeline=_over_time)
+section = chapter(
+    "money",
+    costs=lambda costs: replace(costs, says=_prices),
+    timeline=_over_time,
+    **{"cell-costs": lambda costs: replace(costs, says=_simulated)},
+)
