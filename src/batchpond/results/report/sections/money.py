@@ -12,7 +12,6 @@ from batchpond.results.report.numbers import sentences, total
 from batchpond.results.report.parts import Exhibit
 from batchpond.results.report.source import Source
 
-
 _SIMULATED: Final = "Simulated answers cost nothing: the amounts are what real ones would have cost."
 _UNEXPECTED: Final = {
     True: "What was expected is not known where no price was known for some of it when it was sent.",
