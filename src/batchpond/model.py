@@ -207,7 +207,8 @@ class Media:
     """A picture or document in a prompt: by the digest of its bytes, which the lake keeps, or by a `url`.
 
     `media_type` is by its bytes, `image/*` behind a URL. `width` and `height` are in pixels, those of a document None.
-    `n_pages` is None where it cannot be told.
+    `n_pages` is None where it cannot be told. `made_of` names the larger picture that this was made of, as
+    `sha256@pixels` of the longer side.
     """
 
     media_type: str
@@ -217,6 +218,7 @@ class Media:
     height: int | None = None
     n_pages: int | None = None
     url: str | None = None
+    made_of: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from batchpond.lake.jsonl import build_payload
 from batchpond.lake.schemas import BLOBS
 from batchpond.lake.store import Store
 from batchpond.plan import verb as plan
+from batchpond.plan.media import told
 from batchpond.providers import registry
 from batchpond.results.report import build as report
 from batchpond.results.report import markdown, page
@@ -346,6 +347,25 @@ def test_another_picture_under_the_same_name_is_another_question(tmp_path: Path)
     (photos / "other").write_bytes(png(40, 30, 99))
     rig.plan()
     assert len({row[0] for row in rig.rows("select request_id from requests", "requests")} - ids) == 4
+
+
+def test_pictures_that_were_made_smaller_are_what_is_shown_kept_and_priced(tmp_path: Path) -> None:
+    """Planned again after the lens and the shrunk files could be made otherwise, nothing is asked anew."""
+    rig = Rig(tmp_path, max_requests=50, models=("gpt-4.1-mini",), with_lens=False)
+    with_photos(rig.study_path)
+    rig.study_path.write_text(rig.study_path.read_text().replace("[items]\n", "[items]\nmedia_max_px = 32\n"))
+    assert "media_max_px" in rig.study_path.read_text()
+    rig.plan()
+    before = rig.rows("select request_id from requests", "requests")
+    rig.submit()
+    bodies = payload_bodies(rig)
+    sizes = {(found.width, found.height) for body, _ in bodies for found in map(told, shown(body))}
+    assert max(max(size) for size in sizes) == 32
+    n_kept = len(rig.rows("select sha256 from blobs", "blobs"))
+    assert n_kept == len(PICTURES)
+    rig.plan()
+    assert rig.rows("select request_id from requests", "requests") == before
+    assert len(rig.rows("select sha256 from blobs", "blobs")) == n_kept
 
 
 def test_adaptive_rounds_show_them_too(tmp_path: Path) -> None:

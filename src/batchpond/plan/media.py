@@ -2,7 +2,9 @@
 
 A column that a template shows `as media` holds a path, from the folder of the items' file on, or bytes (also as
 `{bytes, path}`, as data sets of Hugging Face have them), or an https address, which goes to the provider as it is:
-nothing is fetched. What an item's metadata keeps of it is all that later rounds need.
+nothing is fetched. What an item's metadata keeps of it is all that later rounds need. Where a study wants pictures no
+larger than so many pixels, larger ones are made smaller once, and what was made is what is shown from then on: another
+version of the library that makes them would make other bytes, and other requests, of the same picture.
 """
 
 from __future__ import annotations
@@ -11,18 +13,21 @@ import hashlib
 import io
 import re
 import struct
+import warnings
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
 import imagesize  # type: ignore[import-untyped]
+import msgspec
 import pyarrow as pa
 
-from batchpond.errors import StudyError
-from batchpond.lake.schemas import BLOBS
+from batchpond.errors import StudyError, needed
+from batchpond.lake import tables
+from batchpond.lake.schemas import BLOBS, ITEMS
 from batchpond.lake.store import Store
-from batchpond.lake.tables import connect
 from batchpond.model import Media
 from batchpond.plan.items import Row
 from batchpond.plan.write import Spool, publish_new
@@ -30,6 +35,7 @@ from batchpond.study.spec import ItemsFrom, ItemsSpec
 
 BYTES_MAX: Final = 50_000_000
 _FILE_ROWS: Final = 128
+_QUALITY: Final = 90
 _PAGE: Final = re.compile(rb"/Type\s*/Page(?![A-Za-z])")
 _FIRST: Final = {
     b"\x89PNG\r\n\x1a\n": "image/png", b"GIF87a": "image/gif", b"GIF89a": "image/gif", b"\xff\xd8\xff": "image/jpeg",
@@ -53,7 +59,7 @@ class MediaSpool(Spool):
             if isinstance(value, dict):
                 value = value.get("bytes") or value.get("path")
             try:
-                found[name] = self._known(value, folder) if value else None
+                found[name] = self._known(value, folder, spec.media_max_px) if value else None
             except (OSError, ValueError, TypeError, IndexError, struct.error) as error:
                 why = getattr(error, "strerror", None) or error
                 shown = value[:200] if isinstance(value, str) else type(value).__name__
@@ -63,27 +69,70 @@ class MediaSpool(Spool):
                 ) from None
         return where, found
 
-    def _known(self, value: Any, folder: Path) -> dict[str, Any]:
+    def _known(self, value: Any, folder: Path, max_px: int | None) -> dict[str, Any]:
         if isinstance(value, str) and value.lower().startswith(("http://", "https://")):
             found = self.found[value] = Media("image/*", url=value)
         else:
             content = _read(folder / value) if isinstance(value, str) else bytes(memoryview(value))
             found = told(content)
-            if found.sha256 not in self.found:
-                self.found[found.sha256] = found
-                row = [found.sha256], [found.media_type], [found.size_bytes], [content]
-                self.add(pa.table(list(row), schema=BLOBS.schema))
+            if max_px is not None and max(found.width or 0, found.height or 0) > max_px:
+                found = self._smaller(content, f"{found.sha256}@{max_px}", max_px)
+            else:
+                self._keep(found, content)
+            self.found[found.sha256] = found
         return {name: value for name, value in asdict(found).items() if value}
+
+    def _keep(self, media: Media, content: bytes) -> None:
+        if media.sha256 not in self.found:
+            row = [media.sha256], [media.media_type], [media.size_bytes], [content]
+            self.add(pa.table(list(row), schema=BLOBS.schema))
+
+    def _smaller(self, content: bytes, made_of: str, max_px: int) -> Media:
+        """Return what a picture was made into, here or for an earlier plan."""
+        if made_of not in self._made:
+            less = smaller(content, max_px)
+            self._made[made_of] = replace(told(less), made_of=made_of)
+            self._keep(self._made[made_of], less)
+        return self._made[made_of]
+
+    @cached_property
+    def _made(self) -> dict[str, Media]:
+        found = tables.rows(self._store, [ITEMS.name, BLOBS.name], tables.query(__package__, "made_smaller"))
+        return {one.made_of: one for one in (msgspec.json.decode(row[0], type=Media) for row in found)}
 
     def publish(self, store: Store) -> None:
         """Publish what the lake lacks, before the requests that name it."""
-        with connect(store, [BLOBS.name]) as connection:
+        with tables.connect(store, [BLOBS.name]) as connection:
             publish_new(store, connection, self)
 
 
 def _read(path: Path) -> bytes:
     with path.open("rb") as file:
         return file.read(BYTES_MAX + 1)
+
+
+def smaller(content: bytes, max_px: int) -> bytes:
+    """Return a picture upright and with a longer side of so many pixels, a GIF as a PNG of its first picture.
+
+    Raises UsageError without Pillow, OSError or ValueError for what Pillow cannot read.
+    """
+    with needed("media_max_px", "images"):
+        from PIL import Image, ImageOps
+    made = io.BytesIO()
+    try:
+        with (
+            warnings.catch_warnings(action="ignore", category=Image.DecompressionBombWarning),
+            Image.open(io.BytesIO(content)) as found,
+        ):
+            form = found.format if found.format in {"JPEG", "WEBP"} else "PNG"
+            picture: Image.Image = found
+            if found.mode == "P":  # colours by number have nothing between them
+                picture = found.convert("RGBA" if "transparency" in found.info else "RGB")
+            picture.thumbnail((max_px, max_px), Image.Resampling.LANCZOS)
+            ImageOps.exif_transpose(picture).save(made, form, **({} if form == "PNG" else {"quality": _QUALITY}))
+    except Image.DecompressionBombError as error:
+        raise ValueError(str(error)) from error
+    return made.getvalue()
 
 
 def told(content: bytes) -> Media:

@@ -395,7 +395,7 @@ def _items_of(table: Table, written: tables.Items) -> ItemsSpec:
         table.fail("id" if table.has("id") else "text", f"has no meaning with {own_ids[source]}")
     if written.id == written.text:
         table.fail("text", f"is the same column as id, {written.id!r}")
-    return ItemsSpec(source, location, written.id, written.text)
+    return ItemsSpec(source, location, written.id, written.text, written.media_max_px)
 
 
 def _file_kind(table: Table, location: str) -> ItemsFrom:

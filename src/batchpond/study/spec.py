@@ -70,12 +70,16 @@ Share = Annotated[float, between(0, 1)]
 
 @dataclass(frozen=True, slots=True)
 class ItemsSpec:
-    """Where the items are; `location` is a path as written, or the SQL text."""
+    """Where the items are; `location` is a path as written, or the SQL text.
+
+    No side of a picture among them is shown with more than `media_max_px` pixels.
+    """
 
     source: ItemsFrom
     location: str
     id_column: str = "id"
     text_column: str = "text"
+    media_max_px: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,6 +238,9 @@ def without_checks(plain: dict[str, Any]) -> dict[str, Any]:
             del model["cache"]
     for template in plain["templates"]:
         template.pop("literal", None)
+    items = plain["items"] if "items" in plain else plain["rows"]["items"]
+    if items is not None and items["media_max_px"] is None:
+        del items["media_max_px"]
     return plain
 
 

@@ -39,6 +39,9 @@ class Items:
     sql: Annotated[LongText, about("a query on the lake")] | None = None
     id: Annotated[Text, about("the column with the ids, each one different")] = "id"
     text: Annotated[Text, about("the column with the texts")] = "text"
+    media_max_px: Annotated[int, between(32, 16_384, "pictures whose longer side has more are made smaller")] | None = (
+        None
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

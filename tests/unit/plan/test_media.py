@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import json
 import struct
 from contextlib import suppress
 from functools import partial
@@ -9,14 +11,18 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image
 
+from batchpond import Lake
 from batchpond.errors import StudyError
+from batchpond.lake.schemas import ITEMS
 from batchpond.lake.store import Store
 from batchpond.plan.items import each, read_any
-from batchpond.plan.media import BYTES_MAX, MediaSpool, told
+from batchpond.plan.media import BYTES_MAX, MediaSpool, smaller, told
 from batchpond.study.spec import ItemsFrom, ItemsSpec
 from tests.rigs.pictures import golden, png
 
@@ -127,3 +133,62 @@ def test_what_cannot_be_shown_is_told_with_its_place(tmp_path: Path, value: str,
         taken(tmp_path, "i.jsonl", "photo")
     assert caught.value.message.startswith("i.jsonl: line 2: photo")
     assert why in caught.value.message
+
+
+@pytest.mark.parametrize("name", [name for name, (_, about) in GOLDEN.items() if "size" in about])
+def test_a_picture_of_any_kind_is_made_smaller(name: str) -> None:
+    """Its longer side is as asked, its sides keep their ratio, and a GIF becomes a PNG."""
+    content, about = GOLDEN[name]
+    width, height = about["size"]
+    bound = max(width, height) // 2
+    found = told(smaller(content, bound))
+    assert max(found.width or 0, found.height or 0) == bound
+    assert abs((found.width or 0) * height - (found.height or 0) * width) <= max(width, height)
+    assert found.media_type == ("image/png" if name.startswith("gif") else told(content).media_type)
+
+
+def test_a_photo_that_says_how_it_was_held_is_turned_upright() -> None:
+    """Whoever shrinks it drops what says so."""
+    photo, made = Image.new("RGB", (80, 40), "red"), io.BytesIO()
+    photo.paste("blue", (0, 0, 40, 40))
+    exif = Image.Exif()
+    exif[0x0112] = 6  # turn it by 90 degrees to the right: its left side is its top then
+    photo.save(made, "JPEG", exif=exif)
+    with Image.open(io.BytesIO(smaller(made.getvalue(), 20))) as seen:
+        assert seen.size == (10, 20)
+        red, _, blue = seen.convert("RGB").split()
+    assert [blue.getpixel((5, at)) > 200 for at in (2, 17)] == [True, False]
+    assert [red.getpixel((5, at)) > 200 for at in (2, 17)] == [False, True]
+
+
+def test_only_what_is_larger_is_made_smaller_and_known_again_by_what_it_was_made_of(tmp_path: Path) -> None:
+    """What the lake made of a picture before is shown again: other bytes would be another question."""
+    store = Store.init(tmp_path / "lake")
+    (tmp_path / "large.png").write_bytes(png(80, 60, 1))
+    (tmp_path / "small.png").write_bytes(png(40, 30, 2))
+    (tmp_path / "i.jsonl").write_text(
+        "".join(f'{{"id": "{name}", "photo": "{name}.png"}}\n' for name in ("large", "small"))
+    )
+    spec = ItemsSpec(ItemsFrom.JSONL, "i.jsonl", text_column="caption", media_max_px=40)
+
+    def items_now() -> list[Any]:
+        with MediaSpool(store) as spool:
+            found = list(each(spec, tmp_path, None, partial(spool.take, spec, ["photo"], tmp_path)))
+            spool.publish(store)
+            return found
+
+    large, small = items_now()
+    source = told(png(80, 60, 1)).sha256
+    shown = json.loads(large.metadata or "")["photo"]
+    assert (shown["width"], shown["height"], shown["made_of"]) == (40, 30, f"{source}@40")
+    assert "made_of" not in (small.metadata or "")
+    assert told(png(40, 30, 2)).sha256 in (small.metadata or "")
+    other = png(40, 30, 3)  # as another library would have made it
+    with MediaSpool(store) as spool:
+        spool._keep(told(other), other)
+        spool.publish(store)
+    metadata = (large.metadata or "").replace(told(smaller(png(80, 60, 1), 40)).sha256, told(other).sha256)
+    row = {name: [None] for name in ITEMS.schema.names} | {"item_id": ["large"], "metadata": [metadata]}
+    store.publish(ITEMS, "other", pa.table(row, schema=ITEMS.schema))
+    assert told(other).sha256 in (items_now()[0].metadata or "")
+    assert Lake(store.path).sql("SELECT count(*) FROM blobs").rows() == [(3,)]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from batchpond.errors import StudyError
 from batchpond.study.file import parse_study
-from batchpond.study.spec import from_config, to_config
+from batchpond.study.spec import ItemsFrom, ItemsSpec, from_config, to_config
 
 STUDY = '''\
 study = "demo"
@@ -37,6 +39,9 @@ def test_a_picture_stands_for_the_text_that_a_task_asks_for() -> None:
     study = parse_study((STUDY % SEEN).encode())
     assert study.media == frozenset({"photo"})
     assert from_config(to_config(study)).media == study.media
+    items = replace(study.stages[0].rows, items=ItemsSpec(ItemsFrom.CSV, "i.csv", media_max_px=640))
+    smaller = replace(study, stages=(replace(study.stages[0], rows=items),))
+    assert from_config(to_config(smaller)).stages == smaller.stages
 
 
 def test_a_study_without_pictures_says_nothing_of_them() -> None:
