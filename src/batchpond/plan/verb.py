@@ -8,7 +8,6 @@ the study's newest. A version whose row stands is complete and is not written ag
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -36,7 +35,7 @@ from batchpond.plan.asks import NO_RUBRIC, Ask, SourceRow, SpilledRows, asks, n_
 from batchpond.plan.blocks import Grid
 from batchpond.plan.cells import Dropped, ModelConfig, Modules
 from batchpond.plan.forecast import Forecast, Known, answer_tokens, forecast
-from batchpond.plan.items import Item, Pairs, SqlRows, allowed_pairs, balance, choose_pairs, each, read_any, read_pairs
+from batchpond.plan.items import Item, Pairs, allowed_pairs, balance, choose_pairs, each, read_any, read_pairs
 from batchpond.plan.media import MediaSpool
 from batchpond.plan.prompts import BYTES_PER_TOKEN, check_prompts, prompt_of, size_bytes
 from batchpond.plan.report import CellReport, Counted, PlanReport, StageReport
@@ -48,7 +47,7 @@ from batchpond.plan.write import FIRST_ROUND, publish_round
 from batchpond.providers import registry
 from batchpond.study import file as study_file
 from batchpond.study.prices import Prices, total
-from batchpond.study.spec import CONVERSATION, INPUTS, OWN_OUTPUT_TASKS, PAIR_TASKS, ItemsFrom, StageSpec, Study
+from batchpond.study.spec import CONVERSATION, INPUTS, OWN_OUTPUT_TASKS, PAIR_TASKS, StageSpec, Study
 from batchpond.tasks import inputs
 from batchpond.tasks.base import READER
 from batchpond.views import refresh
@@ -113,14 +112,14 @@ class Draft:
 
 
 def draft_of(
-    store: Store, study: Study, modules: Modules, run_sql: SqlRows, media: MediaSpool | None, *, is_bought: bool = False
+    store: Store, study: Study, modules: Modules, media: MediaSpool | None, *, is_bought: bool = False
 ) -> Draft:
     """Return a study with all it names read in, `media` included; raises StudyError for what cannot be asked.
 
     One that `is_bought` was asked before, so that nothing is said against its models.
     """
     dropped: list[Dropped] = []
-    stages = [_draft(store, study, stage, modules, run_sql, dropped, media) for stage in study.stages]
+    stages = [_draft(store, study, stage, modules, dropped, media) for stage in study.stages]
     if (n_cells := sum(draft.n_cells for draft in stages)) > CELLS_MAX:
         raise StudyError(f"{study.source}: makes {n_cells:,} cells; one study holds at most {CELLS_MAX:,}")
     shown = tuple(media.found.values()) if media else ()
@@ -138,8 +137,7 @@ def draft_of(
 
 
 def _draft(
-    store: Store, study: Study, stage: StageSpec, modules: Modules, run_sql: SqlRows, dropped: list[Dropped],
-    media: MediaSpool | None,
+    store: Store, study: Study, stage: StageSpec, modules: Modules, dropped: list[Dropped], media: MediaSpool | None
 ) -> StageDraft:  # fmt: skip
     place = study.place_of(stage)
     configs, refused = forms.make_model_configs(stage.models, modules, study.unsupported, place, **stage.wants)
@@ -147,8 +145,8 @@ def _draft(
     draft = StageDraft(stage, configs, study.seed)
     if stage.waits:
         return draft
-    rows = _rows(store, study, stage, run_sql, media)
-    pairs = _pairs(study, stage, rows, run_sql)
+    rows = _rows(store, study, stage, media)
+    pairs = _pairs(store, study, stage, rows)
     draft = dataclasses.replace(draft, rows=rows, pairs=pairs)
     n_found = n_asks(stage, rows, pairs)
     if pairs is not None and study.is_pairs_alone and stage.pairs.adaptive is None and not stage.columns:
@@ -163,14 +161,14 @@ def _draft(
     return dataclasses.replace(draft, n_asks=n_found)
 
 
-def _pairs(study: Study, stage: StageSpec, rows: Sequence[SourceRow], run_sql: SqlRows) -> Pairs | None:
+def _pairs(store: Store, study: Study, stage: StageSpec, rows: Sequence[SourceRow]) -> Pairs | None:
     """Return the pairs of items that a stage compares in its first round, None for another task."""
     if stage.task != "pairwise":
         return None
     blocks = {row.item_id: row.more.get(stage.pairs.block or "") for row in rows}
     names = list(blocks)
     if stage.pairs.adaptive is None:
-        allowed = allowed_pairs(stage.pairs, blocks, study.base_path, run_sql)
+        allowed = allowed_pairs(stage.pairs, blocks, study.base_path, partial(users, store))
         return choose_pairs(names, stage.pairs, study.seed, allowed)
     return adaptive.pairs_of(len(names), adaptive.first_round(names, stage.pairs, study.seed, stage.name))
 
@@ -212,14 +210,12 @@ def _more(study: Study, source: StageSpec | None) -> dict[str, Any]:
     return dict.fromkeys(names, "text")
 
 
-def _rows(
-    store: Store, study: Study, stage: StageSpec, run_sql: SqlRows, media: MediaSpool | None
-) -> Sequence[SourceRow]:
+def _rows(store: Store, study: Study, stage: StageSpec, media: MediaSpool | None) -> Sequence[SourceRow]:
     if stage.rows.items is None:
         return [SourceRow(one.rubric_id, one.description, one.rubric_id, one.rubric_id) for one in stage.rubrics]
     items, base_path = stage.rows.items, study.base_path
     take = partial(media.take, items, study.media, base_path) if media else None
-    source = (items, base_path, run_sql if items.source is ItemsFrom.SQL else None, take)
+    source = (items, base_path, partial(users, store), take)
     if study.is_pairs_alone:
         return [row_of_file(item, stage) for item in read_pairs(*source)]
     rows = SpilledRows(store.path / TMP, (_row(item, stage) for item in each(*source)))
@@ -300,7 +296,6 @@ def plan_study(
     *,
     now: datetime | None = None,
     modules: Modules = registry.module,
-    run_sql: SqlRows | None = None,
     is_bought: bool = False,
 ) -> PlanReport:
     """Write what a study asks from the start into the lake and return what all of it would ask, at which rough cost.
@@ -311,7 +306,7 @@ def plan_study(
     """
     prices = Prices.of_lake(store.path / CONFIG, now or store.clock.now())
     with store.lock("plan"), MediaSpool(store) if study.media else nullcontext() as media:
-        draft = draft_of(store, study, modules, run_sql or functools.partial(users, store), media, is_bought=is_bought)
+        draft = draft_of(store, study, modules, media, is_bought=is_bought)
         is_known = any(one.stage.waits or one.stage.goes_on for one in draft.stages)
         foreseen = forecast([known_of(one, study) for one in draft.stages], prices) if is_known else []
         study_row = f"p_study={study.name}/{draft.version}"
