@@ -347,15 +347,18 @@ def variables(path: Path) -> dict[str, str]:
     return found
 
 
-def read_bytes(path: Path, size_max: int) -> bytes:
-    """Return a file's bytes; raises StudyError for one that cannot be read or is larger than `size_max` bytes."""
+def read_bytes(path: Path, size_max: int, hint: str | None = None) -> bytes:
+    """Return a file's bytes; raises StudyError for one that cannot be read or is larger than `size_max` bytes.
+
+    Without a `hint` of what else to do, that of one that cannot be read says how paths are written.
+    """
     try:
         with path.open("rb") as file:
             data = file.read(size_max + 1)
     except OSError as error:
         is_plain = str(path).isprintable() and "\\" not in str(path)
-        hint = "paths start at the study file's folder" if is_plain else SLASHES
-        raise StudyError(f"{path}: {error.strerror or error}", hint=hint) from None
+        usual = "paths start at the study file's folder" if is_plain else SLASHES
+        raise StudyError(f"{path}: {error.strerror or error}", hint=hint or usual) from None
     if len(data) > size_max:
         raise StudyError(f"{path}: larger than {size_max:,} bytes")
     return data

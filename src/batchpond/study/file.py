@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from batchpond.answers import derive
-from batchpond.errors import StudyError
-from batchpond.files import read_text
+from batchpond.files import read_bytes, read_text
 from batchpond.model import Turn
 from batchpond.study import statements, tables
 from batchpond.study.chain import CHAIN_KEYS, chain
@@ -53,13 +52,7 @@ FILE_SIZE_MAX_BYTES: Final = 4_000_000
 
 def load(path: Path) -> Study:
     """Read and check a study file; raises StudyError that names file, line and key."""
-    try:
-        with path.open("rb") as file:
-            data = file.read(FILE_SIZE_MAX_BYTES + 1)
-    except OSError as error:
-        raise StudyError(f"{path}: {error.strerror or error}", hint="`batchpond init` writes an example") from None
-    if len(data) > FILE_SIZE_MAX_BYTES:
-        raise StudyError(f"{path}: larger than {FILE_SIZE_MAX_BYTES:,} bytes, which no study file is")
+    data = read_bytes(path, FILE_SIZE_MAX_BYTES, "`batchpond init` writes an example")
     return parse_study(data, str(path), path.parent)
 
 
