@@ -17,7 +17,7 @@ from tests.rigs.sim_inputs import STUDY, write_study
 from tests.rigs.sim_providers import SIMULATED
 
 ROOT = Path(__file__).parents[2]
-LIFE_MAX = 67
+LIFE_MAX = 66
 IDLE_MAX = 22
 
 

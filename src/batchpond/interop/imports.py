@@ -23,19 +23,8 @@ import pyarrow.parquet as pq
 from batchpond import ids
 from batchpond.errors import UsageError
 from batchpond.files import PROBLEMS_SHOWN_MAX, Columns, RowFile, listed
-from batchpond.interop.foreign import (
-    Defaults,
-    Doubt,
-    Findings,
-    ForeignJudgment,
-    ForeignRubric,
-    ForeignText,
-    Reader,
-    Record,
-    TrackedBatch,
-    files_below,
-    refuse,
-)
+from batchpond.interop import foreign
+from batchpond.interop.foreign import Defaults, Doubt, Findings, ForeignJudgment, ForeignRubric, ForeignText, Record
 from batchpond.lake import disk, tables
 from batchpond.lake.schemas import IMPORTED_JUDGMENTS, ITEMS, RUBRICS, Table
 from batchpond.lake.store import Store
@@ -84,7 +73,7 @@ def check_contradictions(connection: duckdb.DuckDBPyConnection, path: Path | str
     contradict = "contradict" if n_clashes > 1 else "contradicts"
     told = f"{plural(n_clashes, 'row')} {contradict} another verdict on the same judgment"
     hint = "repeats of a judgment need a column repeat_no (1, 2, ...); nothing was imported"
-    refuse(path, told, lines, n_clashes, hint)
+    foreign.refuse(path, told, lines, n_clashes, hint)
 
 
 def tally(connection: duckdb.DuckDBPyConnection) -> Tally:
@@ -143,7 +132,7 @@ class ForeignReport:
     doubts: list[DoubtReport]
     n_skipped: int
     skipped: list[str]
-    batches: list[TrackedBatch]
+    batches: list[foreign.TrackedBatch]
 
 
 @dataclass
@@ -168,7 +157,7 @@ class _Staged:
 
 def import_foreign(
     store: Store,
-    reader: Reader,
+    reader: foreign.Reader,
     paths: Sequence[Path],
     *,
     defaults: Defaults | None = None,
@@ -180,12 +169,12 @@ def import_foreign(
     `defaults` fills in what the files do not say, `accepted` are doubts that a person answers for. Raises
     UsageError that lists broken rows, contradictions, and with `is_strict` every doubt; and BusyError.
     """
-    files = files_below(paths)
+    files = foreign.files_below(paths)
     findings = Findings(frozenset(accepted), n_files=len(files))
     where = ", ".join(map(str, paths))
     with _staged(store, reader(files, defaults or Defaults(), findings), findings, defaults or Defaults()) as staged:
         n, hint = findings.problems.n, "mend or remove them; nothing was imported"
-        refuse(where, f"{plural(n, 'place')} cannot be read", findings.problems.shown, n, hint)
+        foreign.refuse(where, f"{plural(n, 'place')} cannot be read", findings.problems.shown, n, hint)
         with store.lock("import"):
             names = [IMPORTED_JUDGMENTS.name, ITEMS.name, RUBRICS.name]
             with connect(store, names) as connection:
@@ -195,7 +184,7 @@ def import_foreign(
                     doubts = [f"{place} [{kind}]" for kind, told in findings.doubts.items() for place in told.shown]
                     hint = "without `--strict` they are left out, or come in without a verdict; nothing was imported"
                     n = sum(told.n for told in findings.doubts.values())
-                    refuse(where, f"{plural(n, 'place')} cannot be believed", doubts, n, hint)
+                    foreign.refuse(where, f"{plural(n, 'place')} cannot be believed", doubts, n, hint)
                 check_contradictions(connection, where)
                 report = _publish(store, connection, staged, findings)
             refresh.refresh(store)
@@ -409,4 +398,4 @@ def _take(connection: duckdb.DuckDBPyConnection, given: str, file: RowFile) -> N
     known = {"verdict": WORDS, "task": _TASKS, "origin": tuple(Origin)}
     named = [name for name in known if any(f" {name}" in line for line in lines)]
     hints = [*(f"{name} is one of {', '.join(known[name])}" for name in named), "nothing was imported"]
-    refuse(file.path, f"{plural(n_bad, 'row')} cannot be imported", lines, n_bad, "; ".join(hints))
+    foreign.refuse(file.path, f"{plural(n_bad, 'row')} cannot be imported", lines, n_bad, "; ".join(hints))

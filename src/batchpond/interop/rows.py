@@ -17,6 +17,7 @@ from batchpond.answers import derive
 from batchpond.answers.derive import Judge
 from batchpond.errors import UsageError
 from batchpond.files import Columns, RowFile
+from batchpond.interop import foreign
 from batchpond.interop.foreign import (
     Defaults,
     Doubt,
@@ -26,10 +27,6 @@ from batchpond.interop.foreign import (
     Reader,
     Record,
     SourceFile,
-    lines,
-    output_id,
-    refuse,
-    shortened,
 )
 from batchpond.model import Outcome, Response, ResponseStatus
 from batchpond.providers import registry
@@ -140,7 +137,7 @@ def _read_table(path: Path, task: str, given: Collection[str]) -> dict[str, Row]
             if len(found) > ROWS_MAX:
                 raise UsageError(f"{path} has more than {ROWS_MAX:,} rows", hint="map one output file at a time")
     n, told = file.problems.n, (f"{file.unit} {number} {problem}" for number, problem in sorted(file.problems.shown))
-    refuse(path, f"{plural(n, 'row')} cannot be used", told, n, _HINT)
+    foreign.refuse(path, f"{plural(n, 'row')} cannot be used", told, n, _HINT)
     if not found:
         raise UsageError(f"{path} has no rows", hint="it needs one per answer to be imported")
     return found
@@ -151,14 +148,14 @@ def _problem(row: Mapping[str, Any], given: Collection[str]) -> str | None:
     if not row["custom_id"]:
         return "has no custom_id"
     if task not in NEEDS:
-        return f"has task {shortened(task)}"
+        return f"has task {foreign.shortened(task)}"
     missing = next((name for name in NEEDS[task] if name not in given and not (row[name] or "").strip()), None)
     if missing is not None:
         return f"has no {missing}, which {task} needs"
     if row["item_first"] is not None and row["item_first"] == row["item_second"]:
-        return f"judges {shortened(row['item_first'])} against itself"
+        return f"judges {foreign.shortened(row['item_first'])} against itself"
     wrong = next((name for name in NUMBERS if row[name] and whole(row[name]) is None), None)
-    return f"has {wrong} {shortened(row[wrong])}, not a whole number" if wrong else None
+    return f"has {wrong} {foreign.shortened(row[wrong])}, not a whole number" if wrong else None
 
 
 def whole(text: str | None) -> int | None:
@@ -201,10 +198,12 @@ class _Chosen:
             return
         if told.digest == line.digest or told.is_answered != line.is_answered or not line.is_answered:
             other = told if line.is_answered and not told.is_answered else line
-            findings.doubt(Doubt.REPEATED_ANSWER, other.place, f"of {shortened(custom_id)}")
+            findings.doubt(Doubt.REPEATED_ANSWER, other.place, f"of {foreign.shortened(custom_id)}")
             self.lines[custom_id] = told if other is line else line
             return
-        findings.doubt(Doubt.CONFLICTING_ANSWER, line.place, f"of {shortened(custom_id)}, told by {told.place} too")
+        findings.doubt(
+            Doubt.CONFLICTING_ANSWER, line.place, f"of {foreign.shortened(custom_id)}, told by {told.place} too"
+        )
         self.conflicts.add(custom_id)
 
 
@@ -262,20 +261,20 @@ class _Output:
                 continue
             if Doubt.UNREADABLE_LINE in findings.doubts:
                 findings.doubt(
-                    Doubt.UNREADABLE_LINE, place, f"asked {shortened(custom_id)}, which it may have answered"
+                    Doubt.UNREADABLE_LINE, place, f"asked {foreign.shortened(custom_id)}, which it may have answered"
                 )
             else:
                 yield _judgment(place, row, None, Judgment(None, Outcome.MISSING), self.provider)
 
     def _responses(self, files: Sequence[SourceFile], findings: Findings) -> Iterator[tuple[str, bytes, Response]]:
         read_line = registry.module(self.provider).read_line
-        for place, line in itertools.chain.from_iterable(lines(file, findings) for file in files):
+        for place, line in itertools.chain.from_iterable(foreign.lines(file, findings) for file in files):
             bare = line.rstrip(b"\r\n")
             response = read_line(bare)
             if response.status is not ResponseStatus.UNREADABLE:
                 yield place, bare, response
             else:
-                findings.doubt(Doubt.UNREADABLE_LINE, place, shortened(response.error_message))
+                findings.doubt(Doubt.UNREADABLE_LINE, place, foreign.shortened(response.error_message))
 
 
 def _judges(rules_path: Path | None) -> dict[str, Judge]:
@@ -299,14 +298,14 @@ def _choose(asked: Asked, chosen: _Chosen, line: _Line, response: Response, find
     try:
         row = None if custom_id is None else asked.row(custom_id)
     except ValueError as error:
-        findings.problem(line.place, f"answers {shortened(custom_id)}, which {error}")
+        findings.problem(line.place, f"answers {foreign.shortened(custom_id)}, which {error}")
         return
     if custom_id is None or row is None:
-        text = f"answers {shortened(custom_id)}, of which {asked.name} says nothing"
+        text = f"answers {foreign.shortened(custom_id)}, of which {asked.name} says nothing"
         findings.doubt(Doubt.FOREIGN_ID, line.place, text)
     elif row["task"] not in {*_RULES, prompts.TASK, GENERATION}:
         findings.problem(line.place, f"answers a request of the task {row['task']}")
-    elif asked.is_clear(custom_id) or findings.trusts(Doubt.RECOVERED_ID, line.place, shortened(custom_id)):
+    elif asked.is_clear(custom_id) or findings.trusts(Doubt.RECOVERED_ID, line.place, foreign.shortened(custom_id)):
         chosen.add(custom_id, line, findings)
 
 
@@ -331,10 +330,10 @@ def _generated(place: str, row: Row, response: Response, findings: Findings) -> 
     text = response.text or ""
     if base.not_answered(response) is not None or not text.strip():
         reason = response.error_message or response.status
-        findings.doubt(Doubt.FAILED_ANSWER, place, f"of {row['candidate_first']}: {shortened(reason)}")
+        findings.doubt(Doubt.FAILED_ANSWER, place, f"of {row['candidate_first']}: {foreign.shortened(reason)}")
         return
     unit_id, candidate = row["unit_id"] or "", row["candidate_first"] or ""
-    item_id = row["item_first"] or output_id(unit_id, candidate, text)
+    item_id = row["item_first"] or foreign.output_id(unit_id, candidate, text)
     more = {"finish_reason": response.finish_reason, "response_model": response.response_model}
     yield ForeignText(place, "output", item_id, text, unit_id, row["rubric_id"], candidate, whole(row["turn_no"]), more)
 

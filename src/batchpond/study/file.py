@@ -16,28 +16,9 @@ from typing import Any, Final
 from batchpond.answers import derive
 from batchpond.files import read_bytes, read_text
 from batchpond.model import Turn
-from batchpond.study import statements, tables
+from batchpond.study import spec, statements, tables
 from batchpond.study.chain import CHAIN_KEYS, chain
-from batchpond.study.spec import (
-    CONVERSATION,
-    HALF,
-    INPUTS,
-    MAIN_STAGE,
-    OWN_OUTPUT_TASKS,
-    PAIR_TASKS,
-    AdaptiveSpec,
-    ItemsFrom,
-    ItemsSpec,
-    PairsSpec,
-    RetrySpec,
-    RowsSpec,
-    Select,
-    StageSpec,
-    Study,
-    TemplateSpec,
-    models_of,
-    with_answers,
-)
+from batchpond.study.spec import ItemsFrom, ItemsSpec, PairsSpec, RowsSpec, StageSpec, Study, TemplateSpec
 from batchpond.study.typed import Table, json_schema, parse, read
 from batchpond.tasks import pressure, registry, templates
 from batchpond.tasks.answer_fields import Field, FieldsRule
@@ -70,11 +51,11 @@ def parse_study(data: bytes, source: str = "study.toml", base_path: Path = Path(
         stages = (stage,)
     else:
         file = read(root, tables.OneStageFile)
-        stages = _of_one(MAIN_STAGE, root, file, base_path, ())
+        stages = _of_one(spec.MAIN_STAGE, root, file, base_path, ())
     if file.shards.segments is not None and file.shards.max_requests is not None:
         root.inside("shards").fail("segments", "cannot be given together with max_requests")
     rules = file.retry
-    retry = RetrySpec() if rules is None else RetrySpec(rules.max_attempts, rules.classes, is_automatic=True)
+    retry = spec.RetrySpec() if rules is None else spec.RetrySpec(rules.max_attempts, rules.classes, is_automatic=True)
     study = Study(
         file.study, stages, file.seed, file.grid.unsupported, file.shards, retry, file.budget, file.claims, source,
         base_path, written,
@@ -149,17 +130,17 @@ def _pairs_at_once(
     file.answer.check(root.where("answer"))
     rows = RowsSpec(items=_items_of(root.inside("items"), file.items))
     pairs, rubrics = _pairs_of(root.inside("pairs"), file.pairs), _rubrics_of(root, file.rubrics)
-    written, models = _specs_of(root, file.templates), models_of(root, "models", file.models)
+    written, models = _specs_of(root, file.templates), spec.models_of(root, "models", file.models)
     found = _with_texts(root, written, file.task, file.answer, base_path)
-    stage = StageSpec(MAIN_STAGE, file.task, rows, file.answer, found, models, rubrics, pairs, pairs.repeats)
-    return with_answers(root, stage, ()), written
+    stage = StageSpec(spec.MAIN_STAGE, file.task, rows, file.answer, found, models, rubrics, pairs, pairs.repeats)
+    return spec.with_answers(root, stage, ()), written
 
 
 def _of_one(
     name: str, table: Table, written: tables.StageKeys, base_path: Path, earlier: Sequence[StageSpec]
 ) -> tuple[StageSpec, ...]:
     """Return the stages that one stage of the file is carried out by: one, but where questions are made in rounds."""
-    if written.task == INPUTS and not table.has("items"):  # it stands for all its rounds
+    if written.task == spec.INPUTS and not table.has("items"):  # it stands for all its rounds
         return chain(name, table, written, _rubrics(table, written, base_path))
     return (_stage(name, table, written, base_path, earlier),)
 
@@ -168,7 +149,7 @@ def _stage(
     name: str, table: Table, written: tables.StageKeys, base_path: Path, earlier: Sequence[StageSpec]
 ) -> StageSpec:
     task, settings = written.task, table.inside("answer")
-    is_talk = task == CONVERSATION
+    is_talk = task == spec.CONVERSATION
     rule = written.lists.read_by(rule_of(settings, "generation" if is_talk else task))
     derive.check(rule, settings.where())
     stage = StageSpec(
@@ -177,7 +158,7 @@ def _stage(
         rows=_rows(table, written, earlier),
         rule=rule,
         templates=(_first_turns if is_talk else _templates)(table, written, rule, base_path),
-        models=models_of(table, "models", written.models),
+        models=spec.models_of(table, "models", written.models),
         rubrics=_fields_of(table, rule) if isinstance(rule, FieldsRule) else _rubrics(table, written, base_path),
         pairs=_pairs_of(table.inside("pairs"), written.pairs) if task == "pairwise" else written.lists.as_pairs,
         repeats=written.repeats,
@@ -192,14 +173,14 @@ def _stage(
     _check_keys(table, stage)
     _check(table, stage)
     _check_rubrics(table, stage, earlier)
-    return with_answers(table, stage, earlier)
+    return spec.with_answers(table, stage, earlier)
 
 
 def _fields_of(table: Table, rule: FieldsRule) -> tuple[Rubric, ...]:
     """Return the fields of an answer as what is judged by; raises StudyError where something else is too."""
     for part, key in ((table, "rubrics"), (table.inside("items"), "rubric")):
         part.refuse([key], "cannot be given together with [[answer.fields]]", "each field is what is judged by")
-    if table.inside("pairs").data.get("select") == Select.ADAPTIVE:
+    if table.inside("pairs").data.get("select") == spec.Select.ADAPTIVE:
         why = "cannot be adaptive together with [[answer.fields]]: each field would ask for other pairs"
         table.inside("pairs").fail("select", why, "choose pairs by share, count or a file")
     return tuple(Rubric(name, name, part.description) for name, part in rule.parts.items())
@@ -207,8 +188,8 @@ def _fields_of(table: Table, rule: FieldsRule) -> tuple[Rubric, ...]:
 
 def _check_keys(table: Table, stage: StageSpec) -> None:
     why = f"has no meaning for the task {stage.task}"
-    if stage.task != CONVERSATION:
-        table.refuse(("tactics", "turns", "cold_start"), why, f'it belongs to `task = "{CONVERSATION}"`')
+    if stage.task != spec.CONVERSATION:
+        table.refuse(("tactics", "turns", "cold_start"), why, f'it belongs to `task = "{spec.CONVERSATION}"`')
     table.refuse(CHAIN_KEYS, why, "it is for inputs that are made in rounds")
     if stage.task != "pairwise":
         table.refuse(["pairs"], why)
@@ -238,7 +219,7 @@ def _check(table: Table, stage: StageSpec) -> None:
         table.fail("repeats", "cannot be given together with pairs.repeats")
     if stage.repeats > 1 and stage.pairs.adaptive is not None:
         table.fail("repeats", "has no meaning with adaptive pairs", "a pair is asked at most once in each order")
-    if stage.repeats > 1 and stage.task in OWN_OUTPUT_TASKS:
+    if stage.repeats > 1 and stage.task in spec.OWN_OUTPUT_TASKS:
         table.fail("repeats", "has no meaning where a later stage judges the answers", "name the model twice instead")
 
 
@@ -250,9 +231,9 @@ def _check_rubrics(table: Table, stage: StageSpec, earlier: Sequence[StageSpec])
     if source is None:
         return
     is_of_all = stage.pairs.adaptive is not None or stage.pairs.is_exact or stage.pairs.n_reverse is not None
-    if source.task in PAIR_TASKS and is_of_all:
+    if source.task in spec.PAIR_TASKS and is_of_all:
         table.fail("pairs", f"cannot be adaptive or exact: this stage compares just what {source.name} compared")
-    if source.task == CONVERSATION and stage.rubrics and not stage.rule.parts:
+    if source.task == spec.CONVERSATION and stage.rubrics and not stage.rule.parts:
         table.fail("rubrics", f"cannot be given: conversations of {source.name} are judged by their tactics")
     if source.rule.parts and stage.rows.where is not None and "rubric_id" not in stage.rows.where:
         first = next(iter(source.rule.parts))
@@ -262,7 +243,7 @@ def _check_rubrics(table: Table, stage: StageSpec, earlier: Sequence[StageSpec])
         return
     known = {rubric.rubric_id for rubric in stage.rubrics}
     lacking = [rubric.rubric_id for rubric in source.rubrics if known and rubric.rubric_id not in known]
-    if (source.task in OWN_OUTPUT_TASKS or kept) and lacking:
+    if (source.task in spec.OWN_OUTPUT_TASKS or kept) and lacking:
         name = kept.name if kept else source.name
         table.fail("rubrics", f"lacks {lacking[0]!r}, to which answers of {name} belong")
 
@@ -327,15 +308,15 @@ def _with_texts(
 ) -> tuple[Template, ...]:
     """Return templates with their texts; raises StudyError for one that cannot be used."""
     found = []
-    for place, spec in enumerate(specs):
-        if spec.file is not None:
-            text = read_text(base_path / spec.file, templates.SIZE_MAX_BYTES)
+    for place, one in enumerate(specs):
+        if one.file is not None:
+            text = read_text(base_path / one.file, templates.SIZE_MAX_BYTES)
         else:
-            text = templates.builtin(task)[spec.template_id].text if spec.text is None else spec.text
-        template = Template(spec.template_id, text, rule.placeholders.columns(text, spec.literal))
-        turns = [one.where() for one in table.elements("templates")[place].elements("messages")]
-        where = spec.file or table.where("templates", place, "messages" if turns else "text")
-        template.check(where, rule.placeholders, spec.literal, turns)
+            text = templates.builtin(task)[one.template_id].text if one.text is None else one.text
+        template = Template(one.template_id, text, rule.placeholders.columns(text, one.literal))
+        turns = [message.where() for message in table.elements("templates")[place].elements("messages")]
+        where = one.file or table.where("templates", place, "messages" if turns else "text")
+        template.check(where, rule.placeholders, one.literal, turns)
         found.append(template)
     return tuple(found)
 
@@ -375,7 +356,7 @@ SUFFIXES: Final = {
     ".parquet": ItemsFrom.PARQUET,
     ".txt": ItemsFrom.LINES,
 }
-ADAPTIVE_KEYS: Final = tuple(key.name for key in dataclasses.fields(AdaptiveSpec))
+ADAPTIVE_KEYS: Final = tuple(key.name for key in dataclasses.fields(spec.AdaptiveSpec))
 REVERSE_OF_ADAPTIVE: Final = 0.1
 
 
@@ -409,7 +390,7 @@ def _one_of(table: Table, names: Sequence[str]) -> str:
 
 def _pairs_of(table: Table, written: tables.Pairs) -> PairsSpec:
     """Return which pairs are asked; raises StudyError for keys that belong to the other way of choosing."""
-    if written.select is Select.ADAPTIVE:
+    if written.select is spec.Select.ADAPTIVE:
         return _adaptive(table, written)
     lacking = dict.fromkeys(ADAPTIVE_KEYS, '`select = "adaptive"`')
     if not (table.has("path") or table.has("sql")):
@@ -454,9 +435,9 @@ def _adaptive(table: Table, written: tables.Pairs) -> PairsSpec:
     if isinstance(written.reverse, bool):
         table.fail("reverse", 'must be a share with `select = "adaptive"`', f"usual is {REVERSE_OF_ADAPTIVE}")
     reverse = REVERSE_OF_ADAPTIVE if written.reverse is None else written.reverse
-    if reverse > HALF:
-        table.fail("reverse", f"is {reverse}, not between 0 and {HALF}")
-    rules = AdaptiveSpec(**{name: getattr(written, name) for name in ADAPTIVE_KEYS})
+    if reverse > spec.HALF:
+        table.fail("reverse", f"is {reverse}, not between 0 and {spec.HALF}")
+    rules = spec.AdaptiveSpec(**{name: getattr(written, name) for name in ADAPTIVE_KEYS})
     return PairsSpec(count=written.count, reverse=reverse, adaptive=rules)
 
 

@@ -18,18 +18,8 @@ import orjson
 from batchpond.errors import StudyError, UsageError
 from batchpond.lake import tables
 from batchpond.lake.store import TMP, Store
-from batchpond.plan.asks import (
-    NO_RUBRIC,
-    PLACES,
-    Ask,
-    SourceRow,
-    SpilledRows,
-    ask_of_pair,
-    asks,
-    placed_row,
-    row_of_file,
-    tier_in,
-)
+from batchpond.plan import asks
+from batchpond.plan.asks import Ask, SourceRow, SpilledRows
 from batchpond.plan.blocks import label_of
 from batchpond.plan.items import Item
 from batchpond.plan.rounds import adaptive, inputs
@@ -78,7 +68,7 @@ def asks_by_now(
     if stage.pairs.adaptive is not None and is_begun:
         yield from adaptive_asks(store, staged, stage, _rows_by_now(store, staged, stage), until, stopped)
         return
-    found = asks(stage, source_rows(store, staged, stage), staged.seed)
+    found = asks.asks(stage, source_rows(store, staged, stage), staged.seed)
     source = staged.stage(stage.rows.stage) if stage.rows.stage else None
     if source is None or not {source.task, stage.task} <= PAIR_TASKS:
         yield from found
@@ -99,7 +89,7 @@ def _rows_by_now(store: Store, staged: Study, stage: StageSpec) -> Sequence[Sour
     items = inputs.query(store, ITEMS, study=staged.name, stage=stage.name)
     if not staged.is_pairs_alone:
         return [_judged_row(row) for row in items]
-    return [row_of_file(Item(row["item_id"], row["text"], row["metadata"]), stage) for row in items]
+    return [asks.row_of_file(Item(row["item_id"], row["text"], row["metadata"]), stage) for row in items]
 
 
 def source_rows(store: Store, staged: Study, stage: StageSpec) -> Sequence[SourceRow]:
@@ -142,14 +132,14 @@ def _output_row(row: Mapping[str, Any], staged: Study) -> SourceRow:
         candidate=row["candidate"],
         input_text=row["input_text"],
         more=_shown(staged, row["metadata"]),
-        tier=tier_in(row["metadata"]),
+        tier=asks.tier_in(row["metadata"]),
     )
 
 
 def _judged_row(row: Mapping[str, Any], judged_by: tuple[str, ...] | None = None) -> SourceRow:
     """Return an item that was judged before as a row again; its metadata says where it belongs."""
     more = dict(orjson.loads(row["metadata"])) if row["metadata"] else {}
-    known = {name: more.pop(name, None) for name in PLACES}
+    known = {name: more.pop(name, None) for name in asks.PLACES}
     return SourceRow(
         row["item_id"], row["text"], known["unit_id"] or "", known["rubric_id"], known["candidate"], known["input"],
         known["turn_no"], more, judged_by, known["tier"],
@@ -170,7 +160,7 @@ def _said(store: Store, staged: Study, stage: str, where: str = inputs.ALL) -> _
     for row in inputs.query(store, _SAID, study=staged.name, stage=stage, where=where):
         talk = inputs.Talk(row["unit_id"], row["candidate"], row["tactic_id"])
         if row["unit_id"] not in said.questions:
-            more, tier = _shown(staged, row["metadata"]), tier_in(row["metadata"])
+            more, tier = _shown(staged, row["metadata"]), asks.tier_in(row["metadata"])
             said.questions[row["unit_id"]] = SourceRow(row["unit_id"], row["question"], more=more, tier=tier)
         answers = said.answers.setdefault(talk, [])
         if len(answers) == row["turn_no"]:
@@ -192,7 +182,7 @@ def from_table(rows: Iterable[Mapping[str, Any]], stage: StageSpec) -> Iterator[
             )
         told = {name: row.get(column) for name, column in columns.items()}
         more = {key: value for key, value in row.items() if key not in columns.values() and value is not None}
-        yield placed_row(stage, str(item_id), text, told, more)
+        yield asks.placed_row(stage, str(item_id), text, told, more)
 
 
 ITEMS: Final = tables.query(__package__, "items_shown")
@@ -216,7 +206,7 @@ def adaptive_asks(
     ordered = sorted(rows, key=lambda row: row.item_id)
     places = {row.item_id: place for place, row in enumerate(ordered)}
     keys = adaptive.keys_of(list(places))
-    rubrics = {rubric.rubric_id: rubric for rubric in stage.rubrics or (NO_RUBRIC,)}
+    rubrics = {rubric.rubric_id: rubric for rubric in stage.rubrics or (asks.NO_RUBRIC,)}
     for cell, said in itertools.groupby(
         inputs.query(store, _ASKED, study=staged.name, stage=stage.name), itemgetter(*_CELL)
     ):
@@ -230,7 +220,7 @@ def adaptive_asks(
         else:
             only = label_of(*way, n_templates=len(stage.templates))
             for choice in found:
-                yield ask_of_pair(rubrics[rubric_id], ordered[choice.first], ordered[choice.second], choice, only)
+                yield asks.ask_of_pair(rubrics[rubric_id], ordered[choice.first], ordered[choice.second], choice, only)
 
 
 def _told(rows: Iterator[dict[str, Any]], places: dict[str, int]) -> Iterator[tuple[int, int, str, int, str | None]]:
