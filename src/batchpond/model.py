@@ -10,13 +10,23 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 """Before anything that has a date."""
 
 # What a cell is within its study; metrics speak of cells, and name them by these columns in this order.
 CELL_COLUMNS: Final = ("template_id", "rubric_id", "provider", "request_model", "thinking")
+
+
+class Summed:
+    """Counts of what was done, as a dataclass with slots adds to it; two of a kind can be added up."""
+
+    __slots__: tuple[str, ...] = ()
+
+    def __add__(self, other: Self) -> Self:
+        """Return the sums."""
+        return type(self)(*(getattr(self, name) + getattr(other, name) for name in self.__slots__))
 
 
 class Verdict(StrEnum):

@@ -56,7 +56,7 @@ def _waited_for(
     while True:
         watch = sync.Watch(True, interval_s, max(0.0, deadline_s - time.monotonic()), submit_due=True)
         counts, report = sync.passes(invocation, watch)
-        total = sync.added(total, counts)
+        total += counts
         code = sync.exit_code(report, is_exit_code=True)
         if not report.n_live:
             return total, report, code

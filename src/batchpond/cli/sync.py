@@ -78,7 +78,7 @@ def passes(invocation: Invocation, watch: Watch) -> tuple[Counts, SyncReport]:
     deadline_s = time.monotonic() + watch.timeout_s
     while True:
         report = _one_pass(diagnostics, watch, deadline_s, store)
-        total = added(total, report.counts)
+        total += report.counts
         left_s = deadline_s - time.monotonic()
         if not (watch.is_on and report.n_pending and left_s > 0) or report.is_stuck:
             diagnostics.end_progress()
@@ -123,12 +123,6 @@ def _one_pass(diagnostics: Diagnostics, watch: Watch, deadline_s: float, store: 
                 raise
             diagnostics.progress(error.message)
             time.sleep(watch.interval_s)
-
-
-def added(total: Counts, new: Counts) -> Counts:
-    """Return what two passes did together."""
-    pairs = zip(dataclasses.astuple(total), dataclasses.astuple(new), strict=True)
-    return type(total)(*(a + b for a, b in pairs))
 
 
 def document(counts: Counts, report: SyncReport) -> dict[str, Any]:

@@ -39,7 +39,7 @@ from batchpond.lake.jsonl import shard_file_name
 from batchpond.lake.records import Asked, Event, PutOff
 from batchpond.lake.schemas import JUDGMENTS, PLAN, RAW, RESPONSES, SHARD_REQUESTS
 from batchpond.lake.store import Memo, Store, keep_memo, recall_memo
-from batchpond.model import RemoteBatch, RemoteFile
+from batchpond.model import RemoteBatch, RemoteFile, Summed
 from batchpond.plan import versions
 from batchpond.providers import registry
 from batchpond.providers.base import BatchProvider
@@ -76,7 +76,7 @@ class Note:
 
 
 @dataclass(slots=True)
-class Counts:
+class Counts(Summed):
     """What one pass did."""
 
     n_created: int = 0

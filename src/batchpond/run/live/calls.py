@@ -7,7 +7,6 @@ with a line that says why.
 
 from __future__ import annotations
 
-import dataclasses
 import heapq
 import itertools
 import math
@@ -23,6 +22,7 @@ from batchpond.answers.live_lines import CallRecord, Failure, line_of
 from batchpond.clock import Clock
 from batchpond.errors import BatchpondError, LakeError, ProviderError
 from batchpond.lake import failpoints
+from batchpond.model import Summed
 from batchpond.providers.base import Answered, Deferred, Doubtful
 from batchpond.providers.shared.live import LiveClient
 from batchpond.run.live.pace import Pace
@@ -66,7 +66,7 @@ class Item:
 
 
 @dataclass(slots=True)
-class CallCounts:
+class CallCounts(Summed):
     """What became of an attempt's calls in this run."""
 
     n_answered: int = 0
@@ -74,11 +74,6 @@ class CallCounts:
     n_deferred: int = 0
     n_doubts: int = 0
     n_held: int = 0
-
-    def __add__(self, other: CallCounts) -> CallCounts:
-        """Return the sums."""
-        pairs = zip(dataclasses.astuple(self), dataclasses.astuple(other), strict=True)
-        return CallCounts(*(a + b for a, b in pairs))
 
 
 @dataclass(slots=True)
