@@ -14,20 +14,9 @@ from msgspec.structs import replace
 
 from batchpond import ids
 from batchpond.errors import AccessError, AttentionError
-from batchpond.lake import failpoints
+from batchpond.lake import failpoints, records
 from batchpond.lake.attempts import BEFORE_SENT_PHASES, UNCLEAR_PHASES, Attempt, LakeState, Phase, seen_as
-from batchpond.lake.records import (
-    SETTLED,
-    Absent,
-    Adopted,
-    Candidate,
-    DuplicateRemote,
-    Foreign,
-    Intent,
-    Listed,
-    Possible,
-    Unknown,
-)
+from batchpond.lake.records import Intent, Listed, Possible
 from batchpond.model import EPOCH, BatchPage, RemoteBatch, ShardKind
 from batchpond.providers import registry
 from batchpond.providers.base import BatchProvider
@@ -63,12 +52,12 @@ def look_for(
         if not _is_candidate(session, session.attempt(attempt.attempt_id), batch):
             continue
         if batch.batch_id not in session.attempt(attempt.attempt_id).candidates:
-            session.record(_fact(Candidate, attempt, batch))
+            session.record(_fact(records.Candidate, attempt, batch))
         match prove(provider, attempt, batch):
             case Proof.OURS:
                 return [batch], 0
             case Proof.FOREIGN:
-                session.record(_fact(Foreign, attempt, batch))
+                session.record(_fact(records.Foreign, attempt, batch))
             case Proof.OPEN:
                 n_undecided += 1
                 _tell_of_a_candidate(session, attempt, batch)
@@ -294,7 +283,7 @@ def adopt(session: Session, attempt: Attempt, found: list[RemoteBatch]) -> bool:
     if not found:
         return False
     batch, *duplicates = found
-    session.record(Adopted(**seen_as(attempt, batch)))
+    session.record(records.Adopted(**seen_as(attempt, batch)))
     session.counts.n_adopted += 1
     for duplicate in duplicates:
         note_duplicate(session, attempt, duplicate)
@@ -306,7 +295,7 @@ def note_duplicate(session: Session, attempt: Attempt, batch: RemoteBatch) -> No
 
     It becomes an attempt of its own: from then on it is polled, collected, audited and paid for like any other.
     """
-    duplicate = DuplicateRemote(
+    duplicate = records.DuplicateRemote(
         attempt_id=attempt.attempt_id,
         provider=attempt.provider,
         batch_id=batch.batch_id,
@@ -314,10 +303,10 @@ def note_duplicate(session: Session, attempt: Attempt, batch: RemoteBatch) -> No
         provider_created_at=batch.created_at,
     )
     second = _second(session, duplicate)
-    session.record(duplicate, second, Adopted(**seen_as(Attempt(second), batch)))
+    session.record(duplicate, second, records.Adopted(**seen_as(Attempt(second), batch)))
 
 
-def _second(session: Session, duplicate: DuplicateRemote) -> Intent:
+def _second(session: Session, duplicate: records.DuplicateRemote) -> Intent:
     """Return the intent that a second batch of an attempt has: it was never the newest, and sends nothing."""
     first = session.attempt(duplicate.attempt_id).intent
     return replace(
@@ -332,10 +321,10 @@ def _second(session: Session, duplicate: DuplicateRemote) -> Intent:
 def take_in_duplicates(session: Session) -> None:
     """Make second batches that an earlier version only told of attempts of their own."""
     for event in list(session.log.recent):
-        if isinstance(event, DuplicateRemote):
+        if isinstance(event, records.DuplicateRemote):
             second = _second(session, event)
             if second.attempt_id not in session.open_state.attempts:
-                seen = Adopted(
+                seen = records.Adopted(
                     attempt_id=second.attempt_id,
                     provider=event.provider,
                     batch_id=event.batch_id,
@@ -450,9 +439,9 @@ def _not_seen(
     elif settled and (n_undecided or hidden):
         if not current.is_settled:
             evidence = listing.evidence()
-            session.record(Listed(attempt_id=attempt.attempt_id, reason=SETTLED, evidence=evidence))
+            session.record(Listed(attempt_id=attempt.attempt_id, reason=records.SETTLED, evidence=evidence))
     elif settled:
-        session.record(Absent(attempt_id=attempt.attempt_id, evidence=listing.evidence()))
+        session.record(records.Absent(attempt_id=attempt.attempt_id, evidence=listing.evidence()))
         session.counts.n_absent += 1
 
 
@@ -460,7 +449,7 @@ def record_doubt(session: Session, attempt: Attempt, reason: str) -> None:
     """Start the absence clock: nothing more is sent from here, and who else might, on another machine, gives up."""
     clock = session.store.clock
     session.record(
-        Unknown(
+        records.Unknown(
             attempt_id=attempt.attempt_id,
             ordinal=session.attempt(attempt.attempt_id).n_sends,
             boot_id=clock.boot_id(),
