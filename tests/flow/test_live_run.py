@@ -414,6 +414,21 @@ def test_a_server_that_puts_off_everything_is_given_up_some_day(rig: LiveRig, mo
     rig.check_complete(N)
 
 
+def test_a_longer_wait_than_a_run_has_is_kept_to_and_said_at_once(rig: LiveRig) -> None:
+    """Nobody is asked before the time that it named, and a person hears of it now and not in half an hour."""
+    rig.begin(N)
+    rig.simulator.world.add_fault("live@3-:retry_after=2700")
+    report = rig.live(concurrency=2)
+    assert report.exit_code is ExitCode.FAILED
+    (note,) = report.notes
+    assert "has put off every call" in note.message
+    assert note.hint
+    assert rig.simulator.world.ledger.live.n_asked <= 2 + 2
+    rig.simulator.world.clear_faults()
+    rig.live()
+    rig.check_complete(N)
+
+
 def test_a_request_that_is_refused_for_itself_is_given_up_and_the_others_go_on(
     rig: LiveRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:

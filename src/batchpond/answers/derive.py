@@ -122,14 +122,6 @@ class Source:
     take: Take | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Lack:
-    """What has not been derived of an attempt: any responses, and the judgments of which rules."""
-
-    is_unread: bool
-    parser_ids: frozenset[str]
-
-
 @dataclass(slots=True)
 class Tally:
     """How an attempt's lines relate to the requests it sent; `n_set_aside` requests have answers that do not count."""
@@ -244,28 +236,33 @@ def _as_read(response: Response) -> bytes:
     return hashlib.blake2b(repr(said).encode("utf-8", "surrogatepass"), digest_size=8).digest()
 
 
-def lacking(published: Collection[str], source: Source, parser_ids: Iterable[str]) -> Lack:
-    """Return what stands in no file yet, responses or judgments of these rules.
+def is_unread(published: Collection[str], source: Source) -> bool:
+    """Return whether some responses stand in no file yet.
 
     `published` are the files of raw lines, responses and judgments, as `table/name.parquet`.
     """
-    stems = [stem for file in source.files for stem in _stems(published, file)]
-    is_unread = any(_path(RESPONSES, _responses_name(source.provider, stem)) not in published for stem in stems)
-    missing = [
+    names = (_responses_name(source.provider, stem) for stem in _stems(published, source))
+    return any(_path(RESPONSES, name) not in published for name in names)
+
+
+def unjudged(published: Collection[str], source: Source, parser_ids: Iterable[str]) -> list[str]:
+    """Return the rules by which some judgments stand in no file yet."""
+    stems = [*_stems(published, source)]
+    return [
         parser_id
         for parser_id in parser_ids
         if any(_path(JUDGMENTS, _judgments_name(parser_id, stem)) not in published for stem in stems)
     ]
-    return Lack(is_unread, frozenset(missing))
 
 
-def _stems(published: Collection[str], file: RawFile) -> Iterator[str]:
-    """Yield what the files made from each part of a file are named by."""
-    for part in itertools.count():
-        name = file.part_name(part)
-        if _path(RAW, name) not in published:
-            return
-        yield name.rpartition("/")[2]
+def _stems(published: Collection[str], source: Source) -> Iterator[str]:
+    """Yield what the files made from each part of an attempt's files are named by."""
+    for file in source.files:
+        for part in itertools.count():
+            name = file.part_name(part)
+            if _path(RAW, name) not in published:
+                break
+            yield name.rpartition("/")[2]
 
 
 def _path(table: Table, name: str) -> str:

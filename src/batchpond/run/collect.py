@@ -397,12 +397,12 @@ def read_what_is_unread(session: Session, attempts: Sequence[Attempt]) -> None:
     n_left = 0
     for attempt in unread:
         wanted = used[attempt.shard_id]
-        lack = derive.lacking(published, source_of(attempt), wanted)
-        if not lack.is_unread and not lack.parser_ids:
+        unjudged = derive.unjudged(published, source_of(attempt), wanted)
+        if not unjudged and not derive.is_unread(published, source_of(attempt)):
             continue
         n_left += 1
         with session.isolated(attempt.client_name, f"reading batch {attempt.batch_id} again"):
-            chosen = {rule: wanted[rule] for rule in lack.parser_ids}
+            chosen = {rule: wanted[rule] for rule in unjudged}
             derive.derive(session.store, source_of(attempt), chosen, price_of(session, attempt))
             session.counts.n_read_again += 1
             n_left -= 1

@@ -105,7 +105,7 @@ def require_read(store: Store, lake_state: LakeState) -> None:
 
     manifest.require(store, [RAW.name])
     published = {*Rules(store, {}).published()}
-    unread = [one for one in answered(lake_state) if derive.lacking(published, source_of(one), ()).is_unread]
+    unread = [one for one in answered(lake_state) if derive.is_unread(published, source_of(one))]
     if unread:
         raise LakeError(
             f"there are answers that are not read, of batch {unread[0].batch_id} first (batches: {len(unread):,});"

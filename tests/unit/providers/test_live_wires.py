@@ -24,7 +24,7 @@ from batchpond.model import ErrorClass, Response, ResponseStatus
 from batchpond.providers import registry
 from batchpond.providers.base import Answered, Deferred, Doubtful, LiveAnswer
 from batchpond.providers.http.client import HttpClient
-from batchpond.providers.http.errors import Again, HttpError, answer_of
+from batchpond.providers.http.errors import RETRY_AFTER_MAX_S, Again, HttpError, answer_of
 from batchpond.providers.shared.dialect import ModelSettings
 from batchpond.providers.shared.live import LiveClient, judge
 from batchpond.text import Secret
@@ -212,6 +212,7 @@ def test_not_now(status: int, body: Any, is_shared: bool) -> None:
         (413, HTML),
         (422, {"detail": [{"loc": ["body", "messages"], "msg": "Field required"}]}),
         (429, error("Request too large for gpt-x on tokens per min: Limit 30000, Requested 45000.", type="tokens")),
+        (403, error("The input token count plus max_tokens must be less than the context length of the model.")),
         (403, error("flagged", code=403, metadata={"reasons": ["violence"], "flagged_input": "..."})),
         (451, error("unavailable for legal reasons")),
     ],
@@ -222,7 +223,8 @@ def test_a_no_to_this_request_alone_is_its_answer(status: int, body: Any) -> Non
         answer = ask(server)
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
     assert answer == Answered(status, content)
-    assert registry.module("openai").read_answer(status, content).status is ResponseStatus.ERRORED
+    read = registry.module("openai").read_answer(status, content)
+    assert (read.status, read.error_class) == (ResponseStatus.ERRORED, ErrorClass.PERMANENT), "nor does a later retry"
 
 
 @pytest.mark.parametrize(
@@ -254,6 +256,7 @@ def test_what_something_in_between_says_is_doubtful(status: int, body: Any) -> N
         (400, error("Organization has been restricted.", code="organization_restricted")),
         (400, {"code": "Client specified an invalid argument", "error": "Incorrect API key provided: sk-****"}),
         (400, {"error": {"code": 400, "status": "INVALID_ARGUMENT", "message": "API key not valid.", "details": []}}),
+        (400, [{"error": {"code": 400, "status": "INVALID_ARGUMENT", "message": "API key not valid."}}]),
     ],
 )
 def test_a_refused_key_stops_the_run(status: int, body: Any) -> None:
@@ -340,7 +343,7 @@ def test_any_answer_is_judged(status: int, body: bytes, headers: dict[str, str])
         assert 200 <= status <= 299 or 400 <= status <= 499
         assert found.body == body
     if isinstance(found, Deferred) and found.retry_after_s is not None:
-        assert 0 <= found.retry_after_s <= 900
+        assert 0 <= found.retry_after_s <= RETRY_AFTER_MAX_S
 
 
 @settings(max_examples=60)

@@ -75,6 +75,7 @@ class Compatible(ChatDialect):
     DESCRIPTOR: Descriptor
     families: tuple[Family, ...]
     limit_name: str = "max_tokens"
+    line_form: bytes = ChatDialect.line_form
     reasoning_is_apart: bool = False
     schema_prefixes: tuple[str, ...] = ("",)
     sight: Sight = UNSEEN

@@ -213,9 +213,10 @@ def read_any(body: object) -> ApiError | None:
     """Return the error of a body in any shape that servers send, None for what is no error.
 
     Besides `Answer.error`'s: `{"error": "text", "code": ...}` (xAI, Ollama, Together), `{"detail": "text"}` or a
-    list of `{msg, loc}` (FastAPI, Mistral), `{"object": "error", "message": ...}` and `{"message": ...}`.
+    list of `{msg, loc}` (FastAPI, Mistral), `{"object": "error", "message": ...}` and `{"message": ...}`; any of them
+    in an array (Google's OpenAI-compatible server: microsoft/vscode#258088).
     """
-    found = fields.mapping(body)
+    found = _bare(body)
     error, detail = found.get("error"), found.get("detail")
     if isinstance(error, dict):
         return read_error(error)
@@ -233,9 +234,13 @@ def read_any(body: object) -> ApiError | None:
 
 def own_error(body: object) -> ApiError | None:
     """Return the error of an API that has no envelope, None for what a gateway writes: a page, or a bare `message`."""
-    found = fields.mapping(body)
+    found = _bare(body)
     is_own = bool(found.get("error") or found.get("detail")) or found.get("object") == "error"
     return read_any(body) if is_own else None
+
+
+def _bare(body: object) -> dict[str, Any]:
+    return fields.mapping(body[0] if isinstance(body, list) and body else body)
 
 
 def read_error(error: dict[str, object]) -> ApiError:
@@ -267,12 +272,19 @@ def is_filtered(error: ApiError) -> bool:
     return _FILTER in {error.code, error.kind} or _says("filtered", error.message)
 
 
+def is_of_request(error: ApiError) -> bool:
+    """Return whether an error is about one request alone, and the same whenever that is asked, whatever its status."""
+    return is_filtered(error) or _says("never_fits", error.message)
+
+
 def classify(status_code: int | None, error: ApiError) -> ErrorClass:
     """Return what kind of failure this is; what is not known to pass is PERMANENT.
 
     Codes are looked at before the status: a 403 for a retired model and a 429 for an empty
     account are neither access nor rate limits.
     """
+    if is_of_request(error):
+        return ErrorClass.PERMANENT
     code = (error.code or "").lower()
     words = {code, (error.kind or "").lower()}
     codes, _ = _known()
@@ -294,9 +306,8 @@ def classify(status_code: int | None, error: ApiError) -> ErrorClass:
     if is_access and not says_maybe_gone(status_code, error):
         return ErrorClass.ACCESS
     is_transient_status = status_code is not None and (status_code in _TRANSIENT_STATUS or status_code >= 500)
-    if is_transient_status or ErrorClass.TRANSIENT in said or _says("transient", error.message):
-        return ErrorClass.TRANSIENT
-    return ErrorClass.PERMANENT
+    is_passing = is_transient_status or ErrorClass.TRANSIENT in said or _says("transient", error.message)
+    return ErrorClass.TRANSIENT if is_passing else ErrorClass.PERMANENT
 
 
 _EXCERPT_CHARS: Final = 200
@@ -340,7 +351,7 @@ class Answer:
 
     def excerpt(self) -> str:
         """Return the beginning of the body for a message: one line, without secrets."""
-        error = self.error
+        error = read_any(self.json)
         text = error.message if error else self.body[: 4 * _EXCERPT_CHARS].decode("utf-8", "replace")
         return " ".join(redact(text).split())[:_EXCERPT_CHARS]
 

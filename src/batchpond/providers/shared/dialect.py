@@ -134,7 +134,7 @@ class Dialect(ABC):
     DESCRIPTOR: Descriptor
     id_name = "custom_id"
     answer_members: tuple[str, ...]
-    line_form: ClassVar[bytes] = BARE_LINE
+    line_form: bytes = BARE_LINE
 
     @cached_property
     def sight(self) -> Sight:

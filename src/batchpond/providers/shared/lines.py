@@ -27,7 +27,15 @@ from msgspec import DecodeError, Meta, Struct
 from batchpond import fields
 from batchpond.model import ErrorClass, Finish, Response, ResponseStatus, Token
 from batchpond.providers import base
-from batchpond.providers.http.errors import MESSAGE_LIMIT, ApiError, classify, is_filtered, read_any, read_error
+from batchpond.providers.http.errors import (
+    MESSAGE_LIMIT,
+    ApiError,
+    answer_of,
+    classify,
+    is_filtered,
+    read_any,
+    read_error,
+)
 
 PARTS_MAX: Final = 10_000
 # An enumeration is asked for a member more slowly than a module for a name, and these once a line.
@@ -73,7 +81,8 @@ def success_of(status_code: int, body: bytes) -> dict[str, Any] | Response:
             return failed(Row(None, status_code), error, classify(None, error))
         return found if isinstance(found, dict) else unreadable(None, found, status_code)
     if isinstance(found, str):
-        return failed(Row(None, status_code), ApiError(body[:_EXCERPT_BYTES].decode("utf-8", "replace")))
+        error = read_any(answer_of(status_code, {}, body).json)
+        return failed(Row(None, status_code), error or ApiError(body[:_EXCERPT_BYTES].decode("utf-8", "replace")))
     row = Row(None, status_code, fields.identifier(found.get("request_id")))
     return failed(row, read_any(found) or ApiError("the provider gave no error text"))
 

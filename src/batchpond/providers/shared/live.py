@@ -14,7 +14,6 @@ uncertain.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -52,7 +51,7 @@ from batchpond.providers.http.errors import (
     classify,
     duration_s,
     http_date,
-    is_filtered,
+    is_of_request,
     number_of,
     own_error,
     read_any,
@@ -133,14 +132,11 @@ def _reset_s(value: str, headers: Mapping[str, str], now: datetime) -> float | N
 
 
 SIMULATOR_HEADER: Final = "x-batchpond-simulator"
-_WAIT_MAX_S: Final = 900.0
 _START_RETRIES: Final = RetryPolicy(attempts=3, total_s=60.0)
 _NO_LISTING: Final = frozenset({400, 404, 405, 500, 501})  # 500: `transformers serve` with a model of one's own
 _SHARED: Final = frozenset({402, 429, 503, 529})
 _NOT_NOW: Final = frozenset({408, 409, 425, 429, 498, 529})  # 498: Groq's flex tier is full
 _NOT_THERE: Final = frozenset({404, 405, 410, 501})
-# A request that is larger than the account's whole minute never gets through, though the status says "wait".
-_NEVER_FITS: Final = re.compile(r"(?i)request too large|must be reduced in order to run")
 _ACCESS_HINT: Final = "check it with `batchpond keys --check`; what was answered is kept"
 _BILLING_HINT: Final = "add credit at the provider, then run the same command: what was answered is kept"
 
@@ -208,7 +204,7 @@ class LiveClient(ProviderClient):
         return found
 
     def _stopped(self, answer: Answer, error_class: ErrorClass, call: str, request_model: str) -> BatchpondError:
-        said = f"{call} at {self.host} answered {answer.status_code}: {_excerpt(answer)}"
+        said = f"{call} at {self.host} answered {answer.status_code}: {answer.excerpt()}"
         match error_class:
             case ErrorClass.ACCESS:
                 return AccessError(f"{self._http.key_name} was refused: {said}", hint=_ACCESS_HINT)
@@ -272,27 +268,25 @@ def judge(answer: Answer, now: datetime, hints: RateHints = NO_HINTS) -> LiveAns
         found = answer.json if isinstance(answer.json, dict) else load_answer(answer.body)
         if isinstance(found, dict):
             return Answered(status_code, answer.body, None, hints)
-        return Doubtful(f"HTTP {status_code} without a whole JSON object: {found}: {_excerpt(answer)}")
+        return Doubtful(f"HTTP {status_code} without a whole JSON object: {found}: {answer.excerpt()}")
     error = read_any(answer.json)
     stop = _reason_to_stop(answer, error)
     if stop is not None:
         return stop
     if _is_not_now(answer, error):
-        asked_s = answer.retry_after_s(now)
-        wait_s = None if asked_s is None else min(asked_s, _WAIT_MAX_S)
-        reason = f"HTTP {status_code}: {_excerpt(answer)}"
+        wait_s, reason = answer.retry_after_s(now), f"HTTP {status_code}: {answer.excerpt()}"
         return Deferred(reason, status_code, wait_s, is_shared=status_code in _SHARED, hints=hints)
     if 400 <= status_code <= 499:
         return Answered(status_code, answer.body, None, hints)
-    return Doubtful(f"HTTP {status_code} is no definite answer: {_excerpt(answer)}")
+    return Doubtful(f"HTTP {status_code} is no definite answer: {answer.excerpt()}")
 
 
 def _reason_to_stop(answer: Answer, error: ApiError | None) -> ErrorClass | None:
     status_code = answer.status_code
     if 300 <= status_code <= 399:
         return ErrorClass.PERMANENT
-    # A 403 without an error is about the text and not the key, as is one in which a filter speaks.
-    if _is_settling(answer) or (is_filtered(error) if error else status_code == 403):
+    # A 403 without an error is about the text and not the key.
+    if _is_settling(answer) or (is_of_request(error) if error else status_code == 403):
         return None
     error_class = classify(status_code, error or ApiError(""))
     if error_class is ErrorClass.ACCESS:
@@ -305,7 +299,7 @@ def _reason_to_stop(answer: Answer, error: ApiError | None) -> ErrorClass | None
 def _is_not_now(answer: Answer, error: ApiError | None) -> bool:
     status_code = answer.status_code
     if status_code in _NOT_NOW:
-        return not (error and _NEVER_FITS.search(error.message))
+        return not (error and is_of_request(error))
     if status_code == 403:  # a firewall before the API: not a word of it is the provider's
         return error is None
     if (status_code == 503 and "retry-after" in answer.headers) or _is_settling(answer):
@@ -317,8 +311,3 @@ def _is_settling(answer: Answer) -> bool:
     """Return whether what calls under way may cost is held back for now (openrouter.ai/docs/api_reference/limits)."""
     limit = fields.inside(answer.json, "error.metadata.limit_source")
     return answer.status_code == 402 and limit == "openrouter_in_flight_budget"
-
-
-def _excerpt(answer: Answer) -> str:
-    error = read_any(answer.json)
-    return " ".join(redact(error.message).split())[:200] if error else answer.excerpt()

@@ -7,7 +7,6 @@ that a job is known as ours.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
@@ -21,7 +20,7 @@ from batchpond.providers.shared.live import LiveApi
 from batchpond.providers.together.dialect import DIALECT, NO_FILE_CODE, TEXTS
 from batchpond.text import redact
 
-_NO_FILE: Final = re.compile(r"(?i)failed to download input file")
+_NO_FILE: Final = base.texts("together", "refusals")
 _OWNER: Final = ("organization_id", "project_id")
 
 
@@ -29,7 +28,7 @@ class TogetherClient(FilesClient):
     """The client of Together's Batch API, bound to one key and base URL."""
 
     descriptor = DIALECT.DESCRIPTOR
-    texts = base.texts("together", "refusals") + TEXTS
+    texts = _NO_FILE + TEXTS
     upload_path = "/files/upload"
     already_there = frozenset({409})
     list_shapes = MappingProxyType({FilesClient.batches_path: list})
@@ -59,7 +58,7 @@ class TogetherClient(FilesClient):
         message = fields.identifier(value) or fields.identifier(fields.mapping(value).get("message"))
         if message is None:
             return ()
-        code = NO_FILE_CODE if _NO_FILE.search(message) else None
+        code = NO_FILE_CODE if base.class_of(_NO_FILE, message) else None
         if base.class_of(TEXTS, message) is ErrorClass.MODEL_GONE:
             code = "model_not_available"
         return (BatchError(code, redact(message)),)

@@ -14,7 +14,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
@@ -262,12 +262,14 @@ class Calls:
         return self._is_stopped or (is_empty and not self._pace.n_in_flight)
 
     def _check_stall(self) -> None:
-        since_s = self._pace.refused_since_s
-        is_idle = not self._pace.n_in_flight
-        if is_idle and since_s is not None and self._clock.monotonic_s() - since_s > STALL_S:
+        """Raise ProviderError where nothing was answered for too long, or will not be: it is kept to and told now."""
+        since_s, now_s = self._pace.refused_since_s, self._clock.monotonic_s()
+        wait_s = max(0.0, self._pace.held_until_s - now_s)
+        if not self._pace.n_in_flight and since_s is not None and now_s + wait_s - since_s > STALL_S:
+            until = self._clock.now() + timedelta(seconds=wait_s)
             raise ProviderError(
-                f"{self._client.host} has put off every call to {self._model} for {STALL_S / 60:.0f} minutes",
-                hint="run `batchpond live` again later: nothing that was answered is asked again",
+                f"{self._client.host} has put off every call to {self._model}, until {until:%Y-%m-%d %H:%M} UTC or so",
+                hint="run `batchpond live` again then: nothing that was answered is asked again",
             )
 
     def _answered(self, item: Item, asked_at: datetime, answer: Answered) -> None:
@@ -280,7 +282,8 @@ class Calls:
     def _deferred(self, item: Item, asked_at: datetime, refusal: Deferred) -> None:
         self._spool.back(item.custom_id)
         item.n_refusals += not refusal.is_shared
-        is_given_up = item.n_refusals >= REFUSALS_OF_ONE_MAX
+        is_late = not refusal.is_shared and (refusal.retry_after_s or 0.0) > STALL_S
+        is_given_up = is_late or item.n_refusals >= REFUSALS_OF_ONE_MAX
         if is_given_up:
             self._record(item, asked_at, Failure("deferred", refusal.reason))
         now_s = self._clock.monotonic_s()

@@ -22,7 +22,8 @@ from batchpond.providers.base import NO_HINTS, Deferred, RateHints
 
 BACKOFF_FIRST_S: Final = 1.0
 BACKOFF_MAX_S: Final = 60.0
-WAIT_MAX_S: Final = 3_600.0
+WAIT_MAX_S: Final = 86_400.0
+_WINDOW_MAX_S: Final = 3_600.0
 _BURST_S: Final = 1.0
 _MINUTE_S: Final = 60.0
 _LATE_MAX_S: Final = 0.1
@@ -111,7 +112,7 @@ class Window:
             # server's bucket may be small.
             late_s = _LATE_MAX_S if self._stretch == 1.0 else 0.0
             opens_s = max(self.opens_s, now_s - late_s) + amount / self.refill_per_s * self._stretch
-            self.opens_s = min(opens_s, now_s + WAIT_MAX_S)
+            self.opens_s = min(opens_s, now_s + _WINDOW_MAX_S)
         self.left -= amount
 
     def answered(self) -> None:
