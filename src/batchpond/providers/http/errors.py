@@ -300,13 +300,14 @@ def classify(status_code: int | None, error: ApiError) -> ErrorClass:
         or _says("google_billing" if _GOOGLE_RATE in words else "billing", error.message)
     ):
         return ErrorClass.BILLING
-    if ErrorClass.MODEL_GONE in said or (status_code in (400, 404) and _says("model_gone", error.message)):
+    if ErrorClass.MODEL_GONE in said or (status_code in (None, 0, 400, 404) and _says("model_gone", error.message)):
         return ErrorClass.MODEL_GONE
     is_access = status_code in (401, 403) or ErrorClass.ACCESS in said or _says("access", error.message)
     if is_access and not says_maybe_gone(status_code, error):
         return ErrorClass.ACCESS
     is_transient_status = status_code is not None and (status_code in _TRANSIENT_STATUS or status_code >= 500)
     is_passing = is_transient_status or ErrorClass.TRANSIENT in said or _says("transient", error.message)
+    is_passing |= status_code is None and error.kind is None and _says("unstated", error.message)
     return ErrorClass.TRANSIENT if is_passing else ErrorClass.PERMANENT
 
 

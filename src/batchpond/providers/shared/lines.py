@@ -27,15 +27,7 @@ from msgspec import DecodeError, Meta, Struct
 from batchpond import fields
 from batchpond.model import ErrorClass, Finish, Response, ResponseStatus, Token
 from batchpond.providers import base
-from batchpond.providers.http.errors import (
-    MESSAGE_LIMIT,
-    ApiError,
-    answer_of,
-    classify,
-    is_filtered,
-    read_any,
-    read_error,
-)
+from batchpond.providers.http.errors import ApiError, answer_of, classify, is_filtered, read_any, read_error
 
 PARTS_MAX: Final = 10_000
 # An enumeration is asked for a member more slowly than a module for a name, and these once a line.
@@ -259,7 +251,7 @@ def read_row(row: dict[str, Any], read_body: ReadBody) -> Response:
     if isinstance(error, dict) and not (isinstance(answer, dict) and _is_blank(error)):
         return failed(around, read_error(error))
     if isinstance(error, str) and error:
-        return failed(around, ApiError(error[:MESSAGE_LIMIT]))
+        return failed(around, _error_of({"error": error}))
     if not isinstance(answer, dict):
         return unreadable(custom_id, "the row has neither a response nor an error")
     return _read_response(around, answer, read_body)

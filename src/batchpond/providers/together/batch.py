@@ -14,10 +14,10 @@ from typing import Any, Final
 from batchpond import fields
 from batchpond.model import BatchError, BatchState, ErrorClass, RemoteBatch
 from batchpond.providers import base
-from batchpond.providers.http.errors import AckRule
+from batchpond.providers.http.errors import AckRule, ApiError, classify
 from batchpond.providers.shared.batches import FilesClient
 from batchpond.providers.shared.live import LiveApi
-from batchpond.providers.together.dialect import DIALECT, NO_FILE_CODE, TEXTS
+from batchpond.providers.together.dialect import DIALECT, NO_FILE_CODE
 from batchpond.text import redact
 
 _NO_FILE: Final = base.texts("together", "refusals")
@@ -28,7 +28,7 @@ class TogetherClient(FilesClient):
     """The client of Together's Batch API, bound to one key and base URL."""
 
     descriptor = DIALECT.DESCRIPTOR
-    texts = _NO_FILE + TEXTS
+    texts = _NO_FILE + base.texts("together", "texts")
     upload_path = "/files/upload"
     already_there = frozenset({409})
     list_shapes = MappingProxyType({FilesClient.batches_path: list})
@@ -59,7 +59,7 @@ class TogetherClient(FilesClient):
         if message is None:
             return ()
         code = NO_FILE_CODE if base.class_of(_NO_FILE, message) else None
-        if base.class_of(TEXTS, message) is ErrorClass.MODEL_GONE:
+        if classify(None, ApiError(message)) is ErrorClass.MODEL_GONE:
             code = "model_not_available"
         return (BatchError(code, redact(message)),)
 

@@ -13,14 +13,13 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from batchpond.errors import UsageError
-from batchpond.model import ErrorClass, Response, ResponseStatus
+from batchpond.model import Response
 from batchpond.providers import base
 from batchpond.providers.shared.dialect import BARE_LINE, CHAT, ChatDialect
 from batchpond.providers.shared.lines import without_thoughts
 
 LINE_BYTES_MAX: Final = 10_000_000
 NO_FILE_CODE: Final = "input_file_unavailable"
-TEXTS: Final = base.texts("together", "texts")
 _EFFORTS: Final = base.table("together", "efforts")
 _SWITCH: Final = base.table("together", "switch")
 _ALWAYS_REASONS: Final = re.compile(r"(?i)openai/gpt-oss-")
@@ -64,21 +63,6 @@ class Together(ChatDialect):
     def settle(self, response: Response, total_tokens: int | None) -> Response:  # noqa: ARG002
         """Return a success; models whose thoughts Together does not keep apart write them into the text."""
         return without_thoughts(response)
-
-    def read_any_line(self, line: bytes) -> Response:
-        """Return one line of an output or error file made uniform."""
-        return _classified(super().read_any_line(line))
-
-    def read_answer(self, status_code: int, body: bytes) -> Response:
-        """Return a live call's answer made uniform, without a custom_id."""
-        return _classified(super().read_answer(status_code, body))
-
-
-def _classified(response: Response) -> Response:
-    if response.status is not ResponseStatus.ERRORED or response.error_class is not ErrorClass.PERMANENT:
-        return response
-    error_class = base.class_of(TEXTS, response.error_message or "")
-    return response if error_class is None else response._replace(error_class=error_class)
 
 
 DIALECT: Final = Together()
