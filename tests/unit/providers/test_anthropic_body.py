@@ -166,6 +166,15 @@ def test_sampling_parameters_pass_only_where_they_are_taken() -> None:
                 body(model, endpoint, thinking=thinking, parameters={name: 1})
 
 
+def test_a_temperature_and_top_p_are_not_asked_for_at_once() -> None:
+    """Models of the table that take either answer both with a 400; nobody knows it of another."""
+    for model in ("claude-haiku-4-5", "claude-sonnet-4-5-20250929", "claude-opus-4-6"):
+        with pytest.raises(UsageError, match="not both"):
+            body(model, OLD, temperature=0.5, parameters={"top_p": 0.9})
+        assert body(model, OLD, temperature=0.5, parameters={"top_k": 9})["temperature"] == 0.5
+    assert body("claude-nova-9", OLD, temperature=0.5, parameters={"top_p": 0.9})["top_p"] == 0.9
+
+
 @pytest.mark.parametrize(
     "case",
     [

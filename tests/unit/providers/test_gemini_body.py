@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchpond.errors import UsageError
+from batchpond.model import Role, Turn
 from batchpond.providers import registry
 from batchpond.providers.gemini.dialect import DIALECT, FAMILIES, WORDS
 from batchpond.providers.shared.dialect import ModelSettings
@@ -53,6 +54,18 @@ def test_a_body_has_what_was_asked() -> None:
         },
     }
     assert built.dropped == ()
+
+
+def test_a_model_that_takes_no_system_prompt_is_not_sent_one() -> None:
+    """Every request would come back with a 400, however the prompt came to have it."""
+    prompt = (Turn(Role.SYSTEM, "Be fair."), Turn(Role.USER, "Hi"))
+    inside = {"system_instruction": {"parts": [{"text": "s"}]}}
+    for asked, parameters in ((prompt, {}), ("Hi", inside)):
+        with pytest.raises(UsageError, match="takes no system prompt"):
+            DIALECT.build_body(asked, settings("gemma-3-27b-it", parameters=parameters))
+        for model in ("gemini-2.5-flash", "gemma-4-31b-it"):
+            assert "systemInstruction" in DIALECT.build_body(asked, settings(model, parameters=parameters)).body
+    assert DIALECT.build_body("Hi", settings("gemma-3-27b-it")).body["contents"]
 
 
 def test_a_plain_body_has_no_generation_config() -> None:

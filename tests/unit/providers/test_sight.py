@@ -196,6 +196,7 @@ def test_what_nobody_documents_counts_as_very_large() -> None:
         ("gemini", "gemini-2.5-flash", ADDRESS, "takes no addresses"),
         ("xai", "grok-4", ADDRESS, "takes no addresses"),
         ("anthropic", "claude-haiku-4-5", Media("image/png", "a" * 64, 5_000_001, 3, 3), "5,000,000 bytes at once"),
+        ("anthropic", "claude-haiku-4-5", Media("image/png", "a" * 64, 9, 300, 8_001), "8,000 pixels a side"),
     ],
 )
 def test_what_a_model_cannot_be_shown_is_said(provider: str, model: str, media: Media, why: str) -> None:

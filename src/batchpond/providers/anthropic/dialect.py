@@ -146,7 +146,7 @@ class Anthropic(Dialect):
             body["system"] = system
         if thinking.config:
             body["thinking"] = dict(thinking.config)
-        _sample(body, settings, dropped, is_taken=_takes_sampling(settings, family, thinking))
+        _sample(body, settings, family, thinking, dropped)
         if settings.output_schema is not None:
             body["output_config"] = {"format": {"type": "json_schema", "schema": settings.output_schema}}
         dialect.add_parameters(body, settings, _RESERVED)
@@ -274,15 +274,17 @@ def _max_tokens(settings: ModelSettings, family: Family, thinking: Thinking) -> 
     return limit
 
 
-def _takes_sampling(settings: ModelSettings, family: Family, thinking: Thinking) -> bool:
-    """Whether the version of 2023 takes sampling parameters: with thinking on, none but their defaults."""
+def _sample(
+    body: dict[str, Any], settings: ModelSettings, family: Family, thinking: Thinking, dropped: list[str]
+) -> None:
+    """Put a temperature where it is taken; refuse one that is too high, and what else is not taken.
+
+    The version of 2023 takes sampling parameters, with thinking on none but their defaults, and no `top_p` beside a
+    temperature (platform.claude.com "migration guide"; BerriAI/litellm#15097).
+    """
     is_unheard_of = not family.is_known and settings.thinking is None
-    is_taken = family.takes_sampling and (is_unheard_of or not thinking.is_on)
-    return is_taken and settings.endpoint == MESSAGES_2023
-
-
-def _sample(body: dict[str, Any], settings: ModelSettings, dropped: list[str], *, is_taken: bool) -> None:
-    """Put a temperature where it is taken; refuse one that is too high, and what else is not taken."""
+    is_older = settings.endpoint == MESSAGES_2023
+    is_taken = is_older and family.takes_sampling and (is_unheard_of or not thinking.is_on)
     found = [name for name in _SAMPLING if name in (settings.parameters or {})]
     if found and not is_taken:
         raise UsageError(
@@ -292,6 +294,8 @@ def _sample(body: dict[str, Any], settings: ModelSettings, dropped: list[str], *
     value = settings.temperature
     if value is not None and not is_taken:
         dropped.append("temperature")
+    elif value is not None and family.is_known and "top_p" in found:
+        raise UsageError(f"model {settings.request_model} takes a temperature or top_p, not both", hint="remove one")
     elif value is not None and value > TEMPERATURE_MAX:
         raise UsageError(f"model {settings.request_model} takes a temperature of 0 to 1, not {value}")
     elif value is not None:
@@ -311,33 +315,27 @@ def _set_effort(body: dict[str, Any], effort: str | None, settings: ModelSetting
 
 
 FINISH: Final = base.by_word("anthropic", "finish", Finish)
-_NOT_RUN: Final = {
-    "canceled": (ErrorClass.CANCELLED, "the batch was cancelled before this request ran"),
-    "cancelled": (ErrorClass.CANCELLED, "the batch was cancelled before this request ran"),
-    "expired": (ErrorClass.EXPIRED, "the batch expired before this request ran"),
-}
-
-
-def error_class_of_row(error: ApiError) -> ErrorClass:
-    """Return what a row's error means: one request's trouble says little about the whole account.
-
-    A model that is not there is a 404 whose message begins with `model:`.
-    """
-    if error.kind == "not_found_error" and error.message.startswith("model:"):
-        return ErrorClass.MODEL_GONE
-    found = classify(None, error)
-    is_clear = found is not ErrorClass.ACCESS or error.kind == "authentication_error"
-    return found if is_clear else ErrorClass.PERMANENT
+_CANCELLED: Final = ErrorClass.CANCELLED, "the batch was cancelled before this request ran"
+_EXPIRED: Final = ErrorClass.EXPIRED, "the batch expired before this request ran"
+_NOT_RUN: Final = {"canceled": _CANCELLED, "cancelled": _CANCELLED, "expired": _EXPIRED}
 
 
 def _errored(custom_id: str | None, envelope: object) -> Response:
+    """Return a row that failed: one request's trouble says little about the whole account.
+
+    A model that is not there is a 404 whose message begins with `model:`.
+    """
     outer = fields.mapping(envelope)
     inner = outer.get("error") if isinstance(outer.get("error"), dict) else outer
     error = read_error(fields.mapping(inner))
     if not error.message and error.kind is None:
         error = ApiError("the provider gave no error text")
-    row = Row(custom_id, None, fields.identifier(outer.get("request_id")))
-    return lines.failed(row, error, error_class_of_row(error))
+    error_class = classify(None, error)
+    if error.kind == "not_found_error" and error.message.startswith("model:"):
+        error_class = ErrorClass.MODEL_GONE
+    elif error_class is ErrorClass.ACCESS and error.kind != "authentication_error":
+        error_class = ErrorClass.PERMANENT
+    return lines.failed(Row(custom_id, None, fields.identifier(outer.get("request_id"))), error, error_class)
 
 
 def _content(content: object) -> tuple[str | None, str | None]:

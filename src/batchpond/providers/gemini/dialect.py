@@ -62,7 +62,7 @@ class Family(base.Family):
     """Models that take the same parameters: a `thinkingLevel`, a `thinkingBudget`, or neither.
 
     Where `ignores_sampling`, temperature, topP and topK have no effect and penalties are refused. `takes_schema`
-    is about `responseJsonSchema`, which came with 2.5. `remark` is what to know about the models.
+    is about `responseJsonSchema`, which came with 2.5, `takes_system` about system prompts; `remark` is for people.
     """
 
     levels: tuple[str, ...] = ()
@@ -70,6 +70,7 @@ class Family(base.Family):
     ignores_sampling: bool = False
     remark: str | None = None
     takes_schema: bool = True
+    takes_system: bool = True
 
     @property
     def thinks(self) -> bool:
@@ -143,6 +144,8 @@ class Gemini(Dialect):
         if system is not None:
             body["systemInstruction"] = {"parts": [{"text": system}]}
         _add_parameters(body, generation, settings, family, dropped)
+        if "systemInstruction" in body and not family.takes_system:
+            raise UsageError(f"model {settings.request_model} takes no system prompt", hint="say it in the user's turn")
         if generation:
             body["generationConfig"] = generation
         return BuiltBody(body, tuple(dropped))

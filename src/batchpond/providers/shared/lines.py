@@ -287,8 +287,7 @@ def _is_blank(error: dict[str, Any]) -> bool:
 
 def _error_of(body: object) -> ApiError:
     if isinstance(body, str):  # Mistral's, as JSON in a text (recorded 2026)
-        found = load_row(body.encode("utf-8", "replace"), None)
-        return (read_any(found) if isinstance(found, dict) else None) or ApiError(body[:1000])
+        return read_any(load_row(body.encode("utf-8", "replace"), None)) or ApiError(body[:1000])
     return read_any(body) or ApiError("the provider gave no error text")
 
 

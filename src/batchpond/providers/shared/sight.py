@@ -53,12 +53,14 @@ class Count:
 class Sight:
     """What a provider's models take: media `types`, each of at most so many bytes, and a request of so many.
 
-    `takes_urls` where it fetches a picture itself; models that match `blind` take nothing. `forms` are the parts of a
-    message: a text, an image, a document, and an address of a picture.
+    A picture has at most `max_side` pixels a side, where that is said. `takes_urls` where it fetches a picture itself;
+    models that match `blind` take nothing. `forms` are the parts of a message: a text, an image, a document, and an
+    address of a picture.
     """
 
     types: Mapping[str, int] = field(default_factory=dict)
     max_request_bytes: int = 0
+    max_side: int = 0
     takes_urls: bool = False
     blind: str = "$"
     counts: tuple[Count, ...] = ()
@@ -76,6 +78,8 @@ class Sight:
             return None if self.takes_urls else "takes no addresses of pictures, only what is sent along"
         if (most := self.types.get(media.media_type)) is None:
             return f"takes no {media.media_type}, only {', '.join(self.types)}"
+        if max(media.width or 0, media.height or 0) > self.max_side > 0:
+            return f"takes at most {self.max_side:,} pixels a side, not {media.width} x {media.height}"
         return None if media.size_bytes <= most else f"takes at most {most:,} bytes at once, not {media.size_bytes:,}"
 
     def tokens(self, model: str, media: Media) -> tuple[int, bool]:
