@@ -183,10 +183,11 @@ def defused(text: str) -> str:
     return f"'{text}" if is_formula else text
 
 
-def plural(count: int, noun: str) -> str:
-    """Return a count with its noun, thousands separated."""
+def plural(count: int | str, noun: str) -> str:
+    """Return a count, which may be printed already, with its noun, thousands separated."""
     one, ending = (noun[:-1], "ies") if noun.endswith("y") else (noun, "es" if noun.endswith("ch") else "s")
-    return f"{count:,} {noun if count == 1 else one + ending}"
+    shown = count if isinstance(count, str) else f"{count:,}"
+    return f"{shown} {noun if shown == '1' else one + ending}"
 
 
 def usd(value: float | Decimal | None) -> str:

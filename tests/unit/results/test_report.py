@@ -23,6 +23,7 @@ from batchpond.lake.store import Store
 from batchpond.results.report import build, markdown, page
 from batchpond.results.report.numbers import Kind, interval, shown
 from batchpond.results.report.parts import Facts, Report
+from batchpond.results.report.sections.answers import title_of
 from batchpond.text import UNSAFE_BUT_NEWLINE
 from batchpond.views import read
 from tests.rigs.lakes import LakeBuilder
@@ -157,6 +158,18 @@ def test_markdown_holds_the_same_tables(every: Made) -> None:
         assert f"## {markdown.plain(section.title)}\n" in text
     assert text.count("**Table ") == len(every.report.exhibits())
     assert text.count("| ---") >= len(every.report.exhibits())
+
+
+def test_amounts_are_no_formula_in_markdown() -> None:
+    """Between two `$` some pages read mathematics."""
+    assert markdown.plain("$1.20 spent, $2.00 expected") == r"\$1.20 spent, \$2.00 expected"
+
+
+def test_a_case_about_nothing_named_has_a_title_all_the_same() -> None:
+    row = dict.fromkeys(("item_lo", "item_hi", "rubric_id", "template_id", "request_model", "candidate", "unit_id"))
+    assert title_of(row, "About") == "About"
+    assert title_of({**row, "request_model": "m"}, "About") == "About · m"
+    assert title_of({**row, "item_lo": "a", "item_hi": "b"}, "About") == "About: a and b"
 
 
 def test_findings_stand_at_the_top_with_the_numbers_of_their_exhibits(every: Made, hostile: Made) -> None:

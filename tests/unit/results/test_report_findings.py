@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from batchpond.results.report import build
+from batchpond.results.report import build, markdown
 from tests.rigs.lakes import LakeBuilder
 
 Row = dict[str, Any]
@@ -112,6 +113,27 @@ def test_what_was_simulated_is_not_among_what_was_spent(tmp_path: Path) -> None:
     (of_cells,) = [exhibit for exhibit in report.exhibits() if exhibit.key == "cell-costs"]
     assert of_cells.frame.select("cost_spent_usd", "cost_simulated_usd").rows() == [(2.0, 3.0)]
     assert "Simulated" in of_cells.caption
+
+
+def test_one_is_one_item_and_not_one_items(tmp_path: Path) -> None:
+    """No sentence of a report on one of everything has a plural after a 1."""
+    one = {"rubric_id": "r", "item_first": "a", "candidate_first": "x"}
+    rows: list[Row] = [
+        one | {"task": "pairwise", "item_second": "b", "candidate_second": "y", "verdict": "first"},
+        one | {"task": "pairwise", "item_first": "b", "candidate_first": "y", "item_second": "a",
+               "candidate_second": "x", "verdict": "second"},
+        one | {"task": "likert", "score": 3},
+        one | {"task": "compliance", "rubric_id": "s", "unit_id": "u", "verdict": "true"},
+        one | {"task": "compliance", "rubric_id": "s2", "unit_id": "u", "outcome": "refused"},
+        one | {"task": "pressure", "turn_no": 1, "label": "explicit_flip", "unit_id": "u"},
+    ]  # fmt: skip
+    findings(tmp_path, rows)
+    text = markdown.render(build.build(tmp_path / "lake", "s"))
+    told = [line for line in text.splitlines() if line.startswith(("n =", "**", "- ", "1 "))]
+    wrong = re.compile(r"(?<![\w.,])1 (?:rated |judged |answered )?(?!is |has |was )[a-z]+s\b")
+    assert [line for line in told if wrong.search(line)] == []
+    assert "n = 1 pair with a winner" in text
+    assert "1 answer without a verdict" in text
 
 
 @pytest.mark.parametrize(("is_sent", "why"), [(True, "no price was known"), (False, "batches of other studies")])

@@ -31,6 +31,7 @@ from batchpond.results.report.parts import (
     text,
 )
 from batchpond.results.report.source import ROWS_MAX, Rows, Source
+from batchpond.text import plural
 
 JUDGE: Final = "judge"
 LABEL: Final = "label"
@@ -139,8 +140,9 @@ class Declared:
     """An exhibit: `view`'s rows of the study, `columns` printed after the cells that differ, and how it is drawn.
 
     The SELECT names the cells, the columns with their ends, what was left out, and `also`, which is in the data alone;
-    A caption may name columns: {n} is the range of a count, {n:total} its sum; {left_out} is the sentence on
-    `left_out`, each count seen so often, {ppi} the one on labels that correct rates; `says` adds names of its own.
+    A caption may name columns: {n:range} is the range of a count, {n:total} its sum, with a noun in {n:total pair}; {left_out}
+    is the sentence on `left_out`, each count seen so often, {ppi} the one on labels that correct rates; `says` adds
+    names of its own. `notes` are sentences, each said where any row has its column and it is not 0.
     `has_lone_cell`: a table of one cell names its judge in a column, and not in the caption. `prefers` chooses among
     these rows, where the view has any of its kind: such as a panel's instead of its judges'. `needs` names what a
     `Source` must have. `apart` are dimensions that `adds` makes: they name lines of the figure. `missing` is printed in
@@ -163,6 +165,7 @@ class Declared:
     limit: int = ROWS_MAX
     left_out: Sequence[tuple[str, str]] = ()
     seen: int = 1
+    notes: Mapping[str, str] = field(default_factory=dict)
     has_lone_cell: bool = True
     called: Mapping[str, str] = field(default_factory=dict)
     missing: Mapping[str, str] = field(default_factory=dict)
@@ -208,7 +211,9 @@ class Declared:
     def _caption(self, rows: Rows, found: Cells) -> str:
         counts = {name: _Counts(rows.frame, name) for name in rows.frame.columns}
         names: dict[str, Any] = counts | {"left_out": left_out(rows.frame, self.left_out, seen=self.seen), "ppi": PPI}
-        return sentences(self.caption.format_map(names | dict(self.says(found.frame))).strip(), found.said(), rows.cut)
+        notes = (text.format_map(names) for name, text in self.notes.items() if (rows.frame[name] != 0).any())
+        caption = self.caption.format_map(names | dict(self.says(found.frame))).strip()
+        return sentences(caption, *notes, found.said(), rows.cut)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,7 +221,8 @@ class Said:
     """A finding: a sentence for each row of `sql`, `limit` at most, where one of the exhibits `shown` is there.
 
     `sql` says {study}. The sentence names columns with the kind to print them as: {rate:share}; {rate:share+} adds the
-    interval of rate_lo and rate_hi, where there is one. `otherwise` is the sentence of a row with a value that is NULL.
+    interval of rate_lo and rate_hi, where there is one, {n:count pair} a noun. `otherwise` is the sentence of a row
+    with a value that is NULL.
     """
 
     shown: Sequence[str]
@@ -242,11 +248,14 @@ class _Printed:
     name: str
 
     def __format__(self, how: str) -> str:
+        how, _, noun = how.partition(" ")
         kind = Kind(how.removesuffix("+") or Kind.TEXT)
         text, low, high = (
             shown(self.row[self.name], kind),
             *(self.row.get(f"{self.name}_{end}") for end in ("lo", "hi")),
         )
+        if noun:
+            return plural(text, noun)
         return text if not how.endswith("+") or low is high is None else f"{text} {interval(low, high, kind)}"
 
 
@@ -281,9 +290,9 @@ class _Counts:
     name: str
 
     def __format__(self, how: str) -> str:
-        if how == "total":
-            return f"{total(self.frame, self.name):,}"
-        return ranged(self.frame, self.name)
+        how, _, noun = how.partition(" ")
+        text = f"{total(self.frame, self.name):,}" if how == "total" else ranged(self.frame, self.name)
+        return plural(text, noun) if noun else text
 
 
 def _has(column: Column, frame: pl.DataFrame) -> bool:

@@ -85,7 +85,7 @@ def command(exhibit: Exhibit) -> str:
     return exhibit.command or f"batchpond query {shlex.quote(exhibit.sql)} --format csv"
 
 
-_SPECIAL = re.compile(r"([\\`*_\[\]#|~!])")
+_SPECIAL = re.compile(r"([\\`*_\[\]#|~!$])")
 _FENCE = re.compile(r"`{3,}")
 
 

@@ -120,8 +120,8 @@ def ranged(frame: pl.DataFrame, column: str) -> str:
 
 def left_out(frame: pl.DataFrame, words: Iterable[tuple[str, str]], *, seen: int = 1) -> str:
     """Return a sentence on what counts say was left out: pairs of column and what it counts, each `seen` so often."""
-    said = [f"{total(frame, column) // seen:,} {what}" for column, what in words if column in frame.columns]
-    found = [text for text in said if not text.startswith("0 ")]
+    counts = [(total(frame, column) // seen, what) for column, what in words if column in frame.columns]
+    found = [f"{n:,} {what.replace('s ', ' ', 1) if n == 1 else what}" for n, what in counts if n]
     return f"Left out: {', '.join(found)}." if found else "Nothing was left out."
 
 

@@ -57,7 +57,10 @@ def title_of(row: Row, words: str) -> str:
     named = " and ".join(str(name) for name in what if name is not None)
     turn = None if row.get("turn_no") is None else f"turn {row['turn_no']}"
     where = [*map(row.get, ("rubric_id", "template_id", "request_model", "candidate")), turn, row["unit_id"]]
-    return escape(f"{words}: {named}" + "".join(f" · {part}" for part in where if part and part != "unspecified"))
+    return escape(
+        (f"{words}: {named}" if named else words)
+        + "".join(f" · {part}" for part in where if part and part != "unspecified")
+    )
 
 
 class Answers:

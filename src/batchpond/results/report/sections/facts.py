@@ -71,9 +71,10 @@ def _summary(facts: dict[str, Any]) -> list[str]:
         return ["Nothing has been planned or imported."]
     told = []
     if facts["n_expected"]:
+        were, was = ("was" if facts[name] == 1 else "were" for name in ("n_expected", "n_answered"))
         told.append(
-            f"{facts['n_expected']:,} judgments by {plural(facts['n_judges'], 'judge')} were expected; "
-            f"{facts['n_answered']:,} were answered, {facts['n_valid']:,} of them with a verdict."
+            f"{plural(facts['n_expected'], 'judgment')} by {plural(facts['n_judges'], 'judge')} {were} expected; "
+            f"{facts['n_answered']:,} {was} answered, {facts['n_valid']:,} of them with a verdict."
         )
     if facts["n_answers_expected"]:
         told.append(

@@ -12,6 +12,7 @@ from batchpond.results.report.declared import Declared, Drawn, Made, chapter
 from batchpond.results.report.numbers import total
 from batchpond.results.report.parts import ChartKind, Exhibit
 from batchpond.results.report.source import Source
+from batchpond.text import plural
 
 MATRIX_ITEMS_MAX: Final = 25
 
@@ -32,7 +33,7 @@ def _drawn(matrix: Declared, what: str) -> Declared:
     return replace(
         matrix,
         key="matrix",
-        says=lambda frame: {"comparisons": f"{total(frame, 'n_both') // 2:,}"},
+        says=lambda frame: {"comparisons": plural(total(frame, "n_both") // 2, "comparison")},
         figure=Drawn(kind=ChartKind.WIN_MATRIX, rows=partial(_ordered, what=what)),
     )
 

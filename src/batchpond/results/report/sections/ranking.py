@@ -68,7 +68,7 @@ def _rows(ranked: rank.Rows, command: str) -> Rows:
 
 def _items(frame: pl.DataFrame, by: tuple[str, ...]) -> Declared:
     kind = str(frame["item_kind"][0]) if len(frame) else "item"
-    rubrics = f" in {frame[by[0]].n_unique():,} rubrics" if by else ""
+    rubrics = f" in {plural(frame[by[0]].n_unique(), 'rubric')}" if by else ""
     written = exhibits("ranking")["ranking"]
     return replace(
         written,
@@ -76,7 +76,8 @@ def _items(frame: pl.DataFrame, by: tuple[str, ...]) -> Declared:
         columns=[replace(column, title=column.title.format(kind=kind)) for column in written.columns],
         adds=_worded,
         says=lambda rows: {
-            "verdicts": f"{total(rows, 'n_comparisons') // 2:,}", "items": f"{len(rows):,} {kind}s{rubrics}",
+            "verdicts": plural(total(rows, "n_comparisons") // 2, "verdict"),
+            "items": f"{plural(len(rows), kind)}{rubrics}",
             "kinds": f"{kind.capitalize()}s",
         },
         figure=Drawn(kind=ChartKind.RANKING, rows=lambda rows: _first(rows, by)),
