@@ -8,13 +8,14 @@
 --   - best_share: the share of the n_lists whose item at this place was named the best, of several each a part
 --   - best_share_se: for lists in general, of the ratio of sums over clusters (linearised, G / (G - 1))
 --   - best_share_lo, best_share_hi: Wilson with the effective size p (1 - p) / se^2, by t over n_clusters - 1
---   - best_share_balanced: 1 / n_places, what it is without a bias
+--   - best_share_balanced: what it is without a bias: 1 / n_places where all lists are of one size, else the mean of each
+--     list's own
 --   - p_best_share: that best_share is best_share_balanced, by the same effective size and t: below 0.05 exactly where
 --     the latter is outside the interval
 --   - q_bh: Benjamini and Hochberg's, over p_best_share of all places and cells of the study that have one
 --   - mean_rank: the mean rank, 1 being the best, of what stood at this place in the n_ranked, ties sharing theirs
 --   - mean_rank_se, mean_rank_lo, mean_rank_hi: as above, by t, cut where ranks end
---   - mean_rank_balanced: (n_places + 1) / 2
+--   - mean_rank_balanced: (n_places + 1) / 2 in the same way; n_places is the size of the longest list
 --   - p_mean_rank: that mean_rank is mean_rank_balanced, by t over n_clusters - 1
 -- reference: Youden 1937 (places balanced over items); Korn and Graubard 1998; Benjamini and Hochberg 1995; wilson,
 --   student_t.
@@ -48,6 +49,8 @@ clusters AS (
     max(n_places) AS n_places,
     count(*) FILTER (WHERE n_named > 0) AS n_lists,
     count(*) FILTER (WHERE n_named = n_places AND NOT is_best_alone) AS n_ranked,
+    sum(CASE WHEN n_named > 0 THEN 1 / n_places ELSE 0 END) AS best_balanced,
+    sum(CASE WHEN n_named = n_places AND NOT is_best_alone THEN (n_places + 1) / 2 ELSE 0 END) AS ranks_balanced,
     count(*) FILTER (WHERE n_named = 0 AND outcome IS NOT NULL) AS n_unnamed,
     count(*) FILTER (WHERE outcome IS NULL) AS n_pending,
     CAST(sum(CASE WHEN list_rank = 1 THEN 1 / n_best ELSE 0 END) AS DOUBLE) AS best,
@@ -75,6 +78,8 @@ sums AS (
     count(*) FILTER (WHERE n_ranked > 0) AS n_clusters_ranked,
     sum(best) AS best,
     sum(ranks) AS ranks,
+    sum(best_balanced) AS best_balanced,
+    sum(ranks_balanced) AS ranks_balanced,
     sum(best_apart * best_apart) AS best_squares,
     sum(ranks_apart * ranks_apart) AS ranks_squares
   FROM apart
@@ -85,8 +90,8 @@ measured AS (
     *,
     best / nullif(n_lists, 0) AS best_share,
     ranks / nullif(n_ranked, 0) AS mean_rank,
-    1 / n_places AS best_share_balanced,
-    (n_places + 1) / 2 AS mean_rank_balanced,
+    coalesce(best_balanced / nullif(n_lists, 0), 1 / n_places) AS best_share_balanced,
+    coalesce(ranks_balanced / nullif(n_ranked, 0), (n_places + 1) / 2) AS mean_rank_balanced,
     CASE WHEN n_clusters >= 5 THEN sqrt(best_squares * n_clusters / (n_clusters - 1)) / n_lists END AS best_share_se,
     CASE WHEN n_clusters_ranked >= 5
          THEN sqrt(ranks_squares * n_clusters_ranked / (n_clusters_ranked - 1)) / n_ranked END AS mean_rank_se,

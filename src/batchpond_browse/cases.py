@@ -114,6 +114,13 @@ def case(lake: Lake, study: str, given: Mapping[str, str], *, is_whole: bool = F
     rows = lake.rows(asked)
     if not rows:
         raise UsageError(f"study {study} holds no judgment of this", hint="open it from a list")
+    rubrics = {row["rubric_id"] for row in rows}
+    if None in rubrics:
+        rows = [row for row in rows if row["rubric_id"] is None]
+    elif len(rubrics) > 1:
+        raise UsageError(
+            f"the address of a case names one rubric: {', '.join(sorted(rubrics))}", hint="add &rubric=..."
+        )
     _add_answers(lake, rows, "whole" if is_whole else "answers")
     sides = [given["lo"], given["hi"]] if "hi" in given else [given["item"]]
     texts, question = _texts(lake, sides, rows)

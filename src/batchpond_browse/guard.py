@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import hmac
 from dataclasses import dataclass
-from http.cookies import CookieError, SimpleCookie
 from typing import Final
-from urllib.parse import parse_qs
+from urllib.parse import parse_qsl, urlencode
 
+from starlette.requests import cookie_parser
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -64,23 +64,14 @@ class Guard:
             return PlainTextResponse(f"this page is at http://127.0.0.1:{self.port}/ alone\n", 421)
         if (origin is None and scope["method"] not in _SAFE) or origin not in {None, f"http://{host}"}:
             return PlainTextResponse("only pages of this server may ask that\n", 403)
-        given = parse_qs(scope["query_string"].decode("latin-1")).get("token")
-        if given and scope["method"] == "GET" and self._is_token(given[0]):
-            answer = RedirectResponse(scope["path"], 303)
+        asked = dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
+        if scope["method"] == "GET" and self._is_token(asked.pop("token", "")):
+            answer = RedirectResponse(scope["path"] + f"?{urlencode(asked)}" * bool(asked), 303)
             answer.set_cookie(self.cookie(), self.token, httponly=True, samesite="strict", path="/")
             return answer
-        if not self._is_token(_cookies(headers.get("cookie", "")).get(self.cookie(), "")):
+        if not self._is_token(cookie_parser(headers.get("cookie", "")).get(self.cookie(), "")):
             return PlainTextResponse("open the address that `batchpond browse` printed, with its token\n", 403)
         return None
 
     def _is_token(self, given: str) -> bool:
         return hmac.compare_digest(given.encode(), self.token.encode())
-
-
-def _cookies(header: str) -> dict[str, str]:
-    found: SimpleCookie = SimpleCookie()
-    try:
-        found.load(header)
-    except CookieError:
-        return {}
-    return {name: one.value for name, one in found.items()}

@@ -80,7 +80,7 @@ class Spool:
             if len(row) == len(Label._fields):
                 label = Label(*row)
                 found[label.of] = label
-        return [label for label in found.values() if label.label]
+        return [label for label in found.values() if label.label.strip()]
 
     def sheet(self, case: Case, rater: str) -> Sheet:
         """Return what can be said of a case; raises as the lake's views do."""

@@ -176,6 +176,16 @@ def test_a_label_survives_the_server_and_a_cut_off_line_spoils_no_other(lake: Pa
     assert (lake / FILE).stat().st_mode & 0o777 == 0o600
 
 
+def test_a_blank_label_takes_one_back_and_holds_up_no_other(lake: Path) -> None:
+    client = client_of(lake)
+    give(client, "1")
+    give(client, "2", rater="bert")
+    give(client, "  ")
+    assert [one.rater for one in Spool(lake).waiting()] == ["bert"]
+    assert client.post("/hand-in", data={}).status_code == 303
+    assert [row[3] for row in said(lake)] == ["bert"]
+
+
 def test_labels_that_the_lake_cannot_take_are_kept_and_said(lake: Path) -> None:
     """One of a unit that is gone: nothing is handed in, and the message names the key and the file that has it."""
     client = client_of(lake)

@@ -8,8 +8,9 @@ import re
 from collections.abc import Iterator
 from functools import cache, partial
 from pathlib import Path
-from urllib.parse import urlencode
+from urllib.parse import parse_qsl, urlencode
 
+import duckdb
 import pytest
 from starlette.testclient import TestClient
 
@@ -25,6 +26,7 @@ from tests.flow.test_labels import STUDY as ESSAYS
 from tests.flow.test_labels import judged_lake
 from tests.rigs import browse as rig
 from tests.rigs import report as report_support
+from tests.rigs.lakes import LakeBuilder
 from tests.rigs.report import Page
 
 TOKEN = "a-token"
@@ -103,6 +105,36 @@ def test_the_token_of_the_address_becomes_a_cookie_that_scripts_and_other_sites_
     attributes = answer.headers["set-cookie"].lower()
     assert "httponly" in attributes
     assert "samesite=strict" in attributes
+
+
+def test_the_address_with_the_token_leads_to_the_page_it_names(planned: Path) -> None:
+    """All but the token stays in the address, as it was."""
+    wanted = {"study": "a b", "q": "x&y=ü", "item": ""}
+    answer = client_of(planned, is_reader=False).get("/rows", params={"token": TOKEN, **wanted})
+    path, _, query = answer.headers["location"].partition("?")
+    assert (path, dict(parse_qsl(query, keep_blank_values=True))) == ("/rows", wanted)
+
+
+def test_answers_are_in_order_whatever_the_scale() -> None:
+    """Ratings below zero, of any number of digits and decimals; words among them stay together."""
+    order = lists.kinds()["rows"]["sorts"]["answer"]
+    scores = [-1500.5, -2.0, -0.25, 0.0, 0.5, 3.0, 9.75, 10.5, 100.0, 1234567.0]
+    values = ", ".join(f"(NULL, NULL, CAST({score} AS DOUBLE))" for score in reversed(scores))
+    sql = f"SELECT score FROM (VALUES {values}) AS said (verdict, label, score) ORDER BY {order}"
+    with duckdb.connect() as connection:
+        assert [score for (score,) in connection.sql(sql).fetchall()] == scores
+
+
+def test_a_case_is_of_one_rubric(tmp_path: Path) -> None:
+    """An address that names none of two leads to neither; one of judgments without a rubric leads to those alone."""
+    lake = LakeBuilder(tmp_path / "lake")
+    pair = {"study": "s", "item_first": "a", "item_second": "b", "verdict": "first", "outcome": "decided"}
+    lake.imported([pair | {"rubric_id": "clarity"}, pair | {"rubric_id": "depth"}])
+    lake.build()
+    address = {"study": "s", "lo": "a", "hi": "b"}
+    answer = client_of(tmp_path / "lake").get("/case", params=address)
+    assert (answer.status_code, "clarity" in answer.text, "depth" in answer.text) == (400, True, True)
+    assert "depth" not in get(client_of(tmp_path / "lake"), "case", **address, rubric="clarity")
 
 
 def test_a_form_without_an_origin_is_refused(planned: Path) -> None:

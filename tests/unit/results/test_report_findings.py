@@ -115,6 +115,29 @@ def test_what_was_simulated_is_not_among_what_was_spent(tmp_path: Path) -> None:
     assert "Simulated" in of_cells.caption
 
 
+def test_a_place_that_is_favoured_is_named_with_its_share_and_what_it_would_be(tmp_path: Path) -> None:
+    """Twenty lists of two, in 19 of which the first is named the best."""
+    lake = LakeBuilder(tmp_path / "lake")
+    names = [f"r{n}" for n in range(20)]
+    lake.plan([
+        {"slot": 2 * n + place, "request_id": name, "task": "listwise", "pair_id": f"l{n}", "turn_no": place,
+         "item_first": f"i{n}-{place}", "item_second": None, "parser_id": "listwise-1-x-r2"}
+        for n, name in enumerate(names) for place in (1, 2)
+    ], study="s")  # fmt: skip
+    lake.sent("A", "S", names, study="s", origin="batch")
+    lake.lines("A", [{"request_id": name, "outcome": "decided", "label": "B>A" if name == "r0" else "A>B", "text": "x",
+                      "parser_id": "listwise-1-x-r2"} for name in names])  # fmt: skip
+    lake.ended("A")
+    lake.build()
+    told = [finding.text for finding, _ in build.build(tmp_path / "lake", "s").findings() if finding.key == "places"]
+    assert [text.partition(":")[0].split(" ", 1)[1] for text in told] == [
+        "favours place 1 of 2",
+        "neglects place 2 of 2",
+    ]
+    assert "named the best in 95.0\u202f% [" in told[0]
+    assert re.search(r"of 20 lists \(q = [^;]+; 50\.0\u202f% would be no bias\)\.$", told[0]), told
+
+
 def test_one_is_one_item_and_not_one_items(tmp_path: Path) -> None:
     """No sentence of a report on one of everything has a plural after a 1."""
     one = {"rubric_id": "r", "item_first": "a", "candidate_first": "x"}
