@@ -19,7 +19,8 @@
 -- reference: Cameron and Miller 2014 (dyadic clusters); Mantel and Haenszel 1959; Robins, Breslow and Greenland 1986
 --   (its variance over strata); Fieller 1954 (the inversion).
 -- accuracy: 1e-9 relative against numpy.
--- nulls: NULL without a term; an end that the data leave open is NULL, and is at infinity.
+-- nulls: NULL without a term; of one item alone nothing can be left out, and clustered_variance is v_pair, which says
+--   nothing of other items; an end that the data leave open is NULL, and is at infinity.
 
 CREATE OR REPLACE MACRO clustered_variance(v_jack, v_pair, n_sides) AS
   greatest(v_jack - (n_sides - 1) * v_pair, v_pair);

@@ -19,9 +19,10 @@
 --     them flipped, or all were consistent wins; a majority of repeats that stands is taken as it is
 -- reference: Zheng et al. 2023 (same verdict in both orders), Wang et al. 2023 (conflict rate); clustered,
 --   wilson_clustered.
--- nulls: a rate is NULL where its denominator is 0, its bounds where no pair has an answer; ends for items in general are NULL below 5 items (of
---   consistency_decided, below 5 with a decided pair),
---   those for these items where lists imply the pairs, which are no draws then.
+-- nulls: a rate is NULL where its denominator is 0, its bounds where no pair has an answer; ends for items in general
+--   are NULL below 5 items (of consistency_decided, below 5 with a decided pair), those for these items where lists imply
+--   the pairs, which are no draws then. A _se of one item alone (n_clusters 1) is that of its pairs as draws, too small
+--   for items in general: it has no ends.
 
 CREATE OR REPLACE VIEW metric_consistency AS
 WITH clusters AS (

@@ -5,8 +5,9 @@
 -- estimators:
 --   - consistency: as in metric_win_matrix_by_rubric; the interval for statements in general, wilson_clustered
 --   - consistency_se: clustered by statement (CR1)
---   - consistency_lo_these_statements, consistency_hi_these_statements: Wilson, pairs being draws: for other prompts under
---     the same statements
+--   - consistency_lo_these_statements, consistency_hi_these_statements: Wilson, for other prompts under the same
+--     statements: a prompt is a draw, so that the pairs of several outputs for one count as far as they differ
+--     (effective_size)
 --   - win_rate_half: as in metric_win_matrix_by_rubric; the interval wilson_clustered
 --   - consistency_min, consistency_max, win_rate_half_min, win_rate_half_max: as in metric_win_matrix_by_rubric
 --   - net: as in metric_win_matrix_by_rubric
@@ -74,9 +75,39 @@ counts AS (
   FROM centred
   GROUP BY study, template_id, provider, request_model, thinking, candidate_a, candidate_b
 ),
+inputs AS (
+  SELECT
+    study, template_id, rubric_id, provider, request_model, thinking, candidate_a, candidate_b, unit_id,
+    count(*) AS n,
+    count(*) FILTER (WHERE winner <> 'inconsistent') AS n_same
+  FROM candidate_pairs
+  WHERE winner IN ('a', 'b', 'tie', 'inconsistent')
+  GROUP BY study, template_id, rubric_id, provider, request_model, thinking, candidate_a, candidate_b, unit_id
+),
+spread AS (
+  SELECT
+    study, template_id, provider, request_model, thinking, candidate_a, candidate_b,
+    count(*) AS n_inputs,
+    CAST(sum(n) AS DOUBLE) AS n,
+    CAST(sum(n_same) AS DOUBLE) AS n_same,
+    CAST(sum(n_same * n_same) AS DOUBLE) AS same_squares,
+    CAST(sum(n_same * n) AS DOUBLE) AS same_by_n,
+    CAST(sum(n * n) AS DOUBLE) AS n_squares
+  FROM inputs
+  GROUP BY study, template_id, provider, request_model, thinking, candidate_a, candidate_b
+),
+drawn AS (
+  SELECT
+    study, template_id, provider, request_model, thinking, candidate_a, candidate_b,
+    CASE WHEN n_same > 0 AND n_same < n THEN effective_size(
+      n_same / n, n, sqrt(same_squares - 2 * n_same / n * same_by_n + n_same / n * n_same / n * n_squares) / n)
+      ELSE n_inputs END AS draws
+  FROM spread
+),
 measured AS (
   SELECT
-    *,
+    counts.*,
+    drawn.draws,
     CAST((n_wins_a + 0.5 * (n_true_ties + n_inconsistent)) / nullif(n_both, 0) AS DOUBLE) AS win_rate_half,
     CAST((n_wins_a + 0.5 * (n_true_ties + n_inconsistent)) / nullif(n_pairs, 0) AS DOUBLE) AS win_rate_half_min,
     CAST((n_wins_a + n_missing + 0.5 * (n_true_ties + n_inconsistent)) / nullif(n_pairs, 0) AS DOUBLE)
@@ -88,6 +119,14 @@ measured AS (
          THEN CAST(sqrt(consistency_squares * n_rubrics / (n_rubrics - 1)) / n_both AS DOUBLE) END AS consistency_se,
     CASE WHEN n_rubrics >= 5 THEN n_rubrics - 1 END AS df
   FROM counts
+  LEFT JOIN drawn
+    ON drawn.study = counts.study
+    AND drawn.template_id = counts.template_id
+    AND drawn.provider = counts.provider
+    AND drawn.request_model = counts.request_model
+    AND drawn.thinking = counts.thinking
+    AND drawn.candidate_a = counts.candidate_a
+    AND drawn.candidate_b = counts.candidate_b
 ),
 sized AS (
   SELECT
@@ -120,8 +159,8 @@ SELECT
   consistency_se,
   wilson_lo(consistency * consistency_size, consistency_size, t_ends) AS consistency_lo,
   wilson_hi(consistency * consistency_size, consistency_size, t_ends) AS consistency_hi,
-  wilson_lo(n_wins_a + n_wins_b + n_true_ties, n_both) AS consistency_lo_these_statements,
-  wilson_hi(n_wins_a + n_wins_b + n_true_ties, n_both) AS consistency_hi_these_statements,
+  wilson_lo(consistency * draws, draws) AS consistency_lo_these_statements,
+  wilson_hi(consistency * draws, draws) AS consistency_hi_these_statements,
   (n_wins_a + n_wins_b + n_true_ties) / nullif(n_pairs, 0) AS consistency_min,
   (n_pairs - n_inconsistent) / nullif(n_pairs, 0) AS consistency_max,
   win_rate_half,
