@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import unicodedata
 from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -126,7 +127,7 @@ def _usable(
     """Return rows as they are read; raises StudyError for a column that lacks, and one for all rows with a problem."""
     source = spec.location if spec.source is not ItemsFrom.SQL else f"{noun}.sql"
     problems: list[str] = []
-    seen: dict[str, str] = {}
+    seen: dict[str, tuple[str, str]] = {}
     found = []
     for where, row in rows:
         missing = [column for column in (spec.id_column, spec.text_column) if column not in row]
@@ -134,10 +135,11 @@ def _usable(
             known = ", ".join(map(repr, list(row)[:20]))
             raise StudyError(f"{source}: {where} has no column {missing[0]!r}; it has {known}", hint=hints[0])
         name, problem, value = read(row)
-        if problem is None and name in seen:
-            problem = f"{name} stands in {seen[name]} already"
         if problem is None:
-            seen[name] = where
+            first, place = seen.setdefault(unicodedata.normalize("NFC", name), (name, where))
+            if place != where:
+                problem = f"{name} stands in {place} already" + ", in another Unicode form" * (first != name)
+        if problem is None:
             found.append(value)
         else:
             problems.append(f"{where}: {problem}")
@@ -163,6 +165,8 @@ def _problem(item_id: str, text: object, take: Take | None) -> str | None:
         return f"id {item_id!r} has a text that is not a string"
     if not is_unicode(item_id) or not is_unicode(text):
         return f"id {item_id!r} holds a lone surrogate, which UTF-8 cannot say"
+    if "\0" in item_id:
+        return f"id {item_id!r} holds a NUL, at which many tools end a text"
     return None
 
 

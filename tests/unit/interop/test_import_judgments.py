@@ -13,9 +13,11 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from batchpond.cli.frame import Invocation, root
 from batchpond.errors import BusyError, UsageError
 from batchpond.interop.imports import WORDS, ImportReport, import_judgments
 from batchpond.lake.schemas import IMPORTED_JUDGMENTS
@@ -177,6 +179,31 @@ def test_a_bad_row_is_named(store: Store, folder: Path, row: str, message: str) 
     error = refusal(store, write(folder, HEADER + row + "\nC,D,first\n"))
     assert f"1 row cannot be imported:\n  {message}" in error.message
     assert error.exit_code == 2
+
+
+def test_two_unicode_forms_of_an_id_are_told(store: Store, folder: Path) -> None:
+    """They look alike, and would be two items with half the judgments each."""
+    error = refusal(store, write(folder, HEADER + "caf\u00e9,B,first\ncafe\u0301,B,second\nC,cafe\u0300,first\n"))
+    assert (
+        "1 row cannot be imported:\n  line 3 has 'cafe\u0301', which stands in the file in another Unicode form"
+        in error.message
+    )
+
+
+def test_a_nul_in_an_id_is_told(store: Store, folder: Path) -> None:
+    path = folder / "nul.parquet"
+    pl.DataFrame({"item_first": ["a\0b"], "item_second": ["c"], "verdict": ["first"]}).write_parquet(path)
+    assert "holds a NUL" in refusal(store, path).message
+
+
+def test_a_file_without_rows_is_said_to_have_none(folder: Path) -> None:
+    path = write(folder, HEADER)
+    result = CliRunner().invoke(
+        root, ["--lake", str(folder / "lake"), "import", "judgments", str(path)], obj=Invocation()
+    )
+    assert result.exit_code == 0
+    assert "has no row: nothing was imported" in result.stderr
+    assert "metric_consistency" not in result.stderr
 
 
 BAD_NUMBERS = [

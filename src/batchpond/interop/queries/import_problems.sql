@@ -1,4 +1,8 @@
--- What makes a row unusable by itself.
+-- What makes a row unusable by itself, or beside the names of others.
+WITH named AS (
+  SELECT item_first AS name FROM judgments_given WHERE item_first IS NOT NULL
+  UNION SELECT item_second FROM judgments_given WHERE item_second IS NOT NULL
+)
 SELECT
   line_no,
   CASE
@@ -7,6 +11,11 @@ SELECT
     WHEN is_pair AND coalesce(trim(item_second), '') = '' THEN 'has no item_second'
     WHEN NOT is_pair AND item_second IS NOT NULL THEN 'has item_second, which ' || task || ' does not judge'
     WHEN item_first = item_second THEN 'judges ' || shown(item_first) || ' against itself'
+    WHEN contains(concat(item_first, item_second), chr(0)) THEN 'holds a NUL in an id, at which many tools end a text'
+    WHEN item_first <> nfc_normalize(item_first) AND nfc_normalize(item_first) IN (FROM named)
+      THEN 'has ' || shown(item_first) || ', which stands in the file in another Unicode form'
+    WHEN item_second <> nfc_normalize(item_second) AND nfc_normalize(item_second) IN (FROM named)
+      THEN 'has ' || shown(item_second) || ', which stands in the file in another Unicode form'
     WHEN word IS NULL THEN 'has no verdict'
     WHEN word NOT IN ({words}) AND (is_pair OR word NOT IN ('true', 'false', 'decided'))
       THEN 'has verdict ' || shown(word)
