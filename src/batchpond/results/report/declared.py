@@ -141,8 +141,8 @@ class Declared:
 
     The SELECT names the cells, the columns with their ends, what was left out, and `also`, which is in the data alone;
     A caption may name columns: {n:range} is the range of a count, {n:total} its sum, with a noun in {n:total pair};
-    {left_out} is the sentence on `left_out`, each count seen so often, {ppi} the one on labels that correct rates; `says` adds
-    names of its own. `notes` are sentences, each said where any row has its column and it is not 0.
+    {left_out} is the sentence on `left_out`, each count seen so often, {ppi} the one on labels that correct rates.
+    `says` adds names of its own; `notes` are sentences, each said where any row has its column and it is not 0.
     `has_lone_cell`: a table of one cell names its judge in a column, and not in the caption. `prefers` chooses among
     these rows, where the view has any of its kind: such as a panel's instead of its judges'. `needs` names what a
     `Source` must have. `apart` are dimensions that `adds` makes: they name lines of the figure. `missing` is printed in
