@@ -30,7 +30,7 @@ HARMLESS = (
 LOSSY = (
     *schedules.LOSSY,
     "batches.create@1:inline_results=no_metadata", "lines@1:swapped_bodies", "lines@1:finish=MAX_TOKENS",
-    "lines@1:blocked=SAFETY", "lines@1:status_rows", "batches.create@1:cancel_race=full",
+    "lines@1:blocked=SAFETY", "lines@1:status_rows", "lines@1:filtered_rows=2", "batches.create@1:cancel_race=full",
 )  # fmt: skip
 # Vertex AI answers with Gemini's models: by itself it is tried where its wire is its own, unless all is asked for.
 EVERYTHING = "BATCHPOND_TEST_SWEEP"
@@ -91,7 +91,7 @@ OF_XAI = frozenset({
     "batches.list@1:counts_null", "batches.list@1-2:cursor_loop", "batches.list@1:empty_page",
     "batches.list@1:list_error_page=1", "batches.list@1:html=200", "files.create@1:reset_after",
     "files.create@1-2:stale_list=400", "files.content@1-3:status=404", "lines@1-2:drop=2", "lines@1-2:error_rows=3",
-    "lines@1:duplicate_differs", "lines@1:missing_id", "lines@1:lone_surrogate=2",
+    "lines@1:duplicate_differs", "lines@1:missing_id", "lines@1:lone_surrogate=2", "lines@1:filtered_rows=2",
 })  # fmt: skip
 SOME = {"vertex": OF_VERTEX, "together": OF_TOGETHER, "groq": OF_GROQ, "mistral": OF_MISTRAL, "xai": OF_XAI}
 OF_FILES = ("files.create", "files.list", "files.upload", "batches.create@1:file_not_ready")
