@@ -23,7 +23,8 @@ SELECT
   sum(cost_usd) AS cost_usd,
   count(*) FILTER (
     WHERE cost_usd IS NULL
-      AND (error_class = 'unreadable' OR outcome NOT IN ('error', 'expired', 'cancelled', 'missing'))
+      AND (error_class = 'unreadable'
+           OR (error_class IS NULL AND outcome NOT IN ('error', 'expired', 'cancelled', 'missing')))
   ) AS n_cost_unknown
 FROM placed
 GROUP BY study, task, template_id, rubric_id, provider, request_model, thinking, unit_id, item_lo, item_hi, turn_no;

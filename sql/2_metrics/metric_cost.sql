@@ -11,7 +11,8 @@
 --   - input_tokens_p50, input_tokens_p95, output_tokens_p50, output_tokens_p95: percentiles, interpolated linearly
 -- reference: own definitions.
 -- nulls: an unknown cost is not 0: when an answer that came back, readable or not, has none (n_cost_unknown > 0) the
---   prices per verdict and per pair are NULL; an answer that never came back may have none.
+--   prices per verdict and per pair are NULL; an error, or an answer that never came
+--   back, may have none.
 -- note: percentiles come from counts per token number, in the one scan of the grouping sets: a quantile function would
 --   hold every row in memory.
 
@@ -29,7 +30,8 @@ WITH grouped AS (
     count(cost_usd) AS n_cost_known,
     count(*) FILTER (
       WHERE cost_usd IS NULL
-        AND (error_class = 'unreadable' OR outcome NOT IN ('error', 'expired', 'cancelled', 'missing'))
+        AND (error_class = 'unreadable'
+             OR (error_class IS NULL AND outcome NOT IN ('error', 'expired', 'cancelled', 'missing')))
     ) AS n_cost_unknown,
     sum(cost_usd) AS cost_usd,
     sum(cost_usd) FILTER (WHERE origin IS NULL OR origin <> 'simulated') AS cost_spent_usd,
