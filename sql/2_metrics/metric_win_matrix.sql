@@ -24,9 +24,9 @@
 --   sign test on each), the clustered errors below 2, a rate where n_both is 0.
 
 CREATE OR REPLACE VIEW metric_win_matrix AS
-WITH rubrics_counted AS (
+WITH inputs AS (
   SELECT
-    study, template_id, rubric_id, provider, request_model, thinking, candidate_a, candidate_b,
+    study, template_id, rubric_id, provider, request_model, thinking, candidate_a, candidate_b, unit_id,
     count(*) FILTER (WHERE winner IN ('a', 'b', 'tie', 'inconsistent')) AS n_both,
     count(*) FILTER (WHERE winner = 'a') AS n_wins_a,
     count(*) FILTER (WHERE winner = 'b') AS n_wins_b,
@@ -41,6 +41,29 @@ WITH rubrics_counted AS (
     sum(CASE WHEN rank_b_first IS NOT NULL THEN rank_a_first * rank_a_first END) AS sum_xx,
     sum(CASE WHEN rank_a_first IS NOT NULL THEN rank_b_first * rank_b_first END) AS sum_yy
   FROM candidate_pairs
+  GROUP BY study, template_id, rubric_id, provider, request_model, thinking, candidate_a, candidate_b, unit_id
+),
+rubrics_counted AS (
+  SELECT
+    study, template_id, rubric_id, provider, request_model, thinking, candidate_a, candidate_b,
+    sum(n_both) AS n_both,
+    sum(n_wins_a) AS n_wins_a,
+    sum(n_wins_b) AS n_wins_b,
+    sum(n_true_ties) AS n_true_ties,
+    sum(n_inconsistent) AS n_inconsistent,
+    sum(n_missing) AS n_missing,
+    sum(n_pairs_pending) AS n_pairs_pending,
+    sum(n_ranks) AS n_ranks,
+    sum(sum_x) AS sum_x,
+    sum(sum_y) AS sum_y,
+    sum(sum_xy) AS sum_xy,
+    sum(sum_xx) AS sum_xx,
+    sum(sum_yy) AS sum_yy,
+    count(*) FILTER (WHERE n_both > 0) AS n_inputs,
+    sum((n_both - n_inconsistent) * (n_both - n_inconsistent)) AS same_squares,
+    sum((n_both - n_inconsistent) * n_both) AS same_by_n,
+    sum(n_both * n_both) AS n_squares
+  FROM inputs
   GROUP BY study, template_id, rubric_id, provider, request_model, thinking, candidate_a, candidate_b
 ),
 centred AS (
@@ -69,45 +92,19 @@ counts AS (
     CAST(sum(n_pairs_pending) AS BIGINT) AS n_pairs_pending,
     sum(residual * residual) AS residual_squares,
     sum(consistency_residual * consistency_residual) AS consistency_squares,
+    sum(n_inputs) AS n_inputs,
+    CAST(sum(same_squares) AS DOUBLE) AS same_squares,
+    CAST(sum(same_by_n) AS DOUBLE) AS same_by_n,
+    CAST(sum(n_squares) AS DOUBLE) AS n_squares,
     CAST(sum(n_ranks) * sum(sum_xy) - sum(sum_x) * sum(sum_y) AS DOUBLE) AS co_xy,
     CAST(sum(n_ranks) * sum(sum_xx) - sum(sum_x) * sum(sum_x) AS DOUBLE) AS co_xx,
     CAST(sum(n_ranks) * sum(sum_yy) - sum(sum_y) * sum(sum_y) AS DOUBLE) AS co_yy
   FROM centred
   GROUP BY study, template_id, provider, request_model, thinking, candidate_a, candidate_b
 ),
-inputs AS (
-  SELECT
-    study, template_id, rubric_id, provider, request_model, thinking, candidate_a, candidate_b, unit_id,
-    count(*) AS n,
-    count(*) FILTER (WHERE winner <> 'inconsistent') AS n_same
-  FROM candidate_pairs
-  WHERE winner IN ('a', 'b', 'tie', 'inconsistent')
-  GROUP BY study, template_id, rubric_id, provider, request_model, thinking, candidate_a, candidate_b, unit_id
-),
-spread AS (
-  SELECT
-    study, template_id, provider, request_model, thinking, candidate_a, candidate_b,
-    count(*) AS n_inputs,
-    CAST(sum(n) AS DOUBLE) AS n,
-    CAST(sum(n_same) AS DOUBLE) AS n_same,
-    CAST(sum(n_same * n_same) AS DOUBLE) AS same_squares,
-    CAST(sum(n_same * n) AS DOUBLE) AS same_by_n,
-    CAST(sum(n * n) AS DOUBLE) AS n_squares
-  FROM inputs
-  GROUP BY study, template_id, provider, request_model, thinking, candidate_a, candidate_b
-),
-drawn AS (
-  SELECT
-    study, template_id, provider, request_model, thinking, candidate_a, candidate_b,
-    CASE WHEN n_same > 0 AND n_same < n THEN effective_size(
-      n_same / n, n, sqrt(same_squares - 2 * n_same / n * same_by_n + n_same / n * n_same / n * n_squares) / n)
-      ELSE n_inputs END AS draws
-  FROM spread
-),
 measured AS (
   SELECT
-    counts.*,
-    drawn.draws,
+    *,
     CAST((n_wins_a + 0.5 * (n_true_ties + n_inconsistent)) / nullif(n_both, 0) AS DOUBLE) AS win_rate_half,
     CAST((n_wins_a + 0.5 * (n_true_ties + n_inconsistent)) / nullif(n_pairs, 0) AS DOUBLE) AS win_rate_half_min,
     CAST((n_wins_a + n_missing + 0.5 * (n_true_ties + n_inconsistent)) / nullif(n_pairs, 0) AS DOUBLE)
@@ -119,20 +116,16 @@ measured AS (
          THEN CAST(sqrt(consistency_squares * n_rubrics / (n_rubrics - 1)) / n_both AS DOUBLE) END AS consistency_se,
     CASE WHEN n_rubrics >= 5 THEN n_rubrics - 1 END AS df
   FROM counts
-  LEFT JOIN drawn
-    ON drawn.study = counts.study
-    AND drawn.template_id = counts.template_id
-    AND drawn.provider = counts.provider
-    AND drawn.request_model = counts.request_model
-    AND drawn.thinking = counts.thinking
-    AND drawn.candidate_a = counts.candidate_a
-    AND drawn.candidate_b = counts.candidate_b
 ),
 sized AS (
   SELECT
     *,
     CASE WHEN df > 0 THEN effective_size(win_rate_half, n_both, win_rate_half_se) END AS n_effective,
     CASE WHEN df > 0 THEN effective_size(consistency, n_both, consistency_se) END AS consistency_size,
+    CASE WHEN n_inconsistent > 0 AND n_inconsistent < n_both THEN effective_size(
+      consistency, n_both,
+      sqrt(same_squares - 2 * consistency * same_by_n + consistency * consistency * n_squares) / n_both)
+      ELSE n_inputs END AS draws,
     t_two_sided_quantile(0.05, df) AS t_ends
   FROM measured
 ),

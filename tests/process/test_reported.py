@@ -60,7 +60,7 @@ def test_models_whose_answers_are_judged_are_no_judges(stages: str) -> None:
 def test_the_report_begins_with_what_was_found_and_shows_generated_answers(stages: str) -> None:
     """Defects 7 and 12 of people: no findings, and not one answer of a study of generated answers."""
     findings = stages.partition("## Findings")[2].partition("## Study")[0]
-    assert "48 simulated answers would have cost $" in findings
+    assert r"48 simulated answers would have cost \$" in findings
     assert "in the eyes of gpt-5.4-mini" in findings
     answers = stages.partition("## Answers as they came")[2]
     for task in ("generation", "compliance"):
