@@ -44,8 +44,7 @@ def create(connection: duckdb.DuckDBPyConnection) -> None:
     for script in refresh.scripts():
         connection.execute(script.text)
         if script.views:
-            found = connection.execute(query(__package__, "columns"), {"name": script.name}).fetchall()
-            columns = ", ".join(f"{quoted(column)} {kind}" for column, kind in found)
+            ((columns,),) = connection.execute(query(__package__, "columns"), {"name": script.name}).fetchall()
             connection.execute(f"DROP VIEW {quoted(script.name)}")
             connection.execute(f"CREATE TABLE {quoted(script.name)} ({columns})")
     for script in reversed(views):

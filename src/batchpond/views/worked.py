@@ -12,7 +12,7 @@ from typing import Final
 import duckdb
 
 from batchpond.lake.schemas import TABLES
-from batchpond.lake.tables import literal, quoted
+from batchpond.lake.tables import literal, query, quoted
 from batchpond.views import refresh
 from batchpond.views.draft import AS_TABLES, CATALOG
 from batchpond.views.refresh import Script
@@ -32,17 +32,13 @@ class Worked:
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, study: str, rows_max: int = ROWS_MAX) -> None:
         self._connection = connection
-        self._study = {"study": study}
-        self._made: set[str] = set()
+        self._of_study = f"WHERE study = {literal(study)}"
+        self._made = set(AS_TABLES)
+        self._n_rows: dict[str, int] = {}  # of each table that holds this study's rows alone
         self._definer = {name: script for script in refresh.scripts() for name in script.views}
-        connection.execute("USE memory")
-        for name in (*TABLES, *AS_TABLES):
-            connection.execute(f"CREATE VIEW {quoted(name)} AS FROM {CATALOG}.{quoted(name)}")
-            self._made.add(name)
-        for script in refresh.scripts():
-            if script.macros:
-                connection.execute(script.text)
-        counted = connection.execute("SELECT count(*) FROM plan WHERE study = $study", self._study).fetchall()
+        # What is not made, the lake's tables and the macros, is the lens's.
+        connection.execute(f"SET search_path = 'memory.main,{CATALOG}.main'")
+        counted = connection.execute(f"SELECT count(*) FROM plan {self._of_study}").fetchall()
         self._is_small = counted[0][0] <= rows_max
         if self._is_small:
             connection.execute("SET threads = 1")  # what threads say to each other takes longer than they save
@@ -55,13 +51,20 @@ class Worked:
         for script in refresh.scripts():
             if script.name in wanted:
                 self._make(script)
+                self._made.add(script.name)
 
     def _make(self, script: Script) -> None:
+        read = script.needs & (self._definer.keys() | TABLES.keys())
+        is_of_study = read <= self._n_rows.keys()
         is_kept = not self._is_small and script.stage == _BY_REQUEST
-        if not is_kept and script.header["grain"].startswith("study"):
-            rows = _HEAD.sub("", script.text, count=1).rstrip("; \n")
-            text = f"CREATE TABLE {quoted(script.name)} AS FROM ({rows}\n) WHERE study = $study"
-            self._connection.execute(text, self._study)
-        else:
+        if is_kept or not (is_of_study or script.header["grain"].startswith("study")):
             self._connection.execute(script.text)
-        self._made.add(script.name)
+            return
+        if is_of_study and not any(map(self._n_rows.get, read)):  # of nothing comes nothing, without a plan
+            ((columns,),) = self._connection.execute(query(__package__, "columns"), {"name": script.name}).fetchall()
+            content = f"({columns})"
+        else:
+            rows = _HEAD.sub("", script.text, count=1).rstrip("; \n")
+            content = f"AS FROM ({rows}\n) {'' if is_of_study else self._of_study}"
+        counted = self._connection.execute(f"CREATE TABLE {quoted(script.name)} {content}").fetchall()
+        self._n_rows[script.name] = sum(n for (n,) in counted)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import closing
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from batchpond.views import database
@@ -52,3 +53,37 @@ def test_only_what_a_query_names_is_made(lake: Path) -> None:
         made = {name for (name,) in own.execute(sql).fetchall()}
     assert "metric_ratings" in made
     assert not {name for name in made if name.startswith("report_") or "pressure" in name}
+
+
+TYPES = """
+SELECT column_name, data_type FROM duckdb_columns() WHERE database_name = ? AND table_name = ? ORDER BY column_index
+"""
+
+
+def test_a_view_of_tables_without_rows_is_made_and_not_planned(lake: Path) -> None:
+    """Of a study without candidates: a macro that no plan can use is in the way of other metrics, not of theirs."""
+    with closing(database.connect(lake)) as own:
+        worked = Worked(own, "hostile")
+        worked.make("FROM pair_clusters, candidate_pairs")
+        own.execute("CREATE MACRO effective_size(alone) AS alone")
+        with pytest.raises(duckdb.BinderException, match="effective_size"):
+            worked.make("FROM metric_consistency")
+        worked.make("FROM metric_win_matrix")
+        assert own.execute("FROM memory.metric_win_matrix").fetchall() == []
+        made, shown = (own.execute(TYPES, [where, "metric_win_matrix"]).fetchall() for where in ("memory", "batchpond"))
+    assert made == shown != []
+
+
+def test_tables_have_the_types_of_the_views_that_they_stand_for(lake: Path) -> None:
+    """However they were made."""
+    with closing(database.connect(lake)) as own:
+        worked = Worked(own, "every")
+        for view in database.views():
+            worked.make(f"FROM {view.name}")
+        tables = own.execute("SELECT table_name FROM duckdb_tables() WHERE database_name = 'memory'").fetchall()
+        types = {
+            where: [own.execute(TYPES, [where, *name]).fetchall() for name in tables]
+            for where in ("memory", "batchpond")
+        }
+    assert len(tables) > 50
+    assert types["memory"] == types["batchpond"]

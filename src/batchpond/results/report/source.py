@@ -67,9 +67,7 @@ class Source:
         self.tasks = frozenset(str(row["task"]) for row in tasks)
         self.is_adaptive = self.has("plan_current", "purpose IS NOT NULL")
         self.has_people = self.has("imported_judgments", "provider = 'human'")
-        self.has_candidates = self.has("plan_current", _TWO_CANDIDATES) or self.has(
-            "imported_judgments", _TWO_CANDIDATES
-        )
+        self.has_candidates = any(self.has(one, _TWO_CANDIDATES) for one in ("plan_current", "imported_judgments"))
 
     @property
     def has_pairs(self) -> bool:
