@@ -122,12 +122,14 @@ errors AS (
       AS log_length_ratio_se,
     sqrt(ratio_by_pair) AS log_length_ratio_se_these_items,
     t_two_sided_quantile(0.05, df) AS t_ends,
-    CASE WHEN ratio_by_pair > 0 THEN t_two_sided_quantile(0.05, df) END AS t_ratio,
     CASE WHEN ratio_by_pair > 0 THEN t_quantile(0.975, n_pairs - 1) END AS t_these
   FROM rates
 ),
 sized AS (
-  SELECT *, CASE WHEN df > 0 THEN effective_size(longer_win_rate, n_differ, longer_win_rate_se) END AS n_effective
+  SELECT
+    *,
+    CASE WHEN ratio_by_pair > 0 THEN t_ends END AS t_ratio,
+    CASE WHEN df > 0 THEN effective_size(longer_win_rate, n_differ, longer_win_rate_se) END AS n_effective
   FROM errors
 )
 SELECT

@@ -155,22 +155,36 @@ errors AS (
     sqrt(excess_by_pair) AS position_excess_conflict_se_these_items
   FROM variances
 ),
+-- four means in one list, two quantiles in another: a macro is written out wherever it stands
 bounded AS (
   SELECT
     *,
-    CASE WHEN n_clusters >= 5 THEN wilson_mean(repeat_agreement, n_orders, repeat_agreement_se, df := n_clusters - 1) END
-      AS repeat_ends,
+    list_transform([
+        {'p': repeat_agreement, 'n': CASE WHEN n_clusters >= 5 THEN n_orders END, 'se': repeat_agreement_se,
+          'df': n_clusters - 1},
+        {'p': cross_order_agreement, 'n': CASE WHEN n_clusters >= 5 THEN n_cross_order_pairs END,
+          'se': cross_order_agreement_se, 'df': n_clusters - 1},
+        {'p': repeat_agreement, 'n': n_orders, 'se': repeat_agreement_se_these_items, 'df': n_orders - 1},
+        {'p': cross_order_agreement, 'n': n_cross_order_pairs, 'se': cross_order_agreement_se_these_items,
+          'df': n_cross_order_pairs - 1}
+      ], LAMBDA bp_m: wilson_mean(bp_m.p, bp_m.n, bp_m.se, df := bp_m.df)) AS ends,
     wilson_clustered(repeat_unanimity, n_orders, repeat_unanimity_se, n_clusters) AS unanimity_ends,
-    CASE WHEN n_clusters >= 5
-         THEN wilson_mean(cross_order_agreement, n_cross_order_pairs, cross_order_agreement_se, df := n_clusters - 1) END
-      AS cross_ends,
-    CASE WHEN position_excess_conflict_se > 0 AND n_clusters >= 5
-         THEN t_quantile(0.975, n_clusters - 1) * position_excess_conflict_se END AS half_width,
-    wilson_mean(repeat_agreement, n_orders, repeat_agreement_se_these_items) AS repeat_ends_these,
-    wilson_mean(cross_order_agreement, n_cross_order_pairs, cross_order_agreement_se_these_items) AS cross_ends_these,
-    CASE WHEN position_excess_conflict_se_these_items > 0
-         THEN t_quantile(0.975, n_pairs - 1) * position_excess_conflict_se_these_items END AS half_width_these
+    list_transform([
+        CASE WHEN position_excess_conflict_se > 0 AND n_clusters >= 5 THEN n_clusters - 1 END,
+        CASE WHEN position_excess_conflict_se_these_items > 0 THEN n_pairs - 1 END
+      ], LAMBDA bp_df: t_quantile(0.975, bp_df)) AS quantiles
   FROM errors
+),
+named AS (
+  SELECT
+    *,
+    ends[1] AS repeat_ends,
+    ends[2] AS cross_ends,
+    ends[3] AS repeat_ends_these,
+    ends[4] AS cross_ends_these,
+    quantiles[1] * position_excess_conflict_se AS half_width,
+    quantiles[2] * position_excess_conflict_se_these_items AS half_width_these
+  FROM bounded
 )
 SELECT
   study, template_id, rubric_id, provider, request_model, thinking,
@@ -206,4 +220,4 @@ SELECT
   position_excess_conflict_se_these_items,
   position_excess_conflict - half_width_these AS position_excess_conflict_lo_these_items,
   position_excess_conflict + half_width_these AS position_excess_conflict_hi_these_items
-FROM bounded;
+FROM named;
