@@ -112,23 +112,18 @@ def link_into_place(staged: Path, final: Path) -> bool:
 
     `staged` must already be fsynced; it is gone afterwards, whatever happens.
     """
+    is_new = True
     try:
         make_directory(final.parent)
-        is_new = _linked(staged, final)
+        os.link(staged, final)
+    except FileExistsError:
+        is_new = False
     except OSError:
         drop(staged)
         raise
     staged.unlink()
     sync(final.parent)
     return is_new
-
-
-def _linked(staged: Path, final: Path) -> bool:
-    try:
-        os.link(staged, final)
-    except FileExistsError:
-        return False
-    return True
 
 
 def replace(staged: Path, final: Path) -> None:
@@ -313,12 +308,6 @@ def stands(path: str) -> tuple[int, int] | None:
     except OSError:
         return None
     return seen.st_size, seen.st_mtime_ns
-
-
-def columns_of(path: Path) -> pa.Schema:
-    """Return a file's columns, without what else it says; raises LakeError as `intact` does."""
-    with intact(path) as file:
-        return file.schema_arrow.remove_metadata()
 
 
 def read_rows(path: Path, columns: Sequence[str] | None = None) -> pa.Table:

@@ -174,12 +174,10 @@ class EventLog:
 
     def _read_all_for(self, events: Iterable[Event]) -> None:
         """Read all events where one of these is about an archived attempt, or may be among the archived ones."""
-        if any(self._may_be_archived(event) for event in events):
-            self.read_all()
-
-    def _may_be_archived(self, event: Event) -> bool:
-        is_foreign = isinstance(event, OfAttempt) and event.attempt_id not in self._attempt_ids
-        return is_foreign or isinstance(event, Sharded | Intent)
+        for event in events:
+            is_foreign = isinstance(event, OfAttempt) and event.attempt_id not in self._attempt_ids
+            if is_foreign or isinstance(event, Sharded | Intent):
+                return self.read_all()
 
     def keep(self) -> None:
         """Keep the events as they are now for the next pass to read in one go; the lake's lock is held.

@@ -204,9 +204,7 @@ def sweep_payloads(store: Store, settled: set[str]) -> None:
 
 
 def _measure(path: Path) -> Payload:
-    with path.open("rb") as lines:
-        digest = hashlib.file_digest(lines, "sha256")
-        return Payload(path, lines.tell(), digest.hexdigest())
+    return Payload(path, path.stat().st_size, disk.sha256(path))
 
 
 def bodies(lines: ShardLines) -> Iterator[tuple[str, bytes]]:

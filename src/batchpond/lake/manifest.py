@@ -85,6 +85,7 @@ def load(lake_path: Path, tables: Collection[str] = GUARDED) -> Manifest:
     entries: dict[str, Entry] = {}
     files, problems, last = list[Path](), list[str](), 0
     folder = lake_path / FOLDER
+    starts = tuple(b'{"name":"%s/' % table.encode() for table in tables)  # few lines are of some, and many of others
     for name in sorted(os.listdir(folder)) if folder.is_dir() else ():
         if not name.endswith(_SUFFIX):
             continue
@@ -97,16 +98,11 @@ def load(lake_path: Path, tables: Collection[str] = GUARDED) -> Manifest:
         if _digest(content) != name.removesuffix(_SUFFIX).rpartition("-")[2]:
             problems.append(f"{name} is damaged")
             continue
-        wanted = content.splitlines() if tables is GUARDED else _lines_of(content, tables)
+        lines = content.splitlines()
+        wanted = lines if tables is GUARDED else (line for line in lines if line.startswith(starts))
         for row in orjson.loads(b"[%s]" % b",".join(wanted)):
             _enter(entries, row)
     return Manifest(entries, tuple(files), last, tuple(problems))
-
-
-def _lines_of(content: bytes, tables: Collection[str]) -> Iterator[bytes]:
-    """Yield the lines about files of these tables: a lake has few of some, and a long list of others."""
-    starts = tuple(b'{"name":"%s/' % table.encode() for table in tables)
-    return (line for line in content.splitlines() if line.startswith(starts))
 
 
 def _enter(entries: dict[str, Entry], row: Mapping[str, Any]) -> None:

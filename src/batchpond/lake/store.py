@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
 import re
 import shutil
@@ -254,9 +253,10 @@ class Store:
         self._outdated = None
 
     def _sweep_scratch(self) -> None:
-        now_s = self.clock.now().timestamp()
+        stale_ns = (self.clock.now().timestamp() - STALE_SCRATCH_S) * 1e9
         for entry in os.scandir(self.path / TMP):
-            if now_s - _mtime_s(entry) <= STALE_SCRATCH_S:
+            stands = disk.stands(entry.path)
+            if stands is None or stands[1] >= stale_ns:
                 continue
             if entry.is_dir(follow_symlinks=False):  # what DuckDB spilled before its process was killed
                 shutil.rmtree(entry.path, ignore_errors=True)
@@ -266,13 +266,6 @@ class Store:
 
 def _marker(lake_id: str) -> bytes:
     return json.dumps({"format": FORMAT_VERSION, "lake_id": lake_id}).encode() + b"\n"
-
-
-def _mtime_s(entry: os.DirEntry[str]) -> float:
-    try:
-        return entry.stat(follow_symlinks=False).st_mtime
-    except FileNotFoundError:  # its owner dropped it just now
-        return math.inf
 
 
 def _place(path: Path, clock: Clock | None) -> tuple[Path, Clock, Mirror | None]:
@@ -369,12 +362,10 @@ def keep_memo(store: Store, name: str, memo: Memo) -> None:
 def _stands(store: Store, held: Collection[str]) -> str | None:
     """Return a digest of how the files stand on disk, None where one is gone."""
     seen = hashlib.sha256()
-    try:
-        for name in held:
-            found = os.stat(f"{store.path}/{name}")
-            seen.update(f"{name} {found.st_size} {found.st_mtime_ns}\n".encode())
-    except OSError:
-        return None
+    for name in held:
+        if (found := disk.stands(f"{store.path}/{name}")) is None:
+            return None
+        seen.update(f"{name} {found[0]} {found[1]}\n".encode())
     return seen.hexdigest()
 
 

@@ -146,7 +146,8 @@ def ddl(lake_path: Path, files: Files) -> str:
     """Return the whole lens as one SQL script that plain DuckDB runs."""
     good, _ = sorted_out(lake_path, named(lake_path, files), {})
     head = "-- Views over a lake, which stands here: run in an empty DuckDB, or `.read` this file.\n"
-    return "\n".join([head + _set_lake(lake_path), *_table_views(good), *(script.text for script in refresh.scripts())])
+    tables = (_table_view(name, good[name]) for name in TABLES)
+    return "\n".join([head + _set_lake(lake_path), *tables, *(script.text for script in refresh.scripts())])
 
 
 def connect(
@@ -406,22 +407,19 @@ def _template() -> bytes:
 
 
 def _create(connection: duckdb.DuckDBPyConnection) -> None:
-    for statement in _table_views({}):
-        connection.execute(statement)
+    for name in TABLES:
+        connection.execute(_table_view(name, {}))
     create(connection)
     connection.execute(query(__package__, "info"))
-
-
-def _info(good: Good, bad: Sequence[Damage]) -> _Info:
-    n_files = sum(map(len, good.values()))
-    # A lens that leaves a file out is never current: the file may be made again, or put back, under its name.
-    return _Info("" if bad else fingerprint(good), n_files, views_digest(), duckdb.__version__)
 
 
 def _record(connection: duckdb.DuckDBPyConnection, good: Good, bad: Sequence[Damage]) -> None:
     for table in ("lens_info", "lens_lists", "lens_bad"):
         connection.execute(f"DELETE FROM {table}")
-    connection.execute("INSERT INTO lens_info VALUES (?, ?, ?, ?)", list(_info(good, bad)))
+    # A lens that leaves a file out is never current: the file may be made again, or put back, under its name.
+    shown, n_files = "" if bad else fingerprint(good), sum(map(len, good.values()))
+    info = _Info(shown, n_files, views_digest(), duckdb.__version__)
+    connection.execute("INSERT INTO lens_info VALUES (?, ?, ?, ?)", list(info))
     lists = [
         (table, "\n".join(found), orjson.dumps([list(sound) for sound in found.values()]).decode())
         for table, found in good.items()
@@ -432,11 +430,6 @@ def _record(connection: duckdb.DuckDBPyConnection, good: Good, bad: Sequence[Dam
         connection.execute(sql, [list(column) for column in zip(*lists, strict=True)])
     for file in bad:
         connection.execute("INSERT INTO lens_bad VALUES (?, ?, ?)", [_table(file.name).name, file.name, file.problem])
-
-
-def _table_views(files: Good) -> Iterator[str]:
-    for name in TABLES:
-        yield _table_view(name, files.get(name, {}))
 
 
 def _table_view(name: str, files: Mapping[str, Sound]) -> str:

@@ -12,6 +12,7 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
+from pathlib import Path
 from typing import Any, Final
 
 import duckdb
@@ -20,6 +21,7 @@ import pyarrow as pa
 
 from batchpond.errors import UsageError
 from batchpond.lake.tables import query
+from batchpond.views.draft import config
 from batchpond.views.read import interrupted, nodes, syntax_tree
 from batchpond.views.refresh import first_line
 
@@ -32,11 +34,7 @@ PROBE_MAX_S: Final = 2.0
 _PROBE_CHARS: Final = (0, 100, 1_000, 10_000, TEXT_MAX_CHARS)
 _NUMBER: Final = "#"
 _PROBE_TEXT: Final = 'Score: 4\n{"a": [1, "x"]} It\'s A, not B.\n'
-_SEALED: Final = (
-    "SET temp_directory = ''",
-    "SET enable_external_access = FALSE",
-    "SET lock_configuration = TRUE",
-)
+_SEALED: Final = "SET temp_directory = ''; SET enable_external_access = FALSE; SET lock_configuration = TRUE"
 _CLASSES: Final = frozenset(
     {"COLUMN_REF", "CONSTANT", "FUNCTION", "OPERATOR", "COMPARISON", "CONJUNCTION", "CASE", "CAST", "BETWEEN",
      "COLLATE", "TYPE"}
@@ -104,16 +102,8 @@ def evaluate(
 
 
 def _connection() -> duckdb.DuckDBPyConnection:
-    config: dict[str, str | bool | int | float | list[str]] = {
-        "memory_limit": MEMORY_LIMIT,
-        "threads": 1,
-        "autoinstall_known_extensions": False,
-        "autoload_known_extensions": False,
-        "python_enable_replacements": False,
-    }
-    connection = duckdb.connect(":memory:", config=config)
-    for statement in _SEALED:
-        connection.execute(statement)
+    connection = duckdb.connect(":memory:", config=config(Path(), MEMORY_LIMIT) | {"threads": 1})
+    connection.execute(_SEALED)
     return connection
 
 
@@ -128,10 +118,8 @@ def _wrong_syntax(connection: duckdb.DuckDBPyConnection, expression: str) -> str
     if node["type"] != "SELECT_NODE" or len(node["select_list"]) != 1 or node["from_table"]["type"] != "EMPTY":
         return "is not one expression"
     parts = [part for part in nodes(node["select_list"]) if "class" in part]
-    for part in parts:
-        problem = _wrong_part(part)
-        if problem is not None:
-            return problem
+    if problem := next(filter(None, map(_wrong_part, parts)), None):
+        return problem
     if not any(part["class"] == "COLUMN_REF" for part in parts):
         return "does not look at the column `text`: it says the same of every answer"
     names = sorted({str(part["function_name"]).lower() for part in parts if part["class"] == "FUNCTION"})

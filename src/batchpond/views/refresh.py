@@ -249,12 +249,9 @@ def _stamp(lake_path: Path, listed: str) -> str:
 
     By all that are published: which of them a merged file covers takes reading it, and changes with that list only.
     """
-    try:
-        lens = (lake_path / LENS).stat()
-    except FileNotFoundError:
+    if (lens := disk.stands(f"{lake_path}/{LENS}")) is None:
         return "no lens"
-    seen = f"{listed} {lens.st_size} {lens.st_mtime_ns}"
-    return hashlib.sha256(seen.encode()).hexdigest()
+    return hashlib.sha256(f"{listed} {lens[0]} {lens[1]}".encode()).hexdigest()
 
 
 def _read(lake_path: Path) -> str | None:
@@ -287,7 +284,8 @@ def _examined(table: str, path: Path, known: Sound | None) -> Sound | str:
         seen = os.stat(path)
         if known is not None and table not in _LARGE:  # what was published never changes, but what is derived
             disk.read_through(path)
-        schema = disk.columns_of(path)
+        with disk.intact(path) as file:
+            schema = file.schema_arrow.remove_metadata()
     except OSError as error:
         return f"it cannot be read: {error.strerror}"
     except LakeError as error:
