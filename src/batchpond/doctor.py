@@ -60,7 +60,7 @@ class Finding:
 
 def examine(store: Store, *, is_deep: bool = False) -> list[Finding]:
     """Return the findings on an open lake, in a fixed order of checks; a deep one reads every byte of its tables."""
-    found = [_ok("lake", f"{store.path} is lake {store.lake_id}"), *_files(store, is_deep=is_deep)]
+    found = [_ok("lake", f"{store.place} is lake {store.lake_id}"), *_files(store, is_deep=is_deep)]
     for check in (_lens, _rights, _file_system, _space, _writer):
         found.extend(check(store))
     try:
@@ -95,10 +95,11 @@ def _files(store: Store, *, is_deep: bool) -> Iterator[Finding]:
     lists = manifest.load(store.path)
     listed = lists.entries
     found = [manifest.Damage(manifest.FOLDER, problem) for problem in lists.problems]
+    files = {name: store.files(name) for name in TABLES}  # all of them, from wherever: then none is missed in vain
     found += [manifest.Damage(name, manifest.GONE) for name in manifest.missing(store.path)]
     n_files, n_rows = 0, 0
-    for name in TABLES:
-        for path in store.files(name):
+    for name, paths in files.items():
+        for path in paths:
             n_files += 1
             known = os.fspath(path.relative_to(store.path))
             problem = refresh.check_file(name, path)

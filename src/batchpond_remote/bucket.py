@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import urlsplit
 
 import obstore
@@ -35,9 +35,22 @@ CALL_DEADLINE_S: Final = 300.0
 """For one call, its retries included: an object goes in one piece."""
 _RETRIES_MAX: Final = 4
 _WAITS_S: Final = (0.0, 0.2, 1.0, 5.0)
+_KEYS: Final = (
+    "AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+    "AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_SKIP_SIGNATURE",
+)  # fmt: skip
 _SCHEMES: Final = frozenset({"s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "file"})
 _CHUNK_BYTES: Final = 4 << 20
+_PART_BYTES: Final = 8 << 20  # of which S3 takes 10,000
+_PARTS_AT_ONCE: Final = 4
 _LIST_PAGE: Final = 1_000
+
+
+class Object(NamedTuple):
+    """An object as it is listed: what changes when its bytes do, and how many those are."""
+
+    tag: str
+    size_bytes: int
 
 
 class Bucket:
@@ -60,16 +73,20 @@ class Bucket:
         endpoint = os.environ.get("AWS_ENDPOINT_URL", "") if self.url.startswith("s3") else ""
         return self.url.startswith("file:") or urlsplit(endpoint).hostname in {"127.0.0.1", "::1", "localhost"}
 
-    def tags(self, prefix: str = "") -> dict[str, str]:
-        """Return what there is below a name, each with what changes when its bytes do; a call per 1,000 objects."""
+    def objects(self, prefix: str = "") -> dict[str, Object]:
+        """Return what there is below a name; a call per 1,000 objects."""
         with self._told(f"list {prefix}"):
             found = (one for page in obstore.list(self._store, prefix or None, chunk_size=_LIST_PAGE) for one in page)
-            return {one["path"]: _tag(one["e_tag"]) or f"{one['size']} {one['last_modified']}" for one in found}
+            return {
+                one["path"]: Object(_tag(one["e_tag"]) or f"{one['size']} {one['last_modified']}", one["size"])
+                for one in found
+            }
 
-    def put(self, name: str, data: bytes) -> str:
-        """Put an object in the place of another, if any; return its tag."""
+    def put(self, name: str, content: bytes | Path) -> str:
+        """Put an object in the place of another, if any, a large file in parts; return its tag."""
         with self._told(f"write {name}"):
-            return _tag(obstore.put(self._store, name, data, use_multipart=False)["e_tag"])
+            put = obstore.put(self._store, name, content, chunk_size=_PART_BYTES, max_concurrency=_PARTS_AT_ONCE)
+            return _tag(put["e_tag"])
 
     def put_new(self, name: str, data: bytes) -> tuple[bool, str]:
         """Put an object under a name that nobody has; whether it is this one that stands there now, and its tag.
@@ -165,6 +182,9 @@ def checked(url: str) -> str:
 def _connected(url: str) -> ObjectStore:
     if url.startswith("file:"):
         return LocalStore(url.removeprefix("file://"), mkdir=True)
+    if url.startswith("s3") and "AWS_PROFILE" in os.environ and not any(name in os.environ for name in _KEYS):
+        hint = 'export what it names: eval "$(aws configure export-credentials --format env)", and AWS_REGION'
+        raise UsageError(f"{url}: AWS_PROFILE names a profile, and ~/.aws is not read here", hint=hint)
     deadline = timedelta(seconds=CALL_DEADLINE_S)
     return from_url(
         url,

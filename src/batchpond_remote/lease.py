@@ -108,7 +108,7 @@ class Lease:
             self._good_until_s = begun_s + self.lease_s
 
     def _numbered(self) -> list[str]:
-        return sorted(name for name in self._bucket.tags(FOLDER) if _NUMBERED.fullmatch(name))
+        return sorted(name for name in self._bucket.objects(FOLDER) if _NUMBERED.fullmatch(name))
 
     def _read(self, name: str) -> dict[str, Any]:
         """Return what a lease says; nothing of one that is gone, or was not written by batchpond: it holds nobody."""

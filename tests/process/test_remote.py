@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from batchpond.errors import ExitCode
-from tests.rigs.hosts import N_SHARDS, USUAL, disturb, hosts
+from tests.rigs.hosts import N_REQUESTS, N_SHARDS, USUAL, disturb, hosts
 from tests.rigs.sim_study import STUDY
 
 SHORT_SLEEP_S = 3.0
@@ -21,6 +21,58 @@ def test_one_host_plans_another_submits_and_a_third_collects(tmp_path: Path) -> 
         assert made.here(1, "submit", STUDY, "--yes") == ExitCode.DONE
         assert made.here(2, "sync") == ExitCode.DONE
         assert made.problems() == []
+
+
+LOOKING = (
+    ("status",),
+    ("results", "--study", STUDY),
+    ("report", STUDY, "-o", "{folder}/report.html", "--force"),
+    ("query", "SELECT * FROM metric_consistency"),
+    ("query", "responses"),
+    ("compare", f"{STUDY}:model=gpt-4o", f"{STUDY}:model=gpt-4.1-mini"),
+)
+NEEDING = (
+    (("query", "SELECT count(*) FROM raw"), {"raw"}),
+    (("query", "requests"), {"requests"}),
+    (("audit",), {"raw"}),
+    (("export", "{folder}/results.csv"), {"raw", "requests"}),
+    (("doctor",), {"raw", "requests"}),
+    (("sync",), {"raw", "requests"}),
+)
+
+
+def test_who_only_looks_downloads_no_raw_lines_and_no_requests_and_is_told_where_the_lake_is(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """What needs them has them first, each of its host's own; no note or error calls the lake by its mirror's path."""
+    with hosts(tmp_path) as made:
+        assert made.here(1, "submit", STUDY, "--yes") == ExitCode.DONE
+        assert made.here(2, "sync") == ExitCode.DONE
+        made.shop.log.clear()
+        for words in LOOKING:
+            assert made.here(3, *(word.format(folder=tmp_path) for word in words)) == ExitCode.DONE, words
+        assert made.shop.fetched("/raw/") == made.shop.fetched("/requests/") == []
+        assert "until something reads them" in capfd.readouterr().err
+        for host, (words, tables) in enumerate(NEEDING, start=4):
+            made.shop.log.clear()
+            assert made.here(host, *(word.format(folder=tmp_path) for word in words)) == ExitCode.DONE, words
+            fetched = {name: len(made.shop.fetched(f"/{name}/")) for name in ("raw", "requests")}
+            there = {name: sum(f"/{name}/" in key for key in made.shop.objects) for name in fetched}
+            assert fetched == {name: n if name in tables else 0 for name, n in there.items()}, words
+        out, said = capfd.readouterr()
+        assert f"{N_REQUESTS}\n" in out
+        assert f"{made.url} is lake" in out
+        assert "host-" not in said
+
+
+@pytest.mark.parametrize("view", ["raw", "audit"])
+def test_what_a_query_waits_for_is_no_part_of_its_time(tmp_path: Path, view: str) -> None:
+    """A command that ran over its time would have ended by itself."""
+    with hosts(tmp_path) as made:
+        assert made.here(1, "submit", STUDY, "--yes") == ExitCode.DONE
+        assert made.here(1, "sync") == ExitCode.DONE
+        made.shop.faults.append(("GET", "/raw/", "slow"))
+        assert made.start(2, "query", f"SELECT count(*) FROM {view}", "--timeout", "1").wait() == ExitCode.DONE
 
 
 @pytest.mark.parametrize("provider", ["openai", "together", "anthropic"])

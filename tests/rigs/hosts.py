@@ -64,6 +64,7 @@ class Hosts:
     simulator: server.Running
     provider: str
     variables: dict[str, str]
+    shop: s3.Shop
 
     def environment(self, host: int, **more: str) -> dict[str, str]:
         """Return what a command on a host has."""
@@ -148,7 +149,7 @@ def hosts(folder: Path, provider: str = "openai", bucket: str = "") -> Iterator[
     """Plan a lake in a bucket, ours or one in another store, and run a provider."""
     models = SIMULATED[provider].models
     with s3.served() as shop, server.running(SETTINGS, folder / "world") as simulator:
-        made = Hosts(folder, simulator, provider, {} if bucket else shop.environ)
+        made = Hosts(folder, simulator, provider, {} if bucket else shop.environ, shop)
         made.variables["BATCHPOND_LAKE"] = f"{bucket or 's3://bucket-one'}/{folder.name}"
         with patch.dict(os.environ, made.environment(0)):
             plan_study(Store.init(Path(made.url)), load(write_study(folder / "study", max_requests=6, models=models)))

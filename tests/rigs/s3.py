@@ -1,7 +1,7 @@
 """A small S3 over HTTP on loopback that can be told to fail: what a test's buckets stand in.
 
-Path-style addresses; GET, HEAD, PUT with `If-None-Match: *`, DeleteObjects, and ListObjectsV2 with pages, as the API
-reference has them (https://docs.aws.amazon.com/AmazonS3/latest/API/). Nothing checks signatures.
+Path-style addresses; GET, HEAD, PUT with `If-None-Match: *`, multipart uploads, DeleteObjects, and ListObjectsV2 with
+pages, as the API reference has them (https://docs.aws.amazon.com/AmazonS3/latest/API/). Nothing checks signatures.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,21 +19,30 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape, unescape
 
+SLOW_S = 5.0
+
 
 @dataclass
 class Shop:
     """What stands in the buckets, how often each kind of call came, and what to do wrong to which.
 
-    `faults` are taken from the front by the next call that they fit: a method or `LIST`, a piece of the key, and what
-    happens: `lost_ack` does it and answers nothing, `conflict`, `slow_down` and `denied` refuse it.
+    `log` has each call's method, key, and how many bytes came with it. `faults` are taken from the front by the next
+    call that they fit: a method, `LIST` or `PART`, a piece of the key, and what happens: `lost_ack` does it and answers
+    nothing, `slow` does it and answers late, `conflict`, `slow_down` and `denied` refuse it.
     """
 
     objects: dict[str, tuple[bytes, datetime]] = field(default_factory=dict)
     calls: Counter[str] = field(default_factory=Counter)
+    parts: dict[str, dict[int, bytes]] = field(default_factory=dict)
+    log: list[tuple[str, str, int]] = field(default_factory=list)
     faults: list[tuple[str, str, str]] = field(default_factory=list)
     page: int = 1_000
     url: str = ""
     lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def fetched(self, piece: str) -> list[str]:
+        """Return the keys with this piece that were read."""
+        return [key for method, key, _ in self.log if method == "GET" and piece in key]
 
     def fault(self, method: str, key: str) -> str | None:
         for fault in self.faults:
@@ -79,9 +89,11 @@ class _Handler(BaseHTTPRequestHandler):
         shop, split = self.shop, urlsplit(self.path)
         key, query = unquote(split.path).lstrip("/"), parse_qs(split.query, keep_blank_values=True)
         sent = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        method = "LIST" if "list-type" in query else self.command
+        named = {"list-type": "LIST", "partNumber": "PART", "uploads": "BEGIN", "uploadId": "END"}
+        method = next((name for word, name in named.items() if word in query), self.command)
         with shop.lock:
             shop.calls[method] += 1
+            shop.log.append((method, key, len(sent)))
             fault = shop.fault(method, key + query.get("prefix", [""])[0])
             match fault:
                 case "conflict":
@@ -91,13 +103,34 @@ class _Handler(BaseHTTPRequestHandler):
                 case "denied":
                     return self._refuse(403, "AccessDenied")
             done = getattr(self, f"_{method.lower()}")(key, query, sent)
+        if fault == "slow":
+            time.sleep(SLOW_S)
         if fault == "lost_ack":
             self.close_connection = True
             return None
         status, body, headers = done
         return self._refuse(status, body) if isinstance(body, str) else self._answer(status, body, **headers)
 
-    do_GET = do_HEAD = do_PUT = do_POST = _handle
+    do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = _handle
+
+    def _begin(self, key: str, *_: object) -> tuple[int, bytes | str, dict[str, str]]:
+        upload = f"upload-{len(self.shop.log)}"
+        self.shop.parts[upload] = {}
+        text = f"<InitiateMultipartUploadResult><Key>{escape(key)}</Key><UploadId>{upload}</UploadId>"
+        return 200, f"{text}</InitiateMultipartUploadResult>".encode(), {}
+
+    def _part(self, _: str, query: dict[str, list[str]], sent: bytes) -> tuple[int, bytes | str, dict[str, str]]:
+        self.shop.parts[query["uploadId"][0]][int(query["partNumber"][0])] = sent
+        return 200, b"", {"ETag": _tag(sent)}
+
+    def _end(self, key: str, query: dict[str, list[str]], _: bytes) -> tuple[int, bytes | str, dict[str, str]]:
+        parts = self.shop.parts.pop(query["uploadId"][0])
+        if self.command == "DELETE":
+            return 204, b"", {}
+        data = b"".join(parts[number] for number in sorted(parts))
+        self.shop.objects[key] = data, datetime.now(UTC)
+        text = f"<Key>{escape(key)}</Key><ETag>{escape(_tag(data))}</ETag>"
+        return 200, f"<CompleteMultipartUploadResult>{text}</CompleteMultipartUploadResult>".encode(), {}
 
     def _put(self, key: str, _: object, sent: bytes) -> tuple[int, bytes | str, dict[str, str]]:
         if self.headers.get("If-None-Match") == "*" and key in self.shop.objects:

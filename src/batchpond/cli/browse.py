@@ -30,7 +30,8 @@ def command(
     is_json: bool,
 ) -> None:
     """Show a lake on a page of this machine: studies, pairs, texts, answers and why, until Ctrl-C."""
-    lake = Lake(invocation.store().path)
+    store = invocation.store()
+    lake = Lake(store.path)
     if folder is not None:
         n_files = lake.bundle(folder, study=study, n_cases=n_cases)
         if is_json:
@@ -42,7 +43,7 @@ def command(
         stopped = stopped_by_signals()
         if is_json:
             output.document({"address": pages.address})
-        invocation.diagnostics.note(f"looking at {lake.path}: {pages.address}", hint="Ctrl-C stops it")
+        invocation.diagnostics.note(f"looking at {store.place}: {pages.address}", hint="Ctrl-C stops it")
         if is_shown:
             click.launch(pages.address)
         stopped.wait()

@@ -50,12 +50,12 @@ def command(
         (written if _write(folder / name, text) else kept).append(str(folder / name))
     store = Store.init(lake)
     if is_json:
-        output.document({"lake": store.path, "lake_id": store.lake_id, "written": written, "kept": kept})
+        output.document({"lake": store.place, "lake_id": store.lake_id, "written": written, "kept": kept})
     if kept:
         invocation.diagnostics.note("left as they are: " + ", ".join(kept))
     go_there = "" if folder == Path() else f"cd {folder} && "
     invocation.diagnostics.note(
-        "wrote " + ", ".join([*written, f"lake {store.path}"]),
+        "wrote " + ", ".join([*written, f"lake {store.place}"]),
         hint=f"`{go_there}batchpond plan` shows what it asks and what that costs; "
         "`batchpond simulate -- batchpond --lake trial run --yes` tries all of it on this machine, "
         "without an account or a bill; "

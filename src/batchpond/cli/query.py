@@ -29,7 +29,8 @@ ADDRESS_SPACE_BYTES = 3 << 30
 @pond_command("query")
 def command(invocation: Invocation, sql: str, timeout_s: float, engine: str | None, form: Format) -> None:
     """Run one SELECT over the lake's views and print its rows."""
-    from batchpond.views import database, read
+    from batchpond.lake.store import whole
+    from batchpond.views import database, read, refresh
 
     store = invocation.store()
     if sql == "-":
@@ -41,6 +42,8 @@ def command(invocation: Invocation, sql: str, timeout_s: float, engine: str | No
     elif sql.isidentifier():
         views = [view.name for view in database.views()]
         raise UsageError(f"there is no view {sql!r}", hint=did_you_mean(sql, views, "`batchpond views` lists them"))
+    if store.mirror:  # now: once the query runs, so does its time
+        whole(store.path, refresh.reads(sql))
     is_arrow, limits = form is Format.PARQUET, read.Limits(timeout_s)
     with made_by(invocation, sql, engine) as connect:
         opened = read.shown_query(store.path, sql, limits, is_arrow=is_arrow, connect=connect)

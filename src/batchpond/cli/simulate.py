@@ -123,10 +123,11 @@ def demo(invocation: Invocation, is_json: bool) -> None:
         output.document({**counts, "completion": completion, "consistency": cells, "report": page})
         return
     output.text("\n".join(tables(lake)))
-    option = f"--lake {lake} " if invocation.is_lake_given else ""
+    place = invocation.store().place
+    option = f"--lake {place} " if invocation.is_lake_given else ""
     explore = "\n".join(f"  batchpond {option}{words}" for words in EXPLORE)
     shell = f"  duckdb -readonly {lake}/batchpond.duckdb"
-    invocation.diagnostics.note(f"all of it is in {lake}; go on with\n{explore}\n{shell}")
+    invocation.diagnostics.note(f"all of it is in {place}; go on with\n{explore}\n{shell}")
     _report(invocation)
 
 

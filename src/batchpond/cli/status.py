@@ -62,6 +62,8 @@ def command(
         names = list(models[0]) if models else ["study"]
         output.records(names, [tuple(m.values()) for m in models], form)
     _remark(invocation, models, live)
+    if store.mirror:
+        invocation.diagnostics.note(store.mirror.told())
     for one in shared:
         text = f"study {one['study']}: {one['n_plan_rows']:,} planned rows share {one['n_requests']:,} requests"
         invocation.diagnostics.note(f"{text}; rows are counted here, each request is sent and paid once")

@@ -15,7 +15,7 @@ from batchpond.lake.attempts import fold
 from batchpond.lake.events import read
 from batchpond.lake.records import Approval, Intent, Planned
 from batchpond.lake.schemas import IMPORTED_JUDGMENTS
-from batchpond.lake.store import MARKER, Store
+from batchpond.lake.store import Store
 from batchpond.model import Origin
 from batchpond.plan import verb as plan
 from batchpond.plan.report import PlanReport
@@ -55,10 +55,10 @@ class DemoReport:
 def run(lake_path: Path, say: Callable[[str], None]) -> DemoReport:
     """Plan, submit and sync the demo study into a lake of its own; `say` gets a line per step.
 
-    Raises UsageError, before anything is written, for a lake that holds anything but the demo.
+    Raises UsageError, before any row is written, for a lake that holds anything but the demo.
     """
-    _refuse_real_data(lake_path)
     store = Store.init(lake_path)
+    _refuse_real_data(store)
     planned = plan.plan_study(store, study.parse_study((DATA / "study.toml").read_bytes(), "study.toml", DATA))
     say(f"planned {planned.n_requests:,} requests in {planned.n_cells} cells (20 essays, 190 pairs, both directions)")
     with _simulator() as simulator:
@@ -74,10 +74,7 @@ def run(lake_path: Path, say: Callable[[str], None]) -> DemoReport:
     return DemoReport(planned, len(lake_state.attempts), n_syncs, planned.n_requests)
 
 
-def _refuse_real_data(lake_path: Path) -> None:
-    if not (lake_path / MARKER).exists():
-        return
-    store = Store.open(lake_path)
+def _refuse_real_data(store: Store) -> None:
     foreign = {
         event.study
         for event in read(store)
@@ -88,7 +85,7 @@ def _refuse_real_data(lake_path: Path) -> None:
         foreign.add("imported judgments")
     if foreign:
         raise UsageError(
-            f"{lake_path} holds real data ({', '.join(sorted(foreign))}); the demo wants a lake of its own",
+            f"{store.place} holds real data ({', '.join(sorted(foreign))}); the demo wants a lake of its own",
             hint="batchpond --lake /tmp/demo-lake demo",
         )
 

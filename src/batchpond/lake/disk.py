@@ -53,6 +53,17 @@ def local_folder(path: Path) -> Path:
     return path
 
 
+ASIDE: Final = ".aside"
+
+
+def aside(lake_path: Path) -> dict[str, list[int]]:
+    """Return the large tables that a mirror has nothing of, though there is: how many files, of how many bytes."""
+    with suppress(FileNotFoundError):
+        found: dict[str, list[int]] = orjson.loads((lake_path / ASIDE).read_bytes())
+        return found
+    return {}
+
+
 def make_directory(path: Path) -> None:
     """Create a private directory and its missing parents, each durable in its own parent."""
     missing = []

@@ -289,7 +289,7 @@ class EventLog:
 
         A machine that slept might win it again.
         """
-        if is_merged(path) or not (self._store.is_mirrored and os.path.basename(path).startswith(WON_PREFIX)):
+        if is_merged(path) or not (self._store.mirror and os.path.basename(path).startswith(WON_PREFIX)):
             return not is_merged(path)
         return self._store.clock.now().timestamp() - os.path.getmtime(path) > WON_KEPT_S
 

@@ -117,6 +117,7 @@ def missing(lake_path: Path, tables: Collection[str] = GUARDED) -> list[str]:
     if not tables:
         return []
     entries = load(lake_path, tables).entries  # before the folders: whatever is listed here stood there already
+    tables = {*tables}.difference(disk.aside(lake_path))  # nor before this: a table that comes does so at once
     present = _present(lake_path, tables)
     absent = {name for name in entries.keys() - present if _table(name) in tables}
     return sorted(absent - _covered(lake_path, present)) if absent else []
@@ -126,7 +127,7 @@ def require(store: Store, tables: Collection[str]) -> None:
     """Raise LakeError where a file of these tables is gone: without it what was bought would be bought again."""
     for name in missing(store.path, {*tables} - store.whole):
         raise LakeError(
-            f"{store.path / name}: {GONE}",
+            f"{store.place}/{name}: {GONE}",
             hint=f"{Damage(name, GONE).hint}; until then nothing is sent",
         )
     store.whole.update(tables)

@@ -96,4 +96,6 @@ RAW: Final = TABLES["raw"]
 RESPONSES: Final = TABLES["responses"]
 JUDGMENTS: Final = TABLES["judgments"]
 DOUBTS: Final = TABLES["doubts"]
+LARGE: Final = frozenset({RAW.name, REQUESTS.name})
+"""With all texts, of which no figure is made: a mirror has none of them until somebody asks for them."""
 IMPORTED_JUDGMENTS: Final = TABLES["imported_judgments"]

@@ -29,7 +29,6 @@ from batchpond.lake.schemas import FORMAT_VERSION, TABLES, Table
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from batchpond.lake.rewrite import Outdated
     from batchpond_remote.mirror import Mirror
 
 MARKER = "batchpond.json"
@@ -53,10 +52,10 @@ class Store:
     """An open lake."""
 
     def __init__(
-        self, path: Path, lake_id: str, secret: bytes, clock: Clock, outdated: Outdated | None, mirror: Mirror | None
+        self, path: Path, lake_id: str, secret: bytes, clock: Clock, mirror: Mirror | None, *, is_outdated: bool
     ) -> None:
-        self._outdated = outdated
-        self._mirror = mirror
+        self.is_outdated = is_outdated  # then files may lack columns that came later, until somebody writes
+        self.mirror = mirror  # of a lake at an address: machines write to it that share no lock
         self.path = path
         self.lake_id = lake_id
         self.secret = secret
@@ -85,44 +84,39 @@ class Store:
 
     @classmethod
     def _of(cls, path: Path, clock: Clock, mirror: Mirror | None) -> Store:
-        marker_path = path / MARKER
+        where = mirror.url if mirror else path
         try:
-            marker = json.loads(marker_path.read_bytes())
+            marker = json.loads((path / MARKER).read_bytes())
             version, lake_id = int(marker["format"]), str(marker["lake_id"])
             secret = (path / SECRET).read_bytes()
         except FileNotFoundError as error:
-            if marker_path.exists():
+            if (path / MARKER).exists():
                 raise LakeError(
-                    f"{path}: the file {error.filename} is missing",
+                    f"{where}: the file {error.filename} is missing",
                     hint="restore it from a backup; without it batches in flight cannot be recognised",
                 ) from None
-            where = mirror.url if mirror else path
             raise UsageError(f"{where} is not a lake", hint="`batchpond init` or `batchpond demo` makes one") from None
         except (ValueError, KeyError, TypeError):
-            raise LakeError(f"{marker_path} is damaged", hint="restore it from a backup") from None
+            raise LakeError(f"{where}/{MARKER} is damaged", hint="restore it from a backup") from None
         if version > FORMAT_VERSION:
             raise LakeError(
-                f"{path} has lake format {version}; this batchpond reads up to {FORMAT_VERSION}",
+                f"{where} has lake format {version}; this batchpond reads up to {FORMAT_VERSION}",
                 hint="install a newer batchpond; the Parquet files stay readable without it",
             )
-        outdated = None
         if version < FORMAT_VERSION:
             from batchpond.lake import rewrite
 
-            outdated = rewrite.outdated(path)
-        return cls(path, lake_id, secret, clock, outdated, mirror)
-
-    @property
-    def is_outdated(self) -> bool:
-        """Whether some files may lack columns that came later; the first command that writes gives them those."""
-        return self._outdated is not None
+            rewrite.outdated(path)  # there may be none that can be taken on
+        return cls(path, lake_id, secret, clock, mirror, is_outdated=version < FORMAT_VERSION)
 
     def files(self, table: str) -> list[Path]:
         """Return the files that hold a table, each row once, in name order."""
+        whole(self.path, [table], self.clock)
         return held(self.path / TABLES[table].name)
 
     def published(self, table: str) -> list[str]:
         """Return the paths of all published files of a table, those that a merged one covers included."""
+        whole(self.path, [table], self.clock)
         return sorted(disk.parquet_files(self.path / TABLES[table].name))
 
     def final_path(self, table: Table, name: str) -> Path:
@@ -136,6 +130,7 @@ class Store:
     def _final(self, table: Table, name: str) -> str:
         if not _NAME.fullmatch(name) or ".." in name:
             raise LakeError(f"unsafe file name for table {table.name}: {name!r}")
+        whole(self.path, [table.name], self.clock)
         return f"{self.path}/{table.name}/{name}.parquet"
 
     @contextmanager
@@ -183,18 +178,18 @@ class Store:
 
     def link(self, staged: Path, final: Path) -> bool:
         """Give a finished file its final name, at the lake's address first; False if the name was taken."""
-        return _link(self._mirror, staged, final)
+        return _link(self.mirror, staged, final)
 
     def replace(self, staged: Path, final: Path) -> None:
         """Put a finished file in the place of another, at the lake's address first."""
-        if self._mirror is not None:
-            self._mirror.put(final, staged)
+        if self.mirror is not None:
+            self.mirror.put(final, staged)
         disk.replace(staged, final)
 
     def drop(self, path: Path) -> None:
         """Take a published file away, at the lake's address first; raises OSError where the disk does not let us."""
-        if self._mirror is not None:
-            self._mirror.drop(path)
+        if self.mirror is not None:
+            self.mirror.drop(path)
         path.unlink(missing_ok=True)
 
     def copy_to(self, address: Path) -> int:
@@ -211,9 +206,9 @@ class Store:
             return copy(self.path, address, self.clock)
 
     @property
-    def is_mirrored(self) -> bool:
-        """Whether machines write to it that share no lock."""
-        return self._mirror is not None
+    def place(self) -> str:
+        """Where the lake is, as people call it: its address, or the folder of one that has none."""
+        return self.mirror.url if self.mirror else os.fspath(self.path)
 
     def scratch(self, suffix: str = "") -> Path:
         """Return a fresh path in the lake's staging folder."""
@@ -233,7 +228,7 @@ class Store:
 
         Whatever the disk refuses inside the block is a LakeError: nothing else a writer does raises OSError.
         """
-        written = self._mirror.writing(purpose) if self._mirror is not None else nullcontext()
+        written = self.mirror.writing(purpose) if self.mirror is not None else nullcontext()
         with disk_errors(self.path), disk.exclusive(self.path / LOCK, purpose, self.clock), written:
             self.whole.clear()
             self._sweep_scratch()
@@ -242,15 +237,15 @@ class Store:
 
     def _take_on(self) -> None:
         """Make a lake of an earlier format one of the present; the marker is raised last."""
-        if self._outdated is None:
+        if not self.is_outdated:
             return
         from batchpond.lake import rewrite
 
-        rewrite.take_on(self, self._outdated)
+        rewrite.take_on(self, rewrite.outdated(self.path))
         staged = self.scratch(MARKER)
         disk.write_private(staged, _marker(self.lake_id))
         self.replace(staged, self.path / MARKER)
-        self._outdated = None
+        self.is_outdated = False
 
     def _sweep_scratch(self) -> None:
         stale_ns = (self.clock.now().timestamp() - STALE_SCRATCH_S) * 1e9
@@ -279,6 +274,15 @@ def _place(path: Path, clock: Clock | None) -> tuple[Path, Clock, Mirror | None]
         mirror = Mirror(path, clock)
         mirror.look()
         return path, clock, mirror
+
+
+def whole(lake_path: Path, tables: Collection[str], clock: Clock | None = None) -> None:
+    """Have all files of these tables on this machine, before they are listed: a mirror brings what it had set aside."""
+    if not disk.aside(lake_path).keys().isdisjoint(tables):
+        with needed("--lake ADDRESS", "cluster"), disk_errors(lake_path):
+            from batchpond_remote.mirror import Mirror
+
+            Mirror(lake_path, clock or SystemClock()).bring(tables)
 
 
 def _link(mirror: Mirror | None, staged: Path, final: Path) -> bool:

@@ -346,7 +346,7 @@ def _create(session: Session, attempt: Attempt, file_id: str | None, provider: B
         monotonic_s=clock.monotonic_s(),
     )
     if not session.elect(f"{WON_PREFIX}{attempt.attempt_id}-{ordinal}", sent):
-        overtaken = OvertakenError if session.store.is_mirrored else LakeError
+        overtaken = OvertakenError if session.store.mirror else LakeError
         raise overtaken(
             f"attempt {attempt.attempt_id} was sent by another process",
             hint="run `batchpond sync`; if this comes back, the lake stands on a file system without locks",

@@ -341,7 +341,7 @@ class Session:
         if setting is not None and provider.is_loopback:
             return float(setting)
         found = provider.descriptor
-        return found.settle_s + self.store.is_mirrored * (ELSEWHERE_S + found.create_deadline_s)
+        return found.settle_s + (self.store.mirror is not None) * (ELSEWHERE_S + found.create_deadline_s)
 
 
 RULES_MEMO: Final = ".rules"

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -26,8 +27,8 @@ from batchpond.errors import LakeError
 from batchpond.lake import disk
 from batchpond.lake.disk import held
 from batchpond.lake.manifest import GONE, Damage
-from batchpond.lake.schemas import TABLES, Table
-from batchpond.lake.store import ADDRESS, LENS, TMP
+from batchpond.lake.schemas import LARGE, TABLES, Table
+from batchpond.lake.store import ADDRESS, LENS, TMP, whole
 from batchpond.lake.tables import literal, query, quoted
 from batchpond.views import refresh
 from batchpond.views.draft import AT_HAND, CATALOG, MEMORY_LIMIT, Draft, Seen, as_tables, config, seen
@@ -157,8 +158,9 @@ def connect(
 
     A lake whose lens is missing, damaged, or was written by another version is shown through one of the reader's own,
     so reading never depends on a writer. Warns of every file that it leaves out; with `must_be_whole` the first one is
-    a LakeError.
+    a LakeError, and a table that a mirror has set aside is brought.
     """
+    whole(lake_path, TABLES if must_be_whole else ())
     return _warned(_opened(Path(os.path.abspath(lake_path)), memory_limit), must_be_whole=must_be_whole)
 
 
@@ -189,7 +191,7 @@ def _warned(connection: duckdb.DuckDBPyConnection, *, must_be_whole: bool = Fals
 
 
 def _opened(lake_path: Path, memory_limit: str) -> duckdb.DuckDBPyConnection:
-    if (lake_path / ADDRESS).exists() and not is_current(lake_path, files := listed(lake_path)):
+    if (lake_path / ADDRESS).exists() and not is_current(lake_path, files := _here(lake_path)):
         build(lake_path, files)  # what is brought to a mirror comes without a file of views
     connection = duckdb.connect(":memory:", config=config(lake_path, memory_limit))
     try:
@@ -242,8 +244,22 @@ def _set_lake(lake_path: Path) -> str:
 
 
 def listed(lake_path: Path) -> dict[str, list[Path]]:
-    """Return the published files of every table, in name order."""
-    return {name: held(lake_path / name) for name in TABLES}
+    """Return the published files of every table, in name order; what a mirror has set aside is brought."""
+    whole(lake_path, TABLES)
+    return _here(lake_path)
+
+
+def _here(lake_path: Path) -> dict[str, list[Path]]:
+    """Return the files of every table but those that are set aside, of which there is none here."""
+    aside = disk.aside(lake_path)  # before the folders: a table that comes does so at once
+    return {name: held(lake_path / name) for name in TABLES if name not in aside}
+
+
+def has_come(lake_path: Path, error: duckdb.Error) -> bool:
+    """Whether what a query lacked may be here by now: a table that was set aside, which is brought, or merged files."""
+    lacking = _LACKING.search(str(error))
+    whole(lake_path, lacking.groups() if lacking else ())
+    return lacking is not None or isinstance(error, duckdb.IOException)
 
 
 def _attach(connection: duckdb.DuckDBPyConnection, lake_path: Path) -> bool:
@@ -274,7 +290,7 @@ def _shows(connection: duckdb.DuckDBPyConnection, lake_path: Path) -> bool:
 
 def _attach_own(connection: duckdb.DuckDBPyConnection, lake_path: Path) -> None:
     known = _known_sound(lake_path)
-    good, bad = sorted_out(lake_path, named(lake_path, listed(lake_path)), known)
+    good, bad = sorted_out(lake_path, named(lake_path, _here(lake_path)), known)
     for name in known:  # no list has derived files, but what showed them
         if _table(name).is_derived and not os.path.exists(f"{lake_path}/{name}"):
             bad.append(Damage(name, GONE))
@@ -369,11 +385,28 @@ def _relisted(connection: duckdb.DuckDBPyConnection, lake_path: Path, good: Good
     changed: dict[str, list[str] | None] = {}
     for name in TABLES:
         old = shown.get(name, [])
-        if old != list(good[name]):
+        if name not in good:
+            _set_aside(connection, name)
+        elif old != list(good[name]) or (name in LARGE and not old):  # it may have been set aside
             connection.execute(_table_view(name, good[name]))
             is_more = set(old) <= good[name].keys()
             changed[name] = [f"{lake_path}/{path}" for path in good[name].keys() - set(old)] if is_more else None
     return changed
+
+
+_ASIDE: Final = "{table} on this machine, where `batchpond query {table}` brings it,"
+_LACKING: Final = re.compile(_ASIDE.format(table="(\\w+)"))
+
+
+def _set_aside(connection: duckdb.DuckDBPyConnection, name: str) -> None:
+    """Have whoever names a table, or a view of it, be told that it is not here: nothing may take it for empty.
+
+    Its view reads a table whose name says so, and which is gone by then.
+    """
+    lacking = quoted(_ASIDE.format(table=name))
+    connection.execute(f"CREATE TABLE {lacking} AS {TABLES[name].select(' WHERE FALSE', is_empty=True)}")
+    connection.execute(f"CREATE OR REPLACE VIEW {quoted(name)} AS FROM {lacking}")
+    connection.execute(f"DROP TABLE {lacking}")
 
 
 def _bases(lake_path: Path, current: Draft | None) -> Iterator[Draft | bytes]:

@@ -15,7 +15,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -100,18 +100,17 @@ def asked(
     memory_limit: str = MEMORY_LIMIT,
     connect: Connect = database.connect,
 ) -> Iterator[_T]:
-    """Open the lens and what `ask` asks of it; once more where a file went because a merged one stands for it now."""
-    connection = connect(lake_path, memory_limit=memory_limit)
-    try:
-        try:
-            answer = ask(connection)
-        except duckdb.IOException:
-            connection.close()
-            connection = connect(lake_path, memory_limit=memory_limit)
-            answer = ask(connection)
-        yield answer
-    finally:
-        connection.close()
+    """Open the lens and what `ask` asks of it; again where a file was merged, or a table that was aside has come."""
+    for is_last in (False, False, True):
+        with closing(connect(lake_path, memory_limit=memory_limit)) as connection:
+            try:
+                answer = ask(connection)
+            except (duckdb.IOException, duckdb.CatalogException) as error:
+                if is_last or not database.has_come(lake_path, error):
+                    raise
+                continue
+            yield answer
+            return
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from batchpond.errors import LakeError
 from batchpond.lake import disk, manifest
 from batchpond.lake.disk import standing
 from batchpond.lake.manifest import Damage
-from batchpond.lake.schemas import RAW, REQUESTS, TABLES
+from batchpond.lake.schemas import LARGE, TABLES
 from batchpond.lake.store import LENS, Store
 
 FUNCTIONS: Final = "0_functions"
@@ -110,6 +110,13 @@ def reached(names: Iterable[str], script_of: Callable[[str], Script | None]) -> 
     return found
 
 
+def reads(sql: str) -> frozenset[str]:
+    """Return what a query is seen to name, and what the views among that read in their turn."""
+    definer = {name: script for script in scripts() for name in script.views}
+    named = parse("", "", sql).needs
+    return named.union(*(script.needs for script in reached(named, definer.get).values()))
+
+
 def _paths(folder: Path) -> list[Path]:
     return sorted(folder.glob("*/*.sql"))
 
@@ -187,15 +194,15 @@ _LAYOUT = 7
 def fingerprint(files: Named) -> str:
     """Return what changes whenever the lens must be written again; where the lake stands is no part of it."""
     content = hashlib.sha256(f"{views_digest()}\0".encode())
-    for name in TABLES:
+    for name, paths in files.items():
         content.update(f"\0{name}\0".encode())
-        content.update("\0".join(files.get(name, ())).encode())
+        content.update("\0".join(paths).encode())
     return content.hexdigest()
 
 
 def named(lake_path: Path, files: Files) -> dict[str, list[str]]:
-    """Return the files of every table as the lens has them."""
-    return {name: names(lake_path, files.get(name, ())) for name in TABLES}
+    """Return the files of tables as the lens has them; a table that is not named is not shown."""
+    return {name: names(lake_path, files[name]) for name in TABLES if name in files}
 
 
 def names(lake_path: Path, paths: Iterable[str | Path]) -> list[str]:
@@ -282,7 +289,7 @@ def _examined(table: str, path: Path, known: Sound | None) -> Sound | str:
     """Return how a file stands, or what is wrong with it; `known` is how it stood when it was read last."""
     try:
         seen = os.stat(path)
-        if known is not None and table not in _LARGE:  # what was published never changes, but what is derived
+        if known is not None and table not in LARGE:  # what was published never changes, but what is derived
             disk.read_through(path)
         with disk.intact(path) as file:
             schema = file.schema_arrow.remove_metadata()
@@ -299,9 +306,6 @@ def _examined(table: str, path: Path, known: Sound | None) -> Sound | str:
     return Sound(seen.st_size, seen.st_mtime_ns, not wanted.later.issubset(written.names))
 
 
-_LARGE: Final = frozenset({RAW.name, REQUESTS.name})  # with all texts, of which no figure is made
-
-
 def sorted_out(
     lake_path: Path, files: Named, known: Mapping[str, Sound], gone: Iterable[str] | None = None
 ) -> tuple[dict[str, dict[str, Sound]], list[Damage]]:
@@ -309,11 +313,11 @@ def sorted_out(
 
     `gone` are the listed files that are not there, for who knows them.
     """
-    good: dict[str, dict[str, Sound]] = {name: {} for name in TABLES}
+    good: dict[str, dict[str, Sound]] = {name: {} for name in files}
     gone = manifest.missing(Path(os.path.abspath(lake_path))) if gone is None else gone
     bad = [Damage(name, manifest.GONE) for name in gone]
-    for table in TABLES:
-        for name in files.get(table, ()):
+    for table, its_names in files.items():
+        for name in its_names:
             found: Sound | str | None = known.get(name)
             if found is None or disk.stands(f"{lake_path}/{name}") != found[:2]:
                 found = "its name has more than one line" if "\n" in name else None

@@ -34,14 +34,15 @@ def bucket(request: pytest.FixtureRequest, tmp_path: Path) -> Bucket:
 
 
 def test_what_is_put_is_listed_read_and_dropped(bucket: Bucket, tmp_path: Path) -> None:
-    assert bucket.tags() == {}
+    assert bucket.objects() == {}
     assert bucket.put_new("a/x=1/b-1.parquet", b"one")[0]
     tag = bucket.put("a/c", b"two")
-    tags = bucket.tags()
-    assert tags.keys() == {"a/x=1/b-1.parquet", "a/c"}
-    assert tags["a/c"] == tag != bucket.put("a/c", b"three")
+    listed = bucket.objects()
+    assert listed.keys() == {"a/x=1/b-1.parquet", "a/c"}
+    assert listed["a/c"] == (tag, 3)
+    assert tag != bucket.put("a/c", b"three")
     assert bucket.get("a/c") == b"three"
-    assert bucket.tags()["a/c"] != tag
+    assert bucket.objects()["a/c"].tag != tag
     into = tmp_path / "into"
     assert bucket.fetch("a/c", into)
     assert into.read_bytes() == b"three"
@@ -49,7 +50,7 @@ def test_what_is_put_is_listed_read_and_dropped(bucket: Bucket, tmp_path: Path) 
     bucket.drop("a/c")
     assert bucket.get("a/c") is None
     assert not bucket.fetch("a/c", into)
-    assert bucket.tags().keys() == {"a/x=1/b-1.parquet"}
+    assert bucket.objects().keys() == {"a/x=1/b-1.parquet"}
 
 
 def test_a_name_is_given_once_however_many_want_it(bucket: Bucket) -> None:
@@ -79,13 +80,50 @@ def test_an_unclear_put_is_told_by_the_bytes_that_stand_there(shop: s3.Shop, fau
     assert shop.objects["bucket-one/lake/sent"][0] == b"mine"
 
 
+def test_a_large_file_is_put_in_parts_whatever_its_size(bucket: Bucket, tmp_path: Path) -> None:
+    """As one object that is listed by the tag that was returned, in the place of another."""
+    file = tmp_path / "large"
+    file.write_bytes(os.urandom(3 << 20) * 9)
+    bucket.put("large", b"before")
+    tag = bucket.put("large", file)
+    assert bucket.objects()["large"] == (tag, 27 << 20)
+    assert bucket.fetch("large", tmp_path / "back")
+    assert (tmp_path / "back").read_bytes() == file.read_bytes()
+
+
+def test_no_call_carries_more_than_a_part(shop: s3.Shop, tmp_path: Path) -> None:
+    """So that what is in memory does not grow with the file; one that fails leaves nothing behind."""
+    bucket = bucket_at("s3://bucket-one/lake")
+    (tmp_path / "large").write_bytes(b"x" * (27 << 20))
+    bucket.put("large", tmp_path / "large")
+    assert shop.calls == {"BEGIN": 1, "PART": 4, "END": 1}
+    assert max(n_bytes for *_, n_bytes in shop.log) == 8 << 20
+    shop.faults.append(("PART", "again", "denied"))
+    with pytest.raises(LakeError, match="may not write again"):
+        bucket.put("again", tmp_path / "large")
+    assert shop.parts == {}
+    assert bucket.get("again") is None
+
+
 def test_a_listing_costs_a_call_for_a_page(shop: s3.Shop) -> None:
     bucket = bucket_at("s3://bucket-one/lake")
     for number in range(7):
         bucket.put(f"t/{number}", b"")
     shop.page = 3
-    assert len(bucket.tags()) == 7
+    assert len(bucket.objects()) == 7
     assert shop.calls["LIST"] == 3
+
+
+def test_a_profile_of_aws_is_no_reason_to_ask_a_machine_for_its_role(
+    shop: s3.Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is said what to export; where that is done it is not looked at."""
+    monkeypatch.setenv("AWS_PROFILE", "lab")
+    bucket_at("s3://bucket-one/lake").put("x", b"")
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    with pytest.raises(UsageError, match="AWS_PROFILE names a profile") as caught:
+        bucket_at("s3://bucket-one/lake")
+    assert "aws configure export-credentials" in str(caught.value.hint)
 
 
 def test_what_is_not_allowed_or_not_there_says_so(shop: s3.Shop) -> None:

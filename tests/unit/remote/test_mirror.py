@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from batchpond import demo
 from batchpond.errors import BusyError, LakeError, UsageError
 from batchpond.lake import events, manifest
-from batchpond.lake.events import EventLog, read
+from batchpond.lake.events import EventLog
 from batchpond.lake.records import Fresh
-from batchpond.lake.schemas import EVENTS, JUDGMENTS
+from batchpond.lake.schemas import EVENTS, IMPORTED_JUDGMENTS, JUDGMENTS
 from batchpond.lake.store import CONFIG, LABELS, MARKER, Store
 from batchpond.providers import registry
 from batchpond.run.send import SEND_LEASE_S
@@ -22,50 +21,8 @@ from batchpond_remote import lease
 from batchpond_remote.bucket import Bucket
 from batchpond_remote.mirror import folder_of
 from tests.rigs import s3
-from tests.rigs.clock import ManualClock
 from tests.rigs.sim_study import START
-
-URL = "s3://bucket-one/lakes/first"
-
-
-@dataclass
-class Machine:
-    """One of several, each with mirrors of its own."""
-
-    mirrors: Path
-    clock: ManualClock
-    use: Callable[[Path], None]
-
-    def store(self, url: str = URL, *, is_new: bool = False) -> Store:
-        self.use(self.mirrors)
-        return (Store.init if is_new else Store.open)(Path(url), self.clock)
-
-
-@pytest.fixture
-def machines(tmp_path: Path, shop: s3.Shop, monkeypatch: pytest.MonkeyPatch) -> tuple[Machine, Machine]:
-    """Two machines that use one bucket, the first of which has made the lake."""
-
-    def use(mirrors: Path) -> None:
-        monkeypatch.setenv("BATCHPOND_MIRRORS", str(mirrors))
-
-    clock = ManualClock(START)
-    first, second = (Machine(tmp_path / name, clock, use) for name in ("one", "two"))
-    first.store(is_new=True)
-    return first, second
-
-
-def say(store: Store, study: str) -> None:
-    """Record a fact about a study."""
-    with store.lock("test"):
-        EventLog(store).append(Fresh(study=study))
-
-
-def said(store: Store) -> list[str]:
-    return [event.study for event in read(store) if isinstance(event, Fresh)]
-
-
-def row(table: object, **values: object) -> dict[str, object]:
-    return {name: values.get(name) for name, _ in table.columns}  # type: ignore[attr-defined]
+from tests.unit.remote.conftest import URL, Machine, row, said, say
 
 
 def test_two_machines_have_one_lake(machines: tuple[Machine, Machine]) -> None:
@@ -335,6 +292,16 @@ def test_an_unanswered_create_is_waited_for_longer_than_where_all_share_a_lock(
             for store in (Store.init(tmp_path / "here"), machines[0].store())
         ]
     assert waits_s[1] - waits_s[0] == 2 * SEND_LEASE_S + found.descriptor.create_deadline_s
+
+
+def test_the_demo_keeps_out_of_a_lake_at_an_address_that_holds_anything(machines: tuple[Machine, Machine]) -> None:
+    """Also from a machine that has no mirror of it yet."""
+    store = machines[0].store()
+    with store.lock("test"):
+        store.publish(IMPORTED_JUDGMENTS, "a", [row(IMPORTED_JUDGMENTS, study="theirs")])
+    machines[1].use(machines[1].mirrors)
+    with pytest.raises(UsageError, match=f"{URL} holds real data"):
+        demo.run(folder_of(URL), lambda _: None)
 
 
 def test_a_folder_has_one_mirror_whatever_the_address_ends_in() -> None:
