@@ -65,6 +65,16 @@ def test_who_only_looks_downloads_no_raw_lines_and_no_requests_and_is_told_where
         assert "host-" not in said
 
 
+def test_status_says_how_requests_failed_without_them(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with hosts(tmp_path, faults=("lines@1:error_rows=1",)) as made:
+        assert made.here(1, "submit", STUDY, "--yes") == ExitCode.DONE
+        assert made.here(1, "sync") in USUAL
+        made.shop.log.clear()
+        assert made.here(3, "status") in USUAL
+        assert "failed or missing" in capfd.readouterr().err
+        assert made.shop.fetched("/raw/") == made.shop.fetched("/requests/") == []
+
+
 @pytest.mark.parametrize("view", ["raw", "audit"])
 def test_what_a_query_waits_for_is_no_part_of_its_time(tmp_path: Path, view: str) -> None:
     """A command that ran over its time would have ended by itself."""

@@ -14,7 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from unittest.mock import patch
 
@@ -145,10 +145,10 @@ class Hosts:
 
 
 @contextmanager
-def hosts(folder: Path, provider: str = "openai", bucket: str = "") -> Iterator[Hosts]:
+def hosts(folder: Path, provider: str = "openai", bucket: str = "", faults: tuple[str, ...] = ()) -> Iterator[Hosts]:
     """Plan a lake in a bucket, ours or one in another store, and run a provider."""
     models = SIMULATED[provider].models
-    with s3.served() as shop, server.running(SETTINGS, folder / "world") as simulator:
+    with s3.served() as shop, server.running(replace(SETTINGS, faults=faults), folder / "world") as simulator:
         made = Hosts(folder, simulator, provider, {} if bucket else shop.environ, shop)
         made.variables["BATCHPOND_LAKE"] = f"{bucket or 's3://bucket-one'}/{folder.name}"
         with patch.dict(os.environ, made.environment(0)):

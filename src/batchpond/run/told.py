@@ -88,7 +88,7 @@ def failures(
         return []
     values["pending"] = [*due.pending_shards(lake_state)]
     values["versions"] = list(lake_state.current_versions.values())
-    return [Failure(*row) for row in tables.rows(store, due.ASKED_TABLES, _FAILED, values)]
+    return [Failure(*row) for row in tables.rows(store, ("plan", "shard_requests", "responses"), _FAILED, values)]
 
 
 def tell_failures(session: Session) -> None:
