@@ -111,12 +111,12 @@ class Store:
 
     def files(self, table: str) -> list[Path]:
         """Return the files that hold a table, each row once, in name order."""
-        whole(self.path, [table], self.clock)
+        self._bring(table)
         return held(self.path / TABLES[table].name)
 
     def published(self, table: str) -> list[str]:
         """Return the paths of all published files of a table, those that a merged one covers included."""
-        whole(self.path, [table], self.clock)
+        self._bring(table)
         return sorted(disk.parquet_files(self.path / TABLES[table].name))
 
     def final_path(self, table: Table, name: str) -> Path:
@@ -127,10 +127,14 @@ class Store:
         """Return whether a table's file of that name is published."""
         return os.path.exists(self._final(table, name))
 
+    def _bring(self, table: str) -> None:
+        if self.mirror is not None:
+            whole(self.path, [table], self.clock)
+
     def _final(self, table: Table, name: str) -> str:
         if not _NAME.fullmatch(name) or ".." in name:
             raise LakeError(f"unsafe file name for table {table.name}: {name!r}")
-        whole(self.path, [table.name], self.clock)
+        self._bring(table.name)
         return f"{self.path}/{table.name}/{name}.parquet"
 
     @contextmanager
