@@ -5,9 +5,9 @@
 
 Hosts with mirrors of their own plan, submit and sync one lake, several processes at once, through a simulated provider,
 in a bucket of the tests' S3 on loopback. Each stage ends before the next begins. Who comes while another
-writes (exit 75) comes again. At the end a host that has no mirror yet reads the results. Everything is counted per
-request and held against a hundred million. Exits 1 where a process takes more than 500 MB, a batch was bought twice,
-or an answer is missing.
+writes (exit 75) comes again. At the end a host that has no mirror yet looks at it. Everything is counted per request
+and held against a hundred million. Exits 1 where a process takes more than 500 MB, a look more than DuckDB's limit and
+these, a batch was bought twice, or an answer is missing.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ from tests.rigs import s3
 N_REQUESTS = 1_000_000
 GOAL = 100_000_000
 RSS_MAX_MB = 500
+LOOK_MAX_MB = RSS_MAX_MB + 1_000
+"""`results` joins all requests of a study, within DuckDB's own limit."""
 BUSY_WAIT_S = 0.5
 PASSES_MAX = 2_000
 PRICES_USD = {"PUT": 5e-6, "LIST": 5e-6, "POST": 0.0, "GET": 4e-7, "HEAD": 4e-7}
@@ -47,6 +49,7 @@ class Stage:
     """What the processes of one stage took together, and the store's calls meanwhile."""
 
     cpu_s: float = 0.0
+    busy_cpu_s: float = 0.0
     wall_s: float = 0.0
     peak_mb: float = 0.0
     n_runs: int = 0
@@ -58,7 +61,7 @@ class Stage:
         calls = ", ".join(f"{count:,} {kind}" for kind, count in sorted(self.calls.items()))
         return (
             f"{name:12} {self.cpu_s:8.1f} CPU s {self.wall_s:8.1f} wall s {self.peak_mb:6.0f} MB"
-            f" {self.n_runs:5} processes ({self.n_busy} came while another wrote)"
+            f" {self.n_runs:5} processes ({self.n_busy} came while another wrote, {self.busy_cpu_s:.1f} s)"
             f" {1e6 * self.cpu_s / n_requests:7.1f} CPU us a request; {calls}"
         )
 
@@ -98,7 +101,9 @@ class Cluster:
             stage.cpu_s += usage.ru_utime + usage.ru_stime
             stage.peak_mb = max(stage.peak_mb, usage.ru_maxrss / 1024)
             stage.n_runs += 1
-            stage.n_busy += code is ExitCode.BUSY
+            if code is ExitCode.BUSY:
+                stage.n_busy += 1
+                stage.busy_cpu_s += usage.ru_utime + usage.ru_stime
         return code
 
     def until(self, stage: Stage, wanted: ExitCode, host: int, *arguments: str) -> None:
@@ -162,7 +167,8 @@ def measure(n_requests: int, n_studies: int, n_hosts: int, folder: Path) -> tupl
             ),
             "sync": made.stage(n_hosts, n_hosts, lambda stage, host, _: made.until(stage, ExitCode.DONE, host, "sync")),
             "idle sync": made.stage(1, 1, lambda stage, host, _: made.until(stage, ExitCode.DONE, host, "sync")),
-            "a new host": made.stage(
+            "status, new": made.stage(1, 1, lambda stage, *_: made.until(stage, ExitCode.DONE, n_hosts, "status")),
+            "results": made.stage(
                 1, 1, lambda stage, *_: made.until(stage, ExitCode.DONE, n_hosts, "results", "--limit", "10")
             ),
         }
@@ -179,9 +185,9 @@ def measure(n_requests: int, n_studies: int, n_hosts: int, folder: Path) -> tupl
         n_bought != found["n_verified"]
     )
     problems += [
-        f"{name}: a process takes {stage.peak_mb:.0f} MB (limit {RSS_MAX_MB})"
+        f"{name}: a process takes {stage.peak_mb:.0f} MB"
         for name, stage in stages.items()
-        if stage.peak_mb > RSS_MAX_MB
+        if stage.peak_mb > (LOOK_MAX_MB if name == "results" else RSS_MAX_MB)
     ]
     print(f"{n_asked:,} requests in {n_bought} batches, {n_studies} studies, {n_hosts} hosts")
     return stages, shop, problems

@@ -22,14 +22,14 @@ def walk(arguments: list[str]) -> tuple[int, list[str]]:
     """Run a command in this process; return its exit code and the modules entered by any of its threads, in order."""
     known: dict[CodeType, None] = {}
 
-    def see(frame: FrameType, _event: str, _argument: Any) -> None:
+    def see(frame: FrameType, _event: str, _argument: Any) -> None:  # of calls alone: it asks for no lines
         if frame.f_code not in known and not _is_importing(frame):
             known[frame.f_code] = None
 
-    threading.setprofile(see)
-    sys.setprofile(see)
+    threading.settrace(see)
+    sys.settrace(see)
     code = main(arguments)
-    sys.setprofile(None)
+    sys.settrace(None)
     files = dict.fromkeys(code.co_filename for code in known if code.co_flags & FUNCTION)
     entered = [file.removeprefix(ROOT).removesuffix(".py") for file in files if file.startswith(ROOT)]
     return code, [name.replace("/", ".").removesuffix(".__init__") for name in entered if name != "__init__"]

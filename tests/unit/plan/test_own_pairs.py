@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterator
 from itertools import combinations
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -62,11 +61,11 @@ def csv_of(pairs: list[tuple[str, str]], head: str = "item_1,item_2,band") -> st
     return "\n".join([head, *(f"{one},{two},low" for one, two in pairs)]) + "\n"
 
 
-def planned(folder: Path, pairs: str, text: str = STUDY, **more: Any) -> tuple[str, Asked, list[str]]:
+def planned(folder: Path, pairs: str, text: str = STUDY) -> tuple[str, Asked, list[str]]:
     """Plan a study into a new lake; returns its version, what is asked as first, second, direction, and request ids."""
     (folder / "study.toml").write_text(text.format(pairs=pairs))
     store = Store.init(folder / f"lake{len(list(folder.glob('lake*')))}", ManualClock(START))
-    report = plan_study(store, load(folder / "study.toml"), modules=modules, **more)
+    report = plan_study(store, load(folder / "study.toml"), modules=modules)
     files = [pq.ParquetFile(path).read() for path in store.files(PLAN.name)]
     rows = pa.concat_tables(files).sort_by("slot").to_pylist()
     asked = [(row["item_first"], row["item_second"], row["direction"]) for row in rows]
@@ -121,8 +120,8 @@ def test_a_pair_of_ones_own_is_the_request_that_it_is_among_all_pairs(folder: Pa
 
 
 def test_pairs_come_from_sql_with_columns_of_any_name(folder: Path) -> None:
-    found = [{"a": "i2", "b": "i7", "why": "close"}]
-    _, asked, _ = planned(folder, 'sql = "select 1"\nitem_1 = "a"\nitem_2 = "b"', run_sql=lambda _: found)
+    sql = "select 'i2' as a, 'i7' as b, 'close' as why"
+    _, asked, _ = planned(folder, f'sql = "{sql}"\nitem_1 = "a"\nitem_2 = "b"')
     assert {row[:2] for row in asked} == {("i2", "i7"), ("i7", "i2")}
 
 
