@@ -307,7 +307,8 @@ def check_shown(configs: Iterable[ModelConfig], media: Sequence[Media], source: 
     found = dict.fromkeys(f"\n  {named(config.spec)} {why}" for config, why in refusals if why)
     if found:
         text = f"{source}: not every model can be shown what the templates show:{''.join(list(found)[:_TOLD_MAX])}"
-        raise StudyError(text, hint="`batchpond guide images` says which provider takes what")
+        hint = "`media_max_px` makes pictures smaller; `batchpond guide images` says which provider takes what"
+        raise StudyError(text, hint=hint)
 
 
 def not_taken(config: ModelConfig) -> Iterator[str]:
