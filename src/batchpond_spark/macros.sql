@@ -34,3 +34,5 @@ CREATE MACRO to_timestamp(seconds) AS timestamp_micros(CAST(rint(seconds * 10000
 CREATE MACRO list_extract(list, place) AS get(list, place - 1);
 
 CREATE MACRO list_reverse_sort(list) AS sort_array(list, FALSE);
+
+CREATE MACRO list_sum(list) AS aggregate(list, CAST(0 AS DOUBLE), (bp_sum, bp_next) -> bp_sum + bp_next);
