@@ -129,7 +129,9 @@ def smaller(content: bytes, max_px: int) -> bytes:
             if found.mode == "P":  # colours by number have nothing between them
                 picture = found.convert("RGBA" if "transparency" in found.info else "RGB")
             picture.thumbnail((max_px, max_px), Image.Resampling.LANCZOS)
-            ImageOps.exif_transpose(picture).save(made, form, **({} if form == "PNG" else {"quality": _QUALITY}))
+            colours = {"icc_profile": found.info.get("icc_profile")}  # what its numbers mean, which JPEG would drop
+            of_form = colours if form == "PNG" else {**colours, "quality": _QUALITY}
+            ImageOps.exif_transpose(picture).save(made, form, **of_form)
     except Image.DecompressionBombError as error:
         raise ValueError(str(error)) from error
     return made.getvalue()

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from PIL import Image
+from PIL import Image, ImageCms
 
 from batchpond import Lake
 from batchpond.errors import StudyError
@@ -159,6 +159,15 @@ def test_a_photo_that_says_how_it_was_held_is_turned_upright() -> None:
         red, _, blue = seen.convert("RGB").split()
     assert [blue.getpixel((5, at)) > 200 for at in (2, 17)] == [True, False]
     assert [red.getpixel((5, at)) > 200 for at in (2, 17)] == [False, True]
+
+
+@pytest.mark.parametrize("form", ["JPEG", "PNG", "WEBP"])
+def test_what_the_numbers_of_colours_mean_stays_with_them(form: str) -> None:
+    """Without its profile a photo of a wide gamut looks pale."""
+    profile, made = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes(), io.BytesIO()
+    Image.new("RGB", (80, 40), "red").save(made, form, icc_profile=profile)
+    with Image.open(io.BytesIO(smaller(made.getvalue(), 20))) as seen:
+        assert seen.info["icc_profile"] == profile
 
 
 def test_only_what_is_larger_is_made_smaller_and_known_again_by_what_it_was_made_of(tmp_path: Path) -> None:
