@@ -298,7 +298,7 @@ class Lake:
         return import_foreign(store, read, list(map(Path, paths)), defaults=known, accepted=doubts, is_strict=strict)
 
     def export(self, destination: str | os.PathLike[str], *, view: str = "results", force: bool = False) -> list[Path]:
-        """Write a view to a .parquet, .csv or .jsonl file of any size, and return the files written."""
+        """Write a view to a .parquet, .csv or .jsonl file, here or at an address, and return the files written."""
         from batchpond.results.export import ExportFormat, export
 
         path = Path(destination)
@@ -342,8 +342,10 @@ class Lake:
         """Write the pages of `browse` as files into a new folder, and return how many files; raises UsageError."""
         path = self._store().path
         with needed("browse", "browse"):
+            from batchpond.lake.disk import destined
             from batchpond_browse import bundle
-        return bundle.write(path, Path(folder), study=study, n_cases=n_cases)
+        with destined(Path(folder), force=False) as here:
+            return bundle.write(path, here, study=study, n_cases=n_cases)
 
     def sql(self, query: str) -> pl.DataFrame:
         """Run one SELECT over the views, in the sandbox of `batchpond query`.

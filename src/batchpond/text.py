@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from enum import StrEnum
+from pathlib import PurePath
 from typing import Any, Final, TypeVar
 
 from batchpond.errors import UsageError
@@ -168,6 +169,7 @@ def one_of(words: type[_Word], word: str, what: str) -> _Word:
         raise UsageError(f"{word!r} is no {what}", hint=", ".join(words)) from None
 
 
+_ADDRESS: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+(.*)", re.DOTALL)
 _FORMULA: Final = frozenset("=+-@\uff1d\uff0b\uff0d\uff20")
 
 
@@ -183,11 +185,22 @@ def defused(text: str) -> str:
     return f"'{text}" if is_formula else text
 
 
+def address(path: PurePath) -> str | None:
+    """Return what a path says that was written as `s3://...` and the like; None for one on this machine."""
+    found = _ADDRESS.fullmatch(str(path))
+    return found and f"{found[1]}://{'/' * (found[1] == 'file')}{found[2]}"
+
+
+def shown(path: PurePath) -> str:
+    """Return a path, or an address, as people write it."""
+    return address(path) or str(path)
+
+
 def plural(count: int | str, noun: str) -> str:
     """Return a count, which may be printed already, with its noun, thousands separated."""
     one, ending = (noun[:-1], "ies") if noun.endswith("y") else (noun, "es" if noun.endswith("ch") else "s")
-    shown = count if isinstance(count, str) else f"{count:,}"
-    return f"{shown} {noun if shown == '1' else one + ending}"
+    number = count if isinstance(count, str) else f"{count:,}"
+    return f"{number} {noun if number == '1' else one + ending}"
 
 
 def usd(value: float | Decimal | None) -> str:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -24,6 +25,7 @@ from obstore.exceptions import (
 )
 from obstore.store import LocalStore, from_url
 
+from batchpond.clock import Work
 from batchpond.errors import ExitCode, LakeError, UsageError
 
 if TYPE_CHECKING:
@@ -82,6 +84,14 @@ class Bucket:
                 for one in found
             }
 
+    def holds(self, name: str) -> bool:
+        """Whether an object has this name, or one below it as in a folder."""
+        with self._told(f"look for {name}"):
+            try:
+                return bool(obstore.head(self._store, name))
+            except FileNotFoundError:
+                return any(obstore.list(self._store, name, chunk_size=1))
+
     def put(self, name: str, content: bytes | Path) -> str:
         """Put an object in the place of another, if any, a large file in parts; return its tag."""
         with self._told(f"write {name}"):
@@ -116,30 +126,23 @@ class Bucket:
         return None if found is None else found[0]
 
     def _get_or_none(self, name: str) -> tuple[bytes, str] | None:
-        try:
-            with self._told(f"read {name}"):
-                found = obstore.get(self._store, name)
-                return bytes(found.bytes()), _tag(found.meta["e_tag"])
-        except FileNotFoundError:
-            return None
+        with suppress(FileNotFoundError), self._told(f"read {name}"):
+            found = obstore.get(self._store, name)
+            return bytes(found.bytes()), _tag(found.meta["e_tag"])
+        return None
 
     def fetch(self, name: str, into: Path) -> bool:
         """Stream an object into an empty file; whether there is one."""
-        try:
-            with self._told(f"read {name}"), into.open("wb") as file:
-                for chunk in obstore.get(self._store, name).stream(min_chunk_size=_CHUNK_BYTES):
-                    file.write(chunk)
-        except FileNotFoundError:
-            return False
-        return True
+        with suppress(FileNotFoundError), self._told(f"read {name}"), into.open("wb") as file:
+            for chunk in obstore.get(self._store, name).stream(min_chunk_size=_CHUNK_BYTES):
+                file.write(chunk)
+            return True
+        return False
 
     def drop(self, name: str) -> None:
         """Delete an object, if there is one."""
-        with self._told(f"delete {name}"):
-            try:
-                obstore.delete(self._store, name)
-            except FileNotFoundError:
-                return
+        with suppress(FileNotFoundError), self._told(f"delete {name}"):
+            obstore.delete(self._store, name)
 
     @contextmanager
     def _told(self, what: str) -> Iterator[None]:
@@ -156,6 +159,43 @@ class Bucket:
             raise _UnclearError(f"{self.url}: could not {what}: {_first_line(error)}", hint=_HINT) from error
 
 
+class Place:
+    """Where in an object store a file, or a folder of files, is put once it stands whole on this machine."""
+
+    def __init__(self, url: str, clock: Clock, *, force: bool) -> None:
+        """Know where it is; raises UsageError for no such place, and unless `force` for one where something stands."""
+        parent, _, name = checked(url, "what is written").rpartition("/")
+        if parent.endswith("/"):
+            raise UsageError(f"{url} names a bucket, and no place in it", hint=f"add a name: {url}/NAME")
+        self._bucket, self._is_forced = Bucket(parent, clock), force
+        self._check(name)
+
+    def put(self, written: Path) -> None:
+        """Put a file, or all files of a folder, whose name is the place's; raises UsageError where one stands."""
+        files = [written] if written.is_file() else sorted(filter(Path.is_file, written.rglob("*")))
+        names = [file.relative_to(written.parent).as_posix() for file in files]
+        with Work(f"to {self._bucket.url}", "files", len(files)) as work, ThreadPoolExecutor(_PARTS_AT_ONCE) as pool:
+            for _ in pool.map(self._put, names, files):
+                work.add()
+
+    def _put(self, name: str, file: Path) -> None:
+        """Put one file; a large one goes in parts, and takes nobody's name by a look just before."""
+        is_large = file.stat().st_size > _PART_BYTES
+        if is_large:
+            self._check(name)
+        if is_large or self._is_forced:
+            self._bucket.put(name, file)
+        elif not self._bucket.put_new(name, file.read_bytes())[0]:
+            raise self._taken(name)
+
+    def _check(self, name: str) -> None:
+        if not self._is_forced and self._bucket.holds(name):
+            raise self._taken(name)
+
+    def _taken(self, name: str) -> UsageError:
+        return UsageError(f"{self._bucket.url}/{name} exists already", hint="give another name, or --force")
+
+
 _HINT: Final = "nothing was lost: run the command again once the address can be reached"
 
 
@@ -169,11 +209,11 @@ class _UnclearError(LakeError):
     exit_code = ExitCode.FAILED
 
 
-def checked(url: str) -> str:
+def checked(url: str, what: str = "a lake") -> str:
     """Return an address as it is written; raises UsageError for one of another kind."""
     if url.partition("://")[0].lower() not in _SCHEMES:
         raise UsageError(
-            f"a lake is a folder on this machine or in an object store, and {url} is neither",
+            f"{what} is a folder on this machine or in an object store, and {url} is neither",
             hint="s3://, gs://, az:// and file:// name object stores; the guide `remote` says how",
         )
     return url.rstrip("/")

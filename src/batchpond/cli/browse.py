@@ -12,7 +12,7 @@ from batchpond.cli import output
 from batchpond.cli.frame import Invocation, pond_command
 from batchpond.cli.simulate import stopped_by_signals
 from batchpond.errors import UsageError
-from batchpond.text import plural
+from batchpond.text import plural, shown
 
 if TYPE_CHECKING:
     from batchpond.interop.labels import Sheet
@@ -36,7 +36,9 @@ def command(
         n_files = lake.bundle(folder, study=study, n_cases=n_cases)
         if is_json:
             output.document({"path": folder, "n_files": n_files})
-        return invocation.diagnostics.note(f"wrote {plural(n_files, 'file')}", hint=f"open {folder / 'index.html'}")
+        return invocation.diagnostics.note(
+            f"wrote {plural(n_files, 'file')}", hint=f"open {shown(folder / 'index.html')}"
+        )
     if study is not None:
         raise UsageError("--study is for --bundle", hint="the page has all studies")
     with lake.browse(port=port, rater=rater) as pages:
@@ -73,7 +75,7 @@ def label(
     shares = ", ".join(f"{count:,} {standing}" for standing, count in sheet.standings.items())
     labelled = f"; {sheet.n_labelled:,} are labelled already" if sheet.n_labelled else ""
     invocation.diagnostics.note(
-        f"wrote {plural(len(sheet.questions), 'row')} of {sheet.n_units:,} to {path} ({shares}){labelled}",
+        f"wrote {plural(len(sheet.questions), 'row')} of {sheet.n_units:,} to {shown(path)} ({shares}){labelled}",
         hint="fill in the column label, or the page, then `batchpond import labels FILE`; rater by rater: --rater NAME",
     )
 

@@ -10,6 +10,7 @@ from batchpond.cli import output
 from batchpond.cli.formats import Format, aligned, wrapped
 from batchpond.cli.frame import Invocation, pond_command
 from batchpond.errors import ExitCode
+from batchpond.text import shown
 
 if TYPE_CHECKING:
     from batchpond.results.compare.verb import Compared
@@ -41,7 +42,7 @@ def command(
         from batchpond.results.report import build
 
         build.write(build.text(build.paired(found, a, b), build.form_of(path)), path, force=force)
-        invocation.diagnostics.note(f"wrote {path}")
+        invocation.diagnostics.note(f"wrote {shown(path)}")
     if form is Format.JSON:
         tables = {name: getattr(found, name).to_pylist() for name in _TABLES}
         output.document({"a": a, "b": b, **tables, "notes": found.notes})

@@ -7,7 +7,7 @@ from pathlib import Path
 from batchpond.cli import output
 from batchpond.cli.frame import Invocation, pond_command
 from batchpond.errors import UsageError
-from batchpond.text import plural
+from batchpond.text import plural, shown
 
 LAKE = "lake"
 KINDS = ("parquet", "csv", "jsonl")
@@ -48,7 +48,9 @@ def command(
     lake_path = invocation.store().path
     view, named = view or "results", destination.suffix.removeprefix(".").lower()
     if not kind and (per_batch or named not in KINDS):
-        raise UsageError(f"{destination} does not say in which format", hint="add `--format parquet`, csv or jsonl")
+        raise UsageError(
+            f"{shown(destination)} does not say in which format", hint="add `--format parquet`, csv or jsonl"
+        )
     written = export(
         lake_path,
         destination,
@@ -60,7 +62,7 @@ def command(
     )
     if is_json:
         output.document({"view": view, "files": written})
-    invocation.diagnostics.note(f"wrote {plural(len(written), 'file')}: {destination}")
+    invocation.diagnostics.note(f"wrote {plural(len(written), 'file')}: {shown(destination)}")
 
 
 def _layout(
@@ -73,4 +75,4 @@ def _layout(
         output.document({"layout": layout, "files": report.files, "left_out": report.left_out})
     for why, n in report.left_out.items():
         invocation.diagnostics.warning(f"left out {n:,} {why}")
-    invocation.diagnostics.note(f"wrote {plural(len(report.files), 'file')} below {destination}")
+    invocation.diagnostics.note(f"wrote {plural(len(report.files), 'file')} below {shown(destination)}")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from batchpond.text import UNSAFE_BUT_NEWLINE, defused, escape, usd
+from batchpond.text import UNSAFE_BUT_NEWLINE, defused, escape, shown, usd
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -50,7 +50,7 @@ def _json_default(value: Any) -> Any:  # noqa: PLR0911 - one line per type
         case set() | frozenset():
             return sorted(value)
         case PurePath():
-            return str(value)
+            return shown(value)
         case tuple() if hasattr(value, "nanoseconds"):
             return _interval(value)
         case tuple():

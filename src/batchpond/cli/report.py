@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from batchpond.cli import output
 from batchpond.cli.frame import Invocation, pond_command
 from batchpond.errors import UsageError
-from batchpond.text import plural
+from batchpond.text import address, plural, shown
 
 if TYPE_CHECKING:
     from batchpond.results.report.parts import Report
@@ -40,8 +40,8 @@ def command(
     is_page = chosen is build.ReportFormat.HTML
     if is_page or folder is not None:
         build.require_extra()
-    if is_shown and not is_page:
-        raise UsageError("--open shows a page, and Markdown is none", hint="leave --open or --format md out")
+    if is_shown and (not is_page or (path is not None and address(path) is not None)):
+        raise UsageError("--open shows a page of this machine, and Markdown is none", hint="leave --open out")
     if is_json and path is None and not is_page:
         raise UsageError("Markdown and --json cannot both be printed", hint="write the report to a file: -o report.md")
     path = path or (Path("report.html") if is_page else None)
@@ -71,6 +71,6 @@ def _say(
              "fingerprint": found.fingerprint, "figures": written}
         )  # fmt: skip
     if folder is not None:
-        invocation.diagnostics.note(f"wrote {plural(len(written), 'file')} of figures: {folder}")
+        invocation.diagnostics.note(f"wrote {plural(len(written), 'file')} of figures: {shown(folder)}")
     if path is not None:
-        invocation.diagnostics.note(f"wrote the report on {found.study}: {path}")
+        invocation.diagnostics.note(f"wrote the report on {found.study}: {shown(path)}")

@@ -6,13 +6,14 @@ import os
 import tomllib
 from collections.abc import Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 from batchpond.errors import UsageError
-from batchpond.lake import tables
+from batchpond.lake import disk, tables
 from batchpond.results.export import Tree, translated
 from batchpond.views import database
 from batchpond.views.read import check_study
@@ -40,9 +41,10 @@ def export_layout(
     if not force and os.path.lexists(folder) and (not folder.is_dir() or any(folder.iterdir())):
         raise UsageError(f"{folder} exists already", hint="give another folder, or --force to replace files in it")
     # Files outlive the warning that something is not in them.
-    with closing(database.connect(lake_path, must_be_whole=True)) as connection, translated(folder):
+    connected = closing(database.connect(lake_path, must_be_whole=True))
+    with connected as connection, translated(folder), disk.destined(folder, force=force) as written:
         check_study(connection, study)
-        tree = Tree(connection, folder, study, force)
+        tree = Tree(connection, written, study, force)
         if layout is Layout.PAIRWISELLM:
             _pairwisellm(tree)
         else:
@@ -50,7 +52,7 @@ def export_layout(
     if not tree.files:
         told = "".join(f"; {n:,} {why}" for why, n in tree.left_out.items())
         raise UsageError(f"nothing in the lake has a place in the layout of {layout}{told}", hint="`batchpond status`")
-    return tree
+    return replace(tree, folder=folder, files=[folder / path.relative_to(written) for path in tree.files])
 
 
 def _as_told(tree: Tree, kept: Mapping[str, str], left_out: Sequence[list[str]], json: Mapping[str, str]) -> None:

@@ -9,23 +9,26 @@ import fcntl
 import hashlib
 import json
 import os
-import re
 import socket
 import stat
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
-from batchpond.clock import Clock, random_hex
+from batchpond.clock import Clock, SystemClock, random_hex
 from batchpond.errors import BusyError, LakeError, UsageError, needed
 from batchpond.lake.schemas import FORMAT_VERSION, Table
+from batchpond.text import address
 
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
+
+    from batchpond_remote.bucket import Place
 
 DIRECTORY_MODE = 0o700
 FILE_MODE = 0o600
@@ -41,15 +44,14 @@ _SMALL_ROWS: Final = 64
 CACHED_MAX: Final = 8
 """How many of one kind are kept beside a person's other caches."""
 _CACHED_BYTES_MAX: Final = 64 << 20
-_ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+(.*)", re.DOTALL)
 
 
 def local_folder(path: Path) -> Path:
     """Return where a lake is on this machine: of one at `s3://...` and the like, its mirror."""
-    if found := _ADDRESS.fullmatch(os.fspath(path)):
+    if url := address(path):
         with needed("--lake ADDRESS", "cluster"):
             from batchpond_remote.mirror import folder_of
-        return folder_of(f"{found[1]}://{'/' * (found[1] == 'file')}{found[2]}")
+        return folder_of(url)
     return path
 
 
@@ -393,23 +395,50 @@ def _cache_folder() -> Path:
 
 @contextmanager
 def placed(path: Path, *, force: bool) -> Iterator[Path]:
-    """Yield an empty file beside `path` that takes its name after the block; raises UsageError if that is taken."""
-    if not force:
-        refuse_existing(path)
-    staged = path.with_name(f".{path.name[:80]}.{random_hex(6)}.part")
-    write_private(staged, b"")
-    try:
-        yield staged
-        sync(staged)
-        if force:
-            replace(staged, path)
-        elif not link_into_place(staged, path):
-            refuse_existing(path)
-    finally:
-        staged.unlink(missing_ok=True)
+    """Yield an empty file that becomes `path` after the block, here or at an address; raises UsageError if one is."""
+    with destined(path, force=force) as final:
+        if not force:
+            refuse_existing(final)
+        staged = final.with_name(f".{final.name[:80]}.{random_hex(6)}.part")
+        write_private(staged, b"")
+        try:
+            yield staged
+            sync(staged)
+            if force:
+                replace(staged, final)
+            elif not link_into_place(staged, final):
+                refuse_existing(final)
+        finally:
+            staged.unlink(missing_ok=True)
+
+
+@contextmanager
+def destined(path: Path, *, force: bool) -> Iterator[Path]:
+    """Yield where to write a file, or a folder of files: at `path` or, for an address, where they wait for the end.
+
+    Of what goes to an address nothing is there before the block is over, and each file appears whole. Raises UsageError
+    where anything is there already and `force` is not set, which replaces files of the same names.
+    """
+    place = _place(path, force=force)
+    if place is None:
+        yield path
+        return
+    with TemporaryDirectory(prefix="batchpond-") as waiting:
+        written = Path(waiting) / path.name
+        yield written
+        place.put(written)
+
+
+def _place(path: Path, *, force: bool) -> Place | None:
+    url = address(path)
+    if url is None:
+        return None
+    with needed(url, "cluster"):
+        from batchpond_remote.bucket import Place
+    return Place(url, SystemClock(), force=force)
 
 
 def refuse_existing(path: Path) -> None:
-    """Raise UsageError where something stands already."""
-    if os.path.lexists(path):
+    """Raise UsageError where something stands already, here or at an address."""
+    if _place(path, force=False) is None and os.path.lexists(path):
         raise UsageError(f"{path} exists already", hint="give another name, or --force to replace it")

@@ -23,6 +23,7 @@ from batchpond.errors import BatchpondError, LakeError, UsageError
 from batchpond.lake import disk
 from batchpond.lake.schemas import TABLES
 from batchpond.lake.tables import literal, quoted
+from batchpond.text import shown
 from batchpond.views import database
 
 BATCHES_MAX = 100_000
@@ -65,6 +66,7 @@ def export(
     Rows come in the order of the view's grain; `per_batch` leaves out rows that no batch belongs to. In CSV, text that
     a spreadsheet would run as a formula gets a `'` before it. Returns the files written. Raises UsageError for an
     unknown view, for `per_batch` of a view without batches, and for a file that exists when `force` is not set.
+    The destination may be an address, as `disk.destined` has it.
     """
     info = {known.name: known for known in database.views()}.get(view)
     if info is None:
@@ -73,7 +75,9 @@ def export(
     # A file outlives the warning that something is not in it.
     with closing(database.connect(lake_path, must_be_whole=True)) as connection, translated(destination):
         if per_batch:
-            return _write_batches(connection, view, order, destination, format, defuse=defuse_formulas, force=force)
+            with disk.destined(destination, force=force) as folder:
+                written = _write_batches(connection, view, order, folder, format, defuse=defuse_formulas, force=force)
+            return [destination / path.name for path in written]
         select = _select(connection, quoted(view), order, format, defuse=defuse_formulas)
         return [_write(connection, select, destination, _OPTIONS[format], force=force)]
 
@@ -149,9 +153,9 @@ def translated(destination: Path) -> Iterator[None]:
         first_line = str(error).split("\n", 1)[0]
         if _LAKE_FILE.search(first_line):
             hint = "`batchpond doctor` names a damaged file, and what to do about it"
-            raise LakeError(f"{destination} was not written: {first_line}", hint=hint) from error
+            raise LakeError(f"{shown(destination)} was not written: {first_line}", hint=hint) from error
         raise BatchpondError(
-            f"{destination} could not be written: {first_line}",
+            f"{shown(destination)} could not be written: {first_line}",
             hint="check free space and permissions; `batchpond doctor` checks the lake",
         ) from error
 

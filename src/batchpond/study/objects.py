@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from batchpond.errors import StudyError, UsageError
-from batchpond.lake.disk import placed
+from batchpond.lake.disk import destined, placed
 
 if TYPE_CHECKING:
     import polars as pl
@@ -58,15 +58,15 @@ class Study:
 
         Raises UsageError where a file stands and `force` is not set.
         """
-        where, content = Path(folder), self.to_toml()
-        where.mkdir(parents=True, exist_ok=True)
-        for name, frame in self._frames.items():
-            with placed(where / name, force=force) as staged:
-                _polars(frame).write_parquet(staged)
-        path = where / "study.toml"
-        with placed(path, force=force) as staged:
-            staged.write_text(content, "utf-8")
-        return path
+        content = self.to_toml()
+        with destined(Path(folder), force=force) as where:
+            where.mkdir(parents=True, exist_ok=True)
+            for name, frame in self._frames.items():
+                with placed(where / name, force=force) as staged:
+                    _polars(frame).write_parquet(staged)
+            with placed(where / "study.toml", force=force) as staged:
+                staged.write_text(content, "utf-8")
+        return Path(folder) / "study.toml"
 
 
 @contextmanager

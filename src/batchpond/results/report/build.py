@@ -16,7 +16,7 @@ from typing import Final
 from batchpond import ids
 from batchpond.clock import each
 from batchpond.errors import UsageError
-from batchpond.lake.disk import placed, refuse_existing
+from batchpond.lake.disk import destined, placed, refuse_existing
 from batchpond.results.compare.verb import Compared, compare
 from batchpond.results.export import translated
 from batchpond.results.report import markdown, sections
@@ -132,8 +132,9 @@ def write_figures(report: Report, folder: Path, *, force: bool) -> list[Path]:
     from batchpond.results.report import drawing  # noqa: PLC0415 - as above
 
     figures = report.figures()
-    if not force:
-        for figure in figures:
-            for form in _FORMS:
-                refuse_existing(folder / f"{figure.key}.{form}")
-    return drawing.write_files(figures, folder)
+    with destined(folder, force=force) as here:
+        if not force:
+            for figure in figures:
+                for form in _FORMS:
+                    refuse_existing(here / f"{figure.key}.{form}")
+        return [folder / path.name for path in drawing.write_files(figures, here)]
