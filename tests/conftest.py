@@ -18,7 +18,8 @@ COLLECT_ABOVE = 50_000
 
 # The files that take longest go first, so that no processor waits for another at the end.
 LONGEST = (
-    "test_contract", "test_guides", "test_live_run", "test_schedules", "test_kill_sweep", "test_bought_rounds",
+    "test_contract", "test_guides", "test_live_run", "test_live_refusals", "test_schedules", "test_kill_sweep",
+    "test_bought_rounds",
     "test_stages_changes", "test_refused_creates", "test_stages_rounds", "test_report", "test_stages_pressure",
     "test_stages_inputs", "test_old_lakes", "test_bought", "test_demo", "test_sql_cases", "test_signals",
     "test_live_kills", "test_damaged_files", "test_truthful_lake", "test_narrow_machines", "test_stages_kills",
@@ -54,9 +55,8 @@ def _compiled_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     Where bytecode is not written, each of several hundred processes compiles the whole package again, which takes
     longer than most of them run.
     """
-    kept = {name: os.environ.pop(name, None) for name in ("PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX")}
-    if kept["PYTHONDONTWRITEBYTECODE"] is not None:
-        os.environ["PYTHONPYCACHEPREFIX"] = os.fspath(tmp_path_factory.mktemp("pycache"))
-    yield
-    os.environ.pop("PYTHONPYCACHEPREFIX", None)
-    os.environ.update({name: value for name, value in kept.items() if value is not None})
+    with pytest.MonkeyPatch.context() as patch:
+        if "PYTHONDONTWRITEBYTECODE" in os.environ:
+            patch.delenv("PYTHONDONTWRITEBYTECODE")
+            patch.setenv("PYTHONPYCACHEPREFIX", os.fspath(tmp_path_factory.mktemp("pycache")))
+        yield

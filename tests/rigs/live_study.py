@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import pytest
+
 from batchpond.clock import SystemClock
 from batchpond.lake import failpoints, tables
 from batchpond.lake.attempts import Attempt, LakeState, fold
@@ -27,7 +29,7 @@ from batchpond.lake.store import Store
 from batchpond.plan import verb as plan
 from batchpond.providers import registry
 from batchpond.run import submit
-from batchpond.run.live import run, spool
+from batchpond.run.live import calls, pace, run, spool
 from batchpond.run.live.run import LiveSettings, load
 from batchpond.run.session import Note, Providers
 from batchpond.run.sync import SyncReport, sync_once
@@ -76,6 +78,13 @@ max_output_tokens = 200
 # The name that a study has for each simulated endpoint, and the variables of a server of one's own.
 STUDY_NAMES: Mapping[str, str] = {"compatible": "compatible-lab"}
 OWN = {"LAB_BASE_URL": "/compatible/v1"}
+
+
+def hasten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let nobody wait for the waits between two tries."""
+    monkeypatch.setattr(calls, "AGAIN_AFTER_DOUBT_S", 0.02)
+    monkeypatch.setattr(pace, "BACKOFF_FIRST_S", 0.05)
+    monkeypatch.setattr(run, "STEP_S", 0.02)
 
 
 @dataclass(frozen=True)
