@@ -10,10 +10,13 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
+
+import orjson
 
 from batchpond import ids
 from batchpond.clock import Clock, Work, random_hex
@@ -30,6 +33,7 @@ MIRRORS_VARIABLE: Final = "BATCHPOND_MIRRORS"
 _PULLING: Final = ".pulling"
 _WRITING: Final = ".writing"
 _LEASE: Final = ".lease"
+_MACHINE: Final = ".machine"
 _AGAIN_S: Final = 0.05
 _PULL_WAIT_S: Final = 600.0
 
@@ -123,6 +127,28 @@ class Mirror:
         name = self._own_name(path)
         self.bucket.drop(name)
         self._pull.tags.pop(name, None)
+
+    def claim(self, path: Path) -> str | None:
+        """Have a name be this machine's, by put if absent; return the host that has it where that is another."""
+        name, said = self._own_name(path), self._machine()
+        if self.bucket.put_new(name, said)[0]:
+            return None
+        return str(orjson.loads(self.bucket.get(name) or b"{}").get("host"))
+
+    def release(self, path: Path, *, is_anyones: bool = False) -> None:
+        """Let a name go that is this machine's, or whosever it is."""
+        name = self._own_name(path)
+        if is_anyones or self.bucket.get(name) == self._machine():
+            self.bucket.drop(name)
+
+    def _machine(self) -> bytes:
+        """Return what says that something is this machine's: the same for as long as this folder stands."""
+        path = self.path / _MACHINE
+        if not path.exists():
+            staged = self.path / TMP / random_hex(12)
+            disk.write_private(staged, orjson.dumps({"host": socket.gethostname(), "mirror": random_hex(16)}))
+            disk.link_into_place(staged, path)
+        return path.read_bytes()
 
     def _own_name(self, path: Path) -> str:
         self._lease.check()

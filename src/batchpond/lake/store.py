@@ -209,6 +209,18 @@ class Store:
             manifest.take_up(self)
             return copy(self.path, address, self.clock)
 
+    def claim(self, attempt_id: str) -> str | None:
+        """Have an attempt's live calls be this machine's; return the host whose they are where that is another.
+
+        Its answers are on that machine alone until they are handed in. Who has a lake in a folder shares its locks.
+        """
+        return self.mirror.claim(self.path / SPOOL / attempt_id) if self.mirror else None
+
+    def release(self, attempt_id: str, *, is_anyones: bool = False) -> None:
+        """Let whichever machine wants to make an attempt's live calls; it was this machine's, or `is_anyones`."""
+        if self.mirror:
+            self.mirror.release(self.path / SPOOL / attempt_id, is_anyones=is_anyones)
+
     @property
     def place(self) -> str:
         """Where the lake is, as people call it: its address, or the folder of one that has none."""

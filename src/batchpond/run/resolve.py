@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Final
 
 from batchpond.errors import UsageError
@@ -78,7 +79,10 @@ def resolve(
                 f"attempt {attempt.attempt_id} is {attempt.phase}; --{resolution} is for one that is {allowed}",
                 hint=_STATUS_HINT,
             )
-        session.record(*_events(session, attempt, resolution, batch_id))
+        if resolution is Resolution.LOST and attempt.mode is Mode.LIVE and attempt.phase is Phase.OPEN:
+            _seal().cancel(session, attempt, is_host_gone=True)
+        else:
+            session.record(*_events(session, attempt, resolution, batch_id))
         if resolution.take:
             taken = session.attempt(attempt.attempt_id)
             collect.finish(session, taken, collect.read(session, taken))
@@ -198,12 +202,16 @@ def cancel(store: Store, wanted: Sequence[str], *, providers: Providers) -> Canc
 
 
 def _cancel_live(session: Session, attempt: Attempt, asked: list[str]) -> None:
-    from batchpond.run.live import seal  # only where there are live calls
-
-    if seal.cancel(session, attempt):
+    if _seal().cancel(session, attempt):
         asked.append(attempt.known_batch_id)
     else:
         session.note(Severity.WARNING, f"the live calls of attempt {attempt.attempt_id} have ended already")
+
+
+def _seal() -> ModuleType:
+    from batchpond.run.live import seal  # only where there are live calls
+
+    return seal
 
 
 def _target(session: Session, wanted: str) -> tuple[str, str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -32,12 +32,22 @@ from batchpond.run.find import check_host
 from batchpond.run.live import spool
 from batchpond.run.live.calls import CallCounts, CallRules, Calls, OnDoubt
 from batchpond.run.live.pace import Pace, PaceSettings
-from batchpond.run.live.seal import begin_attempt, end, items_left, left_of, live_lock, recover, seal, waited_for
+from batchpond.run.live.seal import (
+    begin_attempt,
+    elsewhere,
+    end,
+    items_left,
+    left_of,
+    live_lock,
+    recover,
+    seal,
+    waited_for,
+)
 from batchpond.run.live.spool import Spool
 from batchpond.run.session import Note, Providers, Report, Session, Severity
 from batchpond.study import config_file, typed
 from batchpond.study.typed import Table, between
-from batchpond.text import did_you_mean
+from batchpond.text import did_you_mean, plural
 from batchpond.views.refresh import refresh
 
 CONCURRENCY_MAX: Final = 256
@@ -223,6 +233,7 @@ class LiveRun:
         self._notes: list[Note] = []
         self._lanes: list[Lane] = []
         self._n_unfunded: Counter[str] = Counter()
+        self._elsewhere: dict[str, list[Attempt]] = defaultdict(list)
 
     def ask(self) -> LiveReport:
         """Ask until all lanes are over; whatever ends it early, what was answered is durable."""
@@ -271,14 +282,25 @@ class LiveRun:
                 precedence.hold(shard, dispatch.ALL)
                 self._n_unfunded[study] += shard.n_requests
 
-    def _opened(self, session: Session, shard: Sharded, client: LiveClient, start: LiveStart) -> Attempt | None:
-        """Return a shard's attempt, begun now if need be; None where nobody wants that or pays for it any more.
+    def _opened(self, session: Session, lane: Lane, client: LiveClient, start: LiveStart) -> Attempt | None:
+        """Return the attempt of a lane's next shard, begun now if need be; None where it is not to be asked here.
 
-        Since the run began others may have spent the money, and calls of its own that are in doubt, or planned anew.
+        Since the run began others may have spent the money, and calls of its own that are in doubt, or planned anew;
+        another machine may have its calls, or have made them.
         """
-        latest = session.lake_state.latest_attempt(shard.shard_id)
-        if latest is not None:
-            return latest if latest.phase is Phase.OPEN else None
+        shard = lane.shards[0]
+        attempt = session.lake_state.latest_attempt(shard.shard_id) or self._new(session, shard, client, start)
+        if attempt is None:
+            return None
+        host = session.store.claim(attempt.attempt_id) if attempt.phase is Phase.OPEN else None
+        if host is None and attempt.phase is Phase.OPEN:
+            return attempt
+        lane.n_requests -= shard.n_requests
+        if host is not None:
+            self._elsewhere[host].append(attempt)
+        return None
+
+    def _new(self, session: Session, shard: Sharded, client: LiveClient, start: LiveStart) -> Attempt | None:
         approval = dispatch.approval_of(session, shard.study)
         is_wanted = approval is not None and approval.study_version == shard.study_version
         if approval is None or not is_wanted or shard.shard_id in session.lake_state.voided:
@@ -318,14 +340,13 @@ class LiveRun:
             self._fail(lane, error)
 
     def _begin(self, lane: Lane) -> None:
-        shard = lane.shards[0]
         if lane.client is None or lane.start is None:
             lane.client = self._options.connect(lane.provider, lane.pace.settings.concurrency)
             lane.start = lane.client.start(lane.model)
         with self._writing() as session:
-            attempt = self._opened(session, shard, lane.client, lane.start)
+            attempt = self._opened(session, lane, lane.client, lane.start)
+        lane.shards.popleft()
         if attempt is None:
-            lane.shards.popleft()
             return
         check_host(attempt, lane.client)
         left = left_of(self._store, attempt)
@@ -336,7 +357,6 @@ class LiveRun:
         calls = Calls(lane.client, way, items, written, lane.pace, lane.rules, self._clock)
         calls.counts.n_held = len(left.doubts) if is_held else 0
         lane.running = Running(attempt, calls, written, len(left.answered))
-        lane.shards.popleft()
         calls.start()
 
     def _seal(self, running: Running) -> None:
@@ -348,6 +368,8 @@ class LiveRun:
                 seal(session, attempt, running.spool.closed_segments())
         except BusyError:
             return
+        if attempt.phase is not Phase.OPEN:  # somebody said that this machine was gone
+            running.calls.stop()
 
     def _end(self, lane: Lane, running: Running) -> None:
         """Bring in all answers of an attempt whose calls have ended, and close it if none is lacking."""
@@ -357,7 +379,8 @@ class LiveRun:
             attempt = session.attempt(running.attempt.attempt_id)
             seal(session, attempt, running.spool.closed_segments())
             spool.drop(spool.folder_of(self._store, attempt.attempt_id))
-            if running.n_answered >= attempt.intent.n_requests:
+            self._store.release(attempt.attempt_id)
+            if attempt.phase is Phase.OPEN and running.n_answered >= attempt.intent.n_requests:
                 end(session, session.attempt(attempt.attempt_id), BatchState.COMPLETED)
         lane.ended()
         if running.calls.defect is not None:
@@ -434,6 +457,10 @@ class LiveRun:
         for study, n_requests in self._n_unfunded.items():
             text = f"{n_requests} live requests of study {study} wait for money: what was approved is reserved or spent"
             self._note(Note(Severity.WARNING, text, f"`batchpond submit {study}` approves more"))
+        for host, attempts in self._elsewhere.items():
+            n_requests = sum(attempt.intent.n_requests for attempt in attempts)
+            text = f"{host} has the calls of {plural(n_requests, 'request')}"
+            self._note(Note(Severity.WARNING, text, elsewhere(attempts[0])))
         n_left = sum(lane.n_requests - lane.n_answered for lane in lanes)
         return LiveReport(lanes, n_left, tuple(self._notes))
 

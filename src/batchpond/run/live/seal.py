@@ -292,7 +292,8 @@ def recover_all(session: Session) -> None:
     The lake's lock is held. Where nothing is left, not even the lock is touched: whoever starts live calls
     at that moment finds it free.
     """
-    if not spool.attempts_with_segments(session.store) and not unsettled(session.open_state):
+    is_claimed = session.store.mirror is not None and any(_asked(session.open_state))
+    if not (is_claimed or spool.attempts_with_segments(session.store) or unsettled(session.open_state)):
         return
     try:
         with live_lock(session.store, "sync"):
@@ -318,23 +319,44 @@ def recover(session: Session) -> None:
                 " process ended: they may have been answered and paid",
                 hint="`doubts` lists them; `batchpond live` asks them again, or holds them if config.toml says so",
             )
+    for attempt in _asked(session.lake_state):
+        session.store.release(attempt.attempt_id)
     settle(session)
 
 
-def cancel(session: Session, attempt: Attempt) -> bool:
-    """Ask nothing more of a live attempt, and keep what was answered; whether it was still open.
+def _asked(lake_state: LakeState) -> Iterator[Attempt]:
+    """Yield the live attempts that have not come to their end."""
+    return (one for one in lake_state.attempts.values() if one.mode is Mode.LIVE and one.phase is Phase.OPEN)
 
-    The lake's lock is held. Raises BusyError while a process makes live calls.
+
+def elsewhere(attempt: Attempt) -> str:
+    """Say what to do about live calls that another machine has."""
+    return (
+        "`batchpond sync` there brings in what it has when its calls have ended; where it is gone for good,"
+        f" `batchpond resolve {attempt.attempt_id} --lost` gives that up, and `batchpond retry"
+        f" {attempt.intent.study} --only cancelled` asks again"
+    )
+
+
+def cancel(session: Session, attempt: Attempt, *, is_host_gone: bool = False) -> bool:
+    """Ask nothing more of a live attempt, and keep what was handed in of its answers; whether it was still open.
+
+    The lake's lock is held. Raises BusyError while a process makes live calls, or another machine has those of the
+    attempt. Should one that was said to be gone come back, its next `sync` hands in what it has.
     """
+    store = session.store
+    host = store.claim(attempt.attempt_id)
+    if host and not is_host_gone:
+        raise BusyError(f"{host} has the live calls of attempt {attempt.attempt_id}", hint=elsewhere(attempt))
     try:
-        with live_lock(session.store, "cancel"):
+        with live_lock(store, "cancel"):
             recover(session)
             latest = session.attempt(attempt.attempt_id)
             if latest.phase is Phase.OPEN:
                 session.record(CancelAsked(attempt_id=attempt.attempt_id, batch_id=attempt.known_batch_id))
                 end(session, session.attempt(attempt.attempt_id), BatchState.CANCELLED)
-                return True
-            return False
+            store.release(attempt.attempt_id, is_anyones=True)
+            return latest.phase is Phase.OPEN
     except BusyError as error:
         raise BusyError(
             f"live calls are being made, so that none can be cancelled: {error.message}",

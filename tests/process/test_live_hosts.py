@@ -1,0 +1,130 @@
+"""Live calls of a lake at an address: hosts share what is due, and none asks what another has or has asked."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from batchpond.errors import ExitCode
+from tests.rigs import forked
+from tests.rigs.live_study import STUDY, LiveRig, live_rig, write_live_study
+
+N = 12
+N_SHARD = 4
+
+
+@dataclass
+class Hosts:
+    """One lake and one provider; a host has a mirror of its own."""
+
+    rig: LiveRig
+
+    def environment(self, host: int, failpoint: str = "") -> dict[str, str]:
+        named = {"BATCHPOND_FAILPOINT": failpoint} if failpoint else {}
+        address = {"BATCHPOND_LAKE": f"file://{self.rig.folder}/shared"}
+        return {**os.environ, **self.rig.environ, **named, **address, "BATCHPOND_MIRRORS": f"{self.rig.folder}/{host}"}
+
+    def start(self, host: int, *arguments: str, failpoint: str) -> forked.Started:
+        return forked.start(*arguments, env=self.environment(host, failpoint))
+
+    def run(self, host: int, *arguments: str, failpoint: str = "") -> tuple[int, str]:
+        done = forked.run_text(*arguments, env=self.environment(host, failpoint))
+        return done.returncode, done.stdout + done.stderr
+
+    def query(self, host: int, sql: str) -> str:
+        code, said = self.run(host, "query", sql, "--format", "csv")
+        assert code == ExitCode.DONE, said
+        return said.splitlines()[1]
+
+    def attempt_of(self, host: int) -> str:
+        """Return the live attempt that is open."""
+        return self.query(host, "SELECT attempt_id FROM attempts WHERE verified_at IS NULL")
+
+    @property
+    def n_billed(self) -> int:
+        return self.rig.simulator.world.ledger.live.n_billed
+
+
+@pytest.fixture
+def hosts(tmp_path: Path) -> Iterator[Hosts]:
+    """Plan and approve three live shards."""
+    with live_rig(tmp_path) as rig:
+        made = Hosts(rig)
+        path = write_live_study(tmp_path / "study", N, shards=f"[shards]\nmax_requests = {N_SHARD}")
+        for arguments in (("plan", str(path)), ("submit", STUDY, "--yes")):
+            code, said = made.run(1, *arguments)
+            assert code == ExitCode.DONE, said
+        yield made
+
+
+def all_is_answered_once(hosts: Hosts) -> None:
+    for host in (1, 2, 3):
+        assert hosts.query(host, "SELECT count(*), count(DISTINCT request_id), count(verdict) FROM results") == (
+            f"{N},{N},{N}"
+        )
+        assert hosts.query(host, "SELECT bool_and(is_balanced), sum(n_duplicate), sum(n_conflict) FROM audit") == (
+            "true,0,0"
+        )
+
+
+def test_hosts_share_what_is_due_and_ask_nothing_twice(hosts: Hosts) -> None:
+    """While one asks its shard, the other asks the rest, and says who has what is left."""
+    asking = hosts.start(1, "live", failpoint="L3:stop:2")
+    asking.wait_until_stopped()
+    code, said = hosts.run(2, "live")
+    assert code == ExitCode.DONE, said
+    assert f"has the calls of {N_SHARD} requests" in said
+    assert f"{N - N_SHARD} answered" in said
+    asking.send_signal(signal.SIGCONT)
+    assert asking.wait() == ExitCode.DONE
+    assert hosts.n_billed == N
+    all_is_answered_once(hosts)
+
+
+def test_what_a_dead_process_has_asked_waits_for_its_own_machine(hosts: Hosts) -> None:
+    """Nobody else may cancel it; there, `sync` brings in its answers, and then anyone asks what is left."""
+    hosts.run(1, "live", failpoint="L0:kill")
+    assert hosts.n_billed == N_SHARD
+    code, said = hosts.run(2, "live")
+    assert f"has the calls of {N_SHARD} requests" in said
+    assert hosts.n_billed == N
+    code, said = hosts.run(2, "cancel", hosts.attempt_of(2), "--yes")
+    assert code == ExitCode.BUSY
+    assert "sync` there" in said
+    assert hosts.run(1, "sync")[0] == ExitCode.DONE
+    assert hosts.n_billed == N
+    all_is_answered_once(hosts)
+
+
+def test_what_a_dead_process_has_not_asked_is_anyones_once_its_machine_has_looked(hosts: Hosts) -> None:
+    hosts.run(1, "live", failpoint="L1:kill")
+    assert hosts.n_billed == 0
+    hosts.run(1, "sync")
+    assert hosts.run(2, "live")[0] == ExitCode.DONE
+    assert hosts.n_billed == N
+    all_is_answered_once(hosts)
+
+
+def test_a_machine_that_is_gone_is_given_up_by_a_person_and_its_answers_count_when_it_comes_back(hosts: Hosts) -> None:
+    """Its requests are asked again, which is paid twice: the audit says of how many, and each has one result."""
+    hosts.run(1, "live", failpoint="L0:kill")
+    hosts.run(2, "live")
+    attempt = hosts.attempt_of(2)
+    assert hosts.run(2, "resolve", attempt, "--lost", "--yes")[0] == ExitCode.DONE
+    assert hosts.query(2, "SELECT count(*), count(verdict) FROM results") == f"{N},{N - N_SHARD}"
+    code, said = hosts.run(2, "retry", STUDY, "--only", "cancelled", "--yes")
+    assert code == ExitCode.DONE, said
+    code, said = hosts.run(2, "live")
+    assert code == ExitCode.DONE, said
+    assert hosts.n_billed == N + N_SHARD
+    assert hosts.run(1, "sync")[0] == ExitCode.DONE
+    for host in (1, 2, 3):
+        assert hosts.query(host, "SELECT count(*), count(verdict) FROM results") == f"{N},{N}"
+        told = hosts.query(host, "SELECT bool_and(is_balanced), sum(n_succeeded), sum(n_conflict) FROM audit")
+        assert told == f"true,{N + N_SHARD},0"
+    assert hosts.run(2, "live")[1].startswith("note: no live call is due")
