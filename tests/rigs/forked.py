@@ -26,11 +26,13 @@ from pathlib import Path
 from batchpond.cli import main, spare
 
 LOADED = (
-    "duckdb", "genai_prices", "httpx", "jinja2", "msgspec", "numpy", "pyarrow.parquet", "tenacity",
-    "batchpond.cli.run", "batchpond.cli.query", "batchpond.cli.rank", "batchpond.cli.report", "batchpond.cli.simulate",
-    "batchpond.interop.imports", "batchpond.plan.verb", "batchpond.results.report.build", "batchpond.run.live.run",
-    "batchpond.run.submit", "batchpond.run.sync", "batchpond.study.file", "batchpond.views.read",
-    "batchpond_sim.host.server",
+    "duckdb", "genai_prices", "httpx", "jinja2", "msgspec", "numpy", "pyarrow.acero", "pyarrow.parquet", "tenacity",
+    "batchpond.cli.doctor", "batchpond.cli.run", "batchpond.cli.query", "batchpond.cli.rank", "batchpond.cli.report",
+    "batchpond.cli.simulate", "batchpond.interop.imports", "batchpond.plan.verb", "batchpond.results.report.build",
+    "batchpond.results.report.page", "batchpond.run.live.run", "batchpond.run.submit", "batchpond.run.sync",
+    "batchpond.run.unknown", "batchpond.study.file", "batchpond.views.read", "batchpond_sim.host.server",
+    "batchpond.providers.anthropic.batch", "batchpond.providers.gemini.batch", "batchpond.providers.openai.batch",
+    "batchpond.providers.together.batch",
 )  # fmt: skip
 REQUEST_BYTES_MAX = 1 << 17
 STOPPED = "stopped"

@@ -302,7 +302,7 @@ _Rates: TypeAlias = tuple[_Steps, _Steps, _Steps, _Steps]
 
 def _for_an_hour(provider: str, input_steps: _Steps, stored_steps: _Steps) -> _Steps:
     """Return what writing for an hour costs: a provider's share of the input, or what any writing does."""
-    marks = next((one.cache_marks for one in registry.descriptors() if one.name == provider), {})
+    marks = registry.module(provider).DESCRIPTOR.cache_marks if provider in registry.NAMES else {}
     return [(start, marks[HOUR] * usd) for start, usd in input_steps] if HOUR in marks else stored_steps
 
 
