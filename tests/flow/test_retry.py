@@ -193,7 +193,7 @@ def test_a_retry_keeps_to_its_limit_of_money(rig: Rig) -> None:
     assert asked(rig) == [N]
 
 
-@pytest.mark.parametrize("crash_in", range(0, 40, 3))
+@pytest.mark.parametrize("crash_in", range(0, 40, 6))
 def test_a_crash_during_a_retry_buys_nothing_twice(rig: Rig, crash_in: int) -> None:
     automatic(rig)
     rig.world.add_fault("lines@1:error_rows=4")

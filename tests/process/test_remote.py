@@ -85,9 +85,9 @@ def test_what_a_query_waits_for_is_no_part_of_its_time(tmp_path: Path, view: str
         assert made.start(2, "query", f"SELECT count(*) FROM {view}", "--timeout", "1").wait() == ExitCode.DONE
 
 
-@pytest.mark.parametrize("provider", ["openai", "together", "anthropic"])
+@pytest.mark.parametrize("provider", ["openai", "anthropic"])
 def test_hosts_that_die_and_sleep_at_any_moment_buy_nothing_twice(tmp_path: Path, provider: str) -> None:
-    """A token, an input file, or results alone tell whose a batch is; the sweep does more of it."""
+    """A token, or results alone, tell whose a batch is; the sweep does more of it, also where an input file does."""
     with hosts(tmp_path, provider) as made:
         toll = disturb(
             made, random.Random(1), n_kills=6, n_sleeps=3, n_hosts=3, bound_s=40.0, sleep_max_s=SHORT_SLEEP_S
