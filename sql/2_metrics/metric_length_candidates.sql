@@ -10,12 +10,15 @@
 --   - win_rate_longer_se, win_rate_shorter_se: for statements in general, clustered by them (CR1); the intervals with them,
 --     as wilson_clustered
 --   - win_rate_longer_lo_these_statements, win_rate_longer_hi_these_statements, win_rate_shorter_lo_these_statements,
---     win_rate_shorter_hi_these_statements: Wilson, pairs being draws: for other prompts under the same statements
+--     win_rate_shorter_hi_these_statements: for other prompts under the same statements: Wilson, or wilson_clustered by
+--     prompts (unit_id) where one has several pairs, of several outputs or by several statements; pairs that show no
+--     spread count as one observation a prompt then
 --   - win_rate_balanced: the mean of the two: what a would win if it wrote the longer text in half of the pairs
 -- reference: own definitions: a simple control by two strata, without a model; it leaves length differences within a
 --   stratum as they are. wilson_clustered.
 -- nulls: NULL where a stratum is empty: then length and model cannot be told apart; the intervals for statements in
---   general below 5 of them in the stratum, the errors below 2.
+--   general below 5 of them in the stratum, the errors below 2; the intervals for these statements below 5 prompts in
+--   it, where one has several pairs.
 
 CREATE OR REPLACE VIEW metric_length_candidates AS
 WITH lengths AS MATERIALIZED (
@@ -25,6 +28,8 @@ measured AS (
   SELECT
     candidate_pairs.study, candidate_pairs.template_id, candidate_pairs.rubric_id, candidate_pairs.provider,
     candidate_pairs.request_model, candidate_pairs.thinking, candidate_pairs.candidate_a, candidate_pairs.candidate_b,
+    coalesce(nullif(candidate_pairs.unit_id, ''), candidate_pairs.item_a || chr(31) || candidate_pairs.item_b)
+      AS prompt,
     CASE candidate_pairs.winner WHEN 'a' THEN 1.0 WHEN 'b' THEN 0.0 ELSE 0.5 END AS points,
     a.n_chars AS chars_a,
     b.n_chars AS chars_b
@@ -33,9 +38,9 @@ measured AS (
   LEFT JOIN lengths AS b ON b.study = candidate_pairs.study AND b.item = candidate_pairs.item_b
   WHERE candidate_pairs.winner IN ('a', 'b', 'tie', 'inconsistent')
 ),
-by_rubric AS (
+by_prompt AS MATERIALIZED (
   SELECT
-    study, template_id, rubric_id, provider, request_model, thinking, candidate_a, candidate_b,
+    study, template_id, rubric_id, provider, request_model, thinking, candidate_a, candidate_b, prompt,
     count(chars_a + chars_b) AS n_known,
     count(*) AS n_all,
     count(*) FILTER (WHERE chars_a > chars_b) AS longer,
@@ -48,6 +53,23 @@ by_rubric AS (
     coalesce(CAST(sum(points) FILTER (WHERE chars_a < chars_b) AS DOUBLE), 0) AS points_shorter,
     CAST(sum(points) FILTER (WHERE chars_a + chars_b IS NOT NULL) AS DOUBLE) AS points
   FROM measured
+  GROUP BY study, template_id, rubric_id, provider, request_model, thinking, candidate_a, candidate_b, prompt
+),
+by_rubric AS (
+  SELECT
+    study, template_id, rubric_id, provider, request_model, thinking, candidate_a, candidate_b,
+    sum(n_known) AS n_known,
+    sum(n_all) AS n_all,
+    sum(longer) AS longer,
+    sum(shorter) AS shorter,
+    sum(same) AS same,
+    sum(chars_a) AS chars_a,
+    sum(chars_b) AS chars_b,
+    sum(log_ratio) AS log_ratio,
+    sum(points_longer) AS points_longer,
+    sum(points_shorter) AS points_shorter,
+    sum(points) AS points
+  FROM by_prompt
   GROUP BY study, template_id, rubric_id, provider, request_model, thinking, candidate_a, candidate_b
 ),
 centred AS (
@@ -79,22 +101,81 @@ sums AS (
   FROM centred
   GROUP BY study, template_id, provider, request_model, thinking, candidate_a, candidate_b
 ),
+prompts AS (
+  SELECT
+    study, template_id, provider, request_model, thinking, candidate_a, candidate_b, prompt,
+    CAST(sum(longer) AS DOUBLE) AS longer,
+    CAST(sum(shorter) AS DOUBLE) AS shorter,
+    sum(points_longer) AS points_longer,
+    sum(points_shorter) AS points_shorter
+  FROM by_prompt
+  GROUP BY study, template_id, provider, request_model, thinking, candidate_a, candidate_b, prompt
+),
+drawn AS (
+  SELECT
+    study, template_id, provider, request_model, thinking, candidate_a, candidate_b,
+    count(*) FILTER (WHERE longer > 0) AS n_prompts_longer,
+    count(*) FILTER (WHERE shorter > 0) AS n_prompts_shorter,
+    max(longer) <= 1 AS is_one_longer,
+    max(shorter) <= 1 AS is_one_shorter,
+    sum(points_longer * points_longer) AS longer_points_points,
+    sum(points_longer * longer) AS longer_points_n,
+    sum(longer * longer) AS longer_n_n,
+    sum(points_shorter * points_shorter) AS shorter_points_points,
+    sum(points_shorter * shorter) AS shorter_points_n,
+    sum(shorter * shorter) AS shorter_n_n
+  FROM prompts
+  GROUP BY study, template_id, provider, request_model, thinking, candidate_a, candidate_b
+),
 rates AS (
   SELECT
-    *,
+    sums.*,
+    drawn.n_prompts_longer, drawn.n_prompts_shorter, drawn.is_one_longer, drawn.is_one_shorter,
+    drawn.longer_points_points, drawn.longer_points_n, drawn.longer_n_n,
+    drawn.shorter_points_points, drawn.shorter_points_n, drawn.shorter_n_n,
     points_longer / nullif(n_longer, 0) AS win_rate_longer,
     points_shorter / nullif(n_shorter, 0) AS win_rate_shorter,
     sqrt(longer_squares * n_rubrics_longer / nullif(n_rubrics_longer - 1, 0)) / nullif(n_longer, 0) AS win_rate_longer_se,
     sqrt(shorter_squares * n_rubrics_shorter / nullif(n_rubrics_shorter - 1, 0)) / nullif(n_shorter, 0)
       AS win_rate_shorter_se
   FROM sums
+  JOIN drawn
+    ON drawn.study = sums.study
+    AND drawn.template_id = sums.template_id
+    AND drawn.provider = sums.provider
+    AND drawn.request_model = sums.request_model
+    AND drawn.thinking = sums.thinking
+    AND drawn.candidate_a = sums.candidate_a
+    AND drawn.candidate_b = sums.candidate_b
+),
+spread AS (
+  SELECT
+    *,
+    longer_points_points - 2 * win_rate_longer * longer_points_n + win_rate_longer * win_rate_longer * longer_n_n
+      AS longer_by_prompt,
+    shorter_points_points - 2 * win_rate_shorter * shorter_points_n + win_rate_shorter * win_rate_shorter * shorter_n_n
+      AS shorter_by_prompt
+  FROM rates
+),
+sized AS (
+  SELECT
+    *,
+    CASE WHEN longer_by_prompt > 1e-9 THEN n_longer ELSE n_prompts_longer END AS longer_draws,
+    CASE WHEN shorter_by_prompt > 1e-9 THEN n_shorter ELSE n_prompts_shorter END AS shorter_draws,
+    CASE WHEN longer_by_prompt > 1e-9 AND n_prompts_longer > 1
+         THEN sqrt(longer_by_prompt * n_prompts_longer / (n_prompts_longer - 1)) / n_longer END AS longer_se,
+    CASE WHEN shorter_by_prompt > 1e-9 AND n_prompts_shorter > 1
+         THEN sqrt(shorter_by_prompt * n_prompts_shorter / (n_prompts_shorter - 1)) / n_shorter END AS shorter_se
+  FROM spread
 ),
 bounded AS (
   SELECT
     *,
     wilson_clustered(win_rate_longer, n_longer, win_rate_longer_se, n_rubrics_longer) AS longer_ends,
-    wilson_clustered(win_rate_shorter, n_shorter, win_rate_shorter_se, n_rubrics_shorter) AS shorter_ends
-  FROM rates
+    wilson_clustered(win_rate_shorter, n_shorter, win_rate_shorter_se, n_rubrics_shorter) AS shorter_ends,
+    wilson_clustered(win_rate_longer, longer_draws, longer_se, n_prompts_longer) AS longer_these,
+    wilson_clustered(win_rate_shorter, shorter_draws, shorter_se, n_prompts_shorter) AS shorter_these
+  FROM sized
 )
 SELECT
   study, template_id, provider, request_model, thinking, candidate_a, candidate_b,
@@ -105,13 +186,17 @@ SELECT
   win_rate_longer_se,
   longer_ends.lo AS win_rate_longer_lo,
   longer_ends.hi AS win_rate_longer_hi,
-  wilson_lo(points_longer, n_longer) AS win_rate_longer_lo_these_statements,
-  wilson_hi(points_longer, n_longer) AS win_rate_longer_hi_these_statements,
+  CASE WHEN is_one_longer THEN wilson_lo(points_longer, n_longer) ELSE longer_these.lo END
+    AS win_rate_longer_lo_these_statements,
+  CASE WHEN is_one_longer THEN wilson_hi(points_longer, n_longer) ELSE longer_these.hi END
+    AS win_rate_longer_hi_these_statements,
   win_rate_shorter,
   win_rate_shorter_se,
   shorter_ends.lo AS win_rate_shorter_lo,
   shorter_ends.hi AS win_rate_shorter_hi,
-  wilson_lo(points_shorter, n_shorter) AS win_rate_shorter_lo_these_statements,
-  wilson_hi(points_shorter, n_shorter) AS win_rate_shorter_hi_these_statements,
+  CASE WHEN is_one_shorter THEN wilson_lo(points_shorter, n_shorter) ELSE shorter_these.lo END
+    AS win_rate_shorter_lo_these_statements,
+  CASE WHEN is_one_shorter THEN wilson_hi(points_shorter, n_shorter) ELSE shorter_these.hi END
+    AS win_rate_shorter_hi_these_statements,
   (win_rate_longer + win_rate_shorter) / 2 AS win_rate_balanced
 FROM bounded;

@@ -5,9 +5,9 @@
 -- estimators:
 --   - consistency: as in metric_win_matrix_by_rubric; the interval for statements in general, wilson_clustered
 --   - consistency_se: clustered by statement (CR1)
---   - consistency_lo_these_statements, consistency_hi_these_statements: Wilson, for other prompts under the same
---     statements: a prompt is a draw, so that the pairs of several outputs for one count as far as they differ
---     (effective_size)
+--   - consistency_lo_these_statements, consistency_hi_these_statements: for other prompts under the same statements:
+--     Wilson, or wilson_clustered by prompts (unit_id) where one has several pairs, of several outputs or by several
+--     statements; pairs that show no spread count as one observation a prompt then
 --   - win_rate_half: as in metric_win_matrix_by_rubric; the interval wilson_clustered
 --   - consistency_min, consistency_max, win_rate_half_min, win_rate_half_max: as in metric_win_matrix_by_rubric
 --   - net: as in metric_win_matrix_by_rubric
@@ -21,12 +21,14 @@
 -- reference: SpecEval: its prompt_correlation is rank_correlation, its match_fraction is consistency; Benjamini and
 --   Hochberg 1995; wilson_clustered.
 -- nulls: the intervals, p and mde for statements in general are NULL below 5 statements (metric_win_matrix_by_rubric has the
---   sign test on each), the clustered errors below 2, a rate where n_both is 0.
+--   sign test on each), the clustered errors below 2, a rate where n_both is 0; consistency's ends for these statements
+--   below 5 prompts, where one has several pairs.
 
 CREATE OR REPLACE VIEW metric_win_matrix AS
-WITH inputs AS (
+WITH inputs AS MATERIALIZED (
   SELECT
-    study, template_id, rubric_id, provider, request_model, thinking, candidate_a, candidate_b, unit_id,
+    study, template_id, rubric_id, provider, request_model, thinking, candidate_a, candidate_b,
+    coalesce(nullif(unit_id, ''), item_a || chr(31) || item_b) AS prompt,
     count(*) FILTER (WHERE winner IN ('a', 'b', 'tie', 'inconsistent')) AS n_both,
     count(*) FILTER (WHERE winner = 'a') AS n_wins_a,
     count(*) FILTER (WHERE winner = 'b') AS n_wins_b,
@@ -41,7 +43,26 @@ WITH inputs AS (
     sum(CASE WHEN rank_b_first IS NOT NULL THEN rank_a_first * rank_a_first END) AS sum_xx,
     sum(CASE WHEN rank_a_first IS NOT NULL THEN rank_b_first * rank_b_first END) AS sum_yy
   FROM candidate_pairs
-  GROUP BY study, template_id, rubric_id, provider, request_model, thinking, candidate_a, candidate_b, unit_id
+  GROUP BY study, template_id, rubric_id, provider, request_model, thinking, candidate_a, candidate_b, prompt
+),
+prompts AS (
+  SELECT
+    study, template_id, provider, request_model, thinking, candidate_a, candidate_b,
+    CAST(sum(n_both - n_inconsistent) AS DOUBLE) AS n_same,
+    CAST(sum(n_both) AS DOUBLE) AS n_both
+  FROM inputs
+  GROUP BY study, template_id, provider, request_model, thinking, candidate_a, candidate_b, prompt
+),
+drawn AS (
+  SELECT
+    study, template_id, provider, request_model, thinking, candidate_a, candidate_b,
+    count(*) FILTER (WHERE n_both > 0) AS n_prompts,
+    max(n_both) <= 1 AS is_one_pair,
+    sum(n_same * n_same) AS same_same,
+    sum(n_same * n_both) AS same_both,
+    sum(n_both * n_both) AS both_both
+  FROM prompts
+  GROUP BY study, template_id, provider, request_model, thinking, candidate_a, candidate_b
 ),
 rubrics_counted AS (
   SELECT
@@ -58,11 +79,7 @@ rubrics_counted AS (
     sum(sum_y) AS sum_y,
     sum(sum_xy) AS sum_xy,
     sum(sum_xx) AS sum_xx,
-    sum(sum_yy) AS sum_yy,
-    count(*) FILTER (WHERE n_both > 0) AS n_inputs,
-    sum((n_both - n_inconsistent) * (n_both - n_inconsistent)) AS same_squares,
-    sum((n_both - n_inconsistent) * n_both) AS same_by_n,
-    sum(n_both * n_both) AS n_squares
+    sum(sum_yy) AS sum_yy
   FROM inputs
   GROUP BY study, template_id, rubric_id, provider, request_model, thinking, candidate_a, candidate_b
 ),
@@ -92,10 +109,6 @@ counts AS (
     CAST(sum(n_pairs_pending) AS BIGINT) AS n_pairs_pending,
     sum(residual * residual) AS residual_squares,
     sum(consistency_residual * consistency_residual) AS consistency_squares,
-    sum(n_inputs) AS n_inputs,
-    CAST(sum(same_squares) AS DOUBLE) AS same_squares,
-    CAST(sum(same_by_n) AS DOUBLE) AS same_by_n,
-    CAST(sum(n_squares) AS DOUBLE) AS n_squares,
     CAST(sum(n_ranks) * sum(sum_xy) - sum(sum_x) * sum(sum_y) AS DOUBLE) AS co_xy,
     CAST(sum(n_ranks) * sum(sum_xx) - sum(sum_x) * sum(sum_x) AS DOUBLE) AS co_xx,
     CAST(sum(n_ranks) * sum(sum_yy) - sum(sum_y) * sum(sum_y) AS DOUBLE) AS co_yy
@@ -104,7 +117,8 @@ counts AS (
 ),
 measured AS (
   SELECT
-    *,
+    counts.*,
+    drawn.n_prompts, drawn.is_one_pair, drawn.same_same, drawn.same_both, drawn.both_both,
     CAST((n_wins_a + 0.5 * (n_true_ties + n_inconsistent)) / nullif(n_both, 0) AS DOUBLE) AS win_rate_half,
     CAST((n_wins_a + 0.5 * (n_true_ties + n_inconsistent)) / nullif(n_pairs, 0) AS DOUBLE) AS win_rate_half_min,
     CAST((n_wins_a + n_missing + 0.5 * (n_true_ties + n_inconsistent)) / nullif(n_pairs, 0) AS DOUBLE)
@@ -116,23 +130,31 @@ measured AS (
          THEN CAST(sqrt(consistency_squares * n_rubrics / (n_rubrics - 1)) / n_both AS DOUBLE) END AS consistency_se,
     CASE WHEN n_rubrics >= 5 THEN n_rubrics - 1 END AS df
   FROM counts
+  JOIN drawn
+    ON drawn.study = counts.study
+    AND drawn.template_id = counts.template_id
+    AND drawn.provider = counts.provider
+    AND drawn.request_model = counts.request_model
+    AND drawn.thinking = counts.thinking
+    AND drawn.candidate_a = counts.candidate_a
+    AND drawn.candidate_b = counts.candidate_b
 ),
 sized AS (
   SELECT
     *,
     CASE WHEN df > 0 THEN effective_size(win_rate_half, n_both, win_rate_half_se) END AS n_effective,
     CASE WHEN df > 0 THEN effective_size(consistency, n_both, consistency_se) END AS consistency_size,
-    CASE WHEN n_inconsistent > 0 AND n_inconsistent < n_both THEN effective_size(
-      consistency, n_both,
-      sqrt(same_squares - 2 * consistency * same_by_n + consistency * consistency * n_squares) / n_both)
-      ELSE n_inputs END AS draws,
+    same_same - 2 * consistency * same_both + consistency * consistency * both_both AS same_by_prompt,
     t_two_sided_quantile(0.05, df) AS t_ends
   FROM measured
 ),
 tested AS (
   SELECT
     *,
-    t_two_sided((2 * win_rate_half - 1) * sqrt(n_effective), df) AS p_win_rate
+    t_two_sided((2 * win_rate_half - 1) * sqrt(n_effective), df) AS p_win_rate,
+    wilson_clustered(consistency, CASE WHEN same_by_prompt > 1e-9 THEN n_both ELSE n_prompts END,
+      CASE WHEN same_by_prompt > 1e-9 AND n_prompts > 1
+           THEN sqrt(same_by_prompt * n_prompts / (n_prompts - 1)) / n_both END, n_prompts) AS consistency_these
   FROM sized
 ),
 ranked AS (
@@ -152,8 +174,10 @@ SELECT
   consistency_se,
   wilson_lo(consistency * consistency_size, consistency_size, t_ends) AS consistency_lo,
   wilson_hi(consistency * consistency_size, consistency_size, t_ends) AS consistency_hi,
-  wilson_lo(consistency * draws, draws) AS consistency_lo_these_statements,
-  wilson_hi(consistency * draws, draws) AS consistency_hi_these_statements,
+  CASE WHEN is_one_pair THEN wilson_lo(n_wins_a + n_wins_b + n_true_ties, n_both) ELSE consistency_these.lo END
+    AS consistency_lo_these_statements,
+  CASE WHEN is_one_pair THEN wilson_hi(n_wins_a + n_wins_b + n_true_ties, n_both) ELSE consistency_these.hi END
+    AS consistency_hi_these_statements,
   (n_wins_a + n_wins_b + n_true_ties) / nullif(n_pairs, 0) AS consistency_min,
   (n_pairs - n_inconsistent) / nullif(n_pairs, 0) AS consistency_max,
   win_rate_half,

@@ -10,6 +10,7 @@ import pytest
 from scipy import stats
 from statsmodels.stats.proportion import proportion_confint
 
+from tests.rigs import candidates_planted
 from tests.rigs.general_planted import DESIGNS, play
 from tests.rigs.metrics import Numbers, of_pairs
 from tests.rigs.sql import Row, judged, result, table, views_over
@@ -189,42 +190,62 @@ def test_failures_of_two_templates() -> None:
     assert found["diff_hi"] == pytest.approx(diff(rows) + stats.t.ppf(0.975, 7) * expected, rel=1e-9)
 
 
+@pytest.mark.parametrize("is_shared", [False, True], ids=["own prompts", "shared prompts"])
 @pytest.mark.parametrize("what", ["consistency", "win_rate_longer"])
-def test_statements_in_general(what: str) -> None:
-    """Consistency of a matrix and win rates by length: CR1 by statement, Wilson's ends of the effective size."""
+def test_statements_in_general(what: str, *, is_shared: bool) -> None:
+    """Consistency of a matrix and win rates by length: CR1 by statement, Wilson's ends of the effective size.
+
+    For these statements prompts are draws: Wilson's where each has one pair, CR1 by prompt where statements share them.
+    """
     rng = np.random.default_rng(6)
     rows: list[Row] = []
-    lengths = []
-    points: dict[int, list[float]] = {}
+    lengths: dict[str, int] = {}
+    points: list[tuple[int, str, float]] = []
     for rubric, unit in np.ndindex(7, 6):
-        names = (f"{rubric}{unit}a", f"{rubric}{unit}b")
+        prompt = f"u{unit}" if is_shared else f"u{rubric}{unit}"
+        names = (f"{prompt}a", f"{prompt}b")
         words = [("first", "second", "tie")[rng.choice(3, p=(0.6, 0.3, 0.1))] for _ in "12"]
         for (one, other), word in zip((names, names[::-1]), words, strict=True):
-            rows.append({"rubric_id": f"r{rubric}", "unit_id": f"u{unit}", "item_first": one, "item_second": other,
+            rows.append({"rubric_id": f"r{rubric}", "unit_id": prompt, "item_first": one, "item_second": other,
                          "candidate_first": one[-1], "candidate_second": other[-1], "verdict": word})  # fmt: skip
-        is_longer = bool(rng.random() < 0.5)
-        lengths += [{"study": "study", "item": name, "n_chars": 100 + 50 * (is_longer == (name[-1] == "a"))}
-                    for name in names]  # fmt: skip
+        is_longer = unit > 0 if is_shared else bool(rng.random() < 0.5)
+        lengths |= {name: 100 + 50 * (is_longer == (name[-1] == "a")) for name in names}
         a_wins = {"first": 1.0, "second": -1.0, "tie": 0.0}
         forth, back = a_wins[words[0]], -a_wins[words[1]]
         if what == "consistency":
-            points.setdefault(rubric, []).append(float(forth == back))
+            points.append((rubric, prompt, float(forth == back)))
         elif is_longer:
-            points.setdefault(rubric, []).append(0.5 + forth / 2 if forth == back else 0.5)
+            points.append((rubric, prompt, 0.5 + forth / 2 if forth == back else 0.5))
     view = "metric_win_matrix" if what == "consistency" else "metric_length_candidates"
-    with views_over({"pair_judgments": table(judged(rows)), "item_lengths": table(lengths)}) as connection:
+    chars = [{"study": "study", "item": name, "n_chars": n_chars} for name, n_chars in lengths.items()]
+    with views_over({"pair_judgments": table(judged(rows)), "item_lengths": table(chars)}) as connection:
         (found,) = result(connection, f"FROM {view}")
-    values, g = np.concatenate(list(points.values())), len(points)
+    statements, prompts, drawn = zip(*points, strict=True)
+    values = np.array(drawn)
     p = values.mean()
-    squares = sum((np.array(own) - p).sum() ** 2 for own in points.values())
-    se = np.sqrt(squares * g / (g - 1)) / len(values)
     assert found[what] == pytest.approx(p, rel=1e-9)
-    assert found[f"{what}_se"] == pytest.approx(se, rel=1e-9)
-    x = np.array([found[f"{what}_lo"], found[f"{what}_hi"]])
-    size = min(len(values), p * (1 - p) / se**2)
+    assert found[f"{what}_se"] == pytest.approx(error_by(statements, values), rel=1e-9)
+    check_ends(found, what, "", error_by(statements, values), len(values), len(set(statements)))
+    if is_shared:
+        check_ends(found, what, "_these_statements", error_by(prompts, values), len(values), len(set(prompts)))
+    else:
+        own: Numbers = np.array([found[f"{what}_{end}_these_statements"] for end in ("lo", "hi")])
+        np.testing.assert_allclose(own, proportion_confint(values.sum(), len(values), method="wilson"), rtol=1e-9)
+
+
+def error_by(clusters: Sequence[object], values: Numbers) -> float:
+    """Return the error of a mean clustered by what is given (CR1)."""
+    names = sorted(set(clusters), key=str)
+    sums = [sum(v - values.mean() for c, v in zip(clusters, values, strict=True) if c == name) for name in names]
+    return float(np.sqrt(np.square(sums).sum() * len(names) / (len(names) - 1)) / len(values))
+
+
+def check_ends(found: Row, what: str, target: str, se: float, n: int, g: int) -> None:
+    """Hold the ends of a rate against Wilson's equation, with the effective size and t over g - 1."""
+    p = found[what]
+    x = np.array([found[f"{what}_{end}{target}"] for end in ("lo", "hi")])
+    size = min(n, p * (1 - p) / se**2)
     np.testing.assert_allclose((x - p) ** 2, stats.t.ppf(0.975, g - 1) ** 2 * x * (1 - x) / size, rtol=1e-9)
-    own: Numbers = np.array([found[f"{what}_{end}_these_statements"] for end in ("lo", "hi")])
-    np.testing.assert_allclose(own, proportion_confint(values.sum(), len(values), method="wilson"), rtol=1e-9)
 
 
 def test_intervals_hold_for_items_in_general() -> None:
@@ -236,3 +257,11 @@ def test_intervals_hold_for_items_in_general() -> None:
         assert found[name] >= 0.93 - 2 * error, name
         assert found[f"{name} p"] <= 0.07 + 2 * error, name
     assert found["length_these_items"] < 0.9  # pairs that share an item are not draws of their own
+
+
+def test_intervals_hold_for_other_prompts_under_the_same_statements() -> None:
+    """A short form of `python -m tests.sweeps.coverage --of candidates`: pairs of a prompt are no draws."""
+    n_sets, design = 150, candidates_planted.DESIGNS["6 statements share 12 prompts, 2 outputs"]
+    found = candidates_planted.play(design, n_sets, seed=2)
+    for rate in candidates_planted.RATES:
+        assert found[rate] >= 0.93 - 2 * (0.05 * 0.95 / n_sets) ** 0.5, rate

@@ -1,0 +1,126 @@
+"""Two candidates compared on prompts under statements that stand, with a planted truth: many sets, each a cell."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from tests.rigs.metrics import Numbers, column
+from tests.rigs.sql import CELL_DEFAULT, result, views_over
+
+N_TRUTH = 200_000
+RATES = {
+    "consistency": "metric_win_matrix",
+    "win_rate_longer": "metric_length_candidates",
+    "win_rate_shorter": "metric_length_candidates",
+}
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """A design: prompts are drawn anew for each set, the statements are the same in all.
+
+    A prompt adds its own draw to the log-odds that a wins, and to those that both orders agree; a statement adds what
+    it adds, from -`spread` to `spread`. `is_shared` prompts are judged by every statement. Of each prompt a has
+    `n_outputs`; longer than b's or not is a matter of lot for each prompt.
+    """
+
+    n_prompts: int = 12
+    n_statements: int = 6
+    is_shared: bool = False
+    n_outputs: int = 1
+    prompt_sd: float = 1.5
+    spread: float = 0.5
+    longer: float = 0.6
+
+
+DESIGNS = {
+    "prompts of their own": Candidates(),
+    "prompts of their own, 3 outputs": Candidates(n_prompts=5, n_outputs=3),
+    "6 statements share 12 prompts": Candidates(is_shared=True),
+    "6 statements share 30 prompts": Candidates(n_prompts=30, is_shared=True),
+    "6 statements share 12 prompts, 2 outputs": Candidates(is_shared=True, n_outputs=2),
+    "one statement, 12 prompts, 3 outputs": Candidates(n_statements=1, n_outputs=3),
+    "one statement, 40 prompts, 2 outputs": Candidates(n_prompts=40, n_statements=1, n_outputs=2),
+}
+
+
+def _logistic(x: Numbers) -> Numbers:
+    return 1 / (1 + np.exp(-x))
+
+
+def _added(design: Candidates) -> Numbers:
+    return np.linspace(-design.spread, design.spread, design.n_statements) if design.n_statements > 1 else np.zeros(1)
+
+
+def _chances(design: Candidates, prompt: Numbers, added: Numbers, is_longer: Numbers) -> tuple[Numbers, Numbers]:
+    """Return how likely both orders agree, and how likely a then wins, by what prompt and statement add."""
+    wins = _logistic(prompt[..., 0] + added + np.where(is_longer, design.longer, -design.longer))
+    return _logistic(1 + prompt[..., 1] + added), wins
+
+
+def truths(design: Candidates) -> dict[str, float]:
+    """Return the rates over all prompts that might be, under these statements."""
+    rng = np.random.default_rng(1)
+    prompt = rng.normal(0, design.prompt_sd, (N_TRUTH, 1, 2))
+    found = {}
+    for name, is_longer in (("win_rate_longer", True), ("win_rate_shorter", False)):
+        same, wins = _chances(design, prompt, _added(design), np.array(is_longer))
+        found[name] = float(np.mean(same * wins + (1 - same) / 2))
+        found["consistency"] = float(np.mean(same))
+    return found
+
+
+def tables(design: Candidates, n_sets: int, seed: int) -> dict[str, pa.Table]:
+    """Return rows of `pair_judgments` and `item_lengths`, a template per set."""
+    rng = np.random.default_rng(seed)
+    n_own = 1 if design.is_shared else design.n_statements
+    prompt = rng.normal(0, design.prompt_sd, (n_sets, design.n_prompts, n_own, 1, 2))
+    is_longer = rng.random((n_sets, design.n_prompts, n_own, 1)) < 0.5
+    shape = (n_sets, design.n_prompts, design.n_statements, design.n_outputs)
+    same, wins = (
+        np.broadcast_to(chance, shape) for chance in _chances(design, prompt, _added(design)[:, None], is_longer)
+    )
+    is_same, a_wins = rng.random(shape) < same, rng.random(shape) < wins
+    cell, number, statement, output = (index.ravel() for index in np.indices(shape))
+    own = 0 * statement if design.is_shared else statement
+    unit = _join("u", cell, number, own)
+    names = {"a": _join("a", cell, number, own, output), "b": _join("b", cell, number, own)}
+    parts = []
+    for first, second in ("ab", "ba"):
+        # both orders name the first where they disagree
+        a_first = np.where(is_same, a_wins, first == "a").ravel() == (first == "a")
+        columns = {name: pa.repeat(pa.scalar(value), cell.size) for name, value in CELL_DEFAULT.items()}
+        columns |= {"template_id": _join("t", cell), "rubric_id": _join("r", statement), "unit_id": unit}
+        columns |= {"item_first": names[first], "item_second": names[second], "item_lo": names["a"]}
+        columns |= {"item_hi": names["b"], "is_lo_first": pa.repeat(pa.scalar(first == "a"), cell.size)}
+        columns |= {"candidate_first": pa.repeat(pa.scalar(first), cell.size)}
+        columns |= {"candidate_second": pa.repeat(pa.scalar(second), cell.size)}
+        columns |= {"verdict": pa.array(np.where(a_first, "first", "second"))}
+        columns |= {"outcome": pa.repeat(pa.scalar("decided"), cell.size)}
+        parts.append(pa.table(columns | {"repeat_no": pa.repeat(pa.scalar(1), cell.size)}))
+    longer = np.broadcast_to(is_longer, shape).ravel()
+    chars = {**dict.fromkeys(names["b"].to_pylist(), 100)}
+    chars |= zip(names["a"].to_pylist(), np.where(longer, 150, 50).tolist(), strict=True)
+    lengths = {"study": ["study"] * len(chars), "item": list(chars), "n_chars": list(chars.values())}
+    return {"pair_judgments": pa.concat_tables(parts), "item_lengths": pa.table(lengths)}
+
+
+def _join(letter: str, *numbers: Numbers) -> pa.Array:
+    """Return names such as u3-1, in the order of the numbers as far as they have one width."""
+    return pa.array([f"{letter}{'-'.join(map(str, row))}" for row in zip(*numbers, strict=True)])
+
+
+def play(design: Candidates, n_sets: int, seed: int) -> dict[str, float]:
+    """Return how often the intervals for these statements hold the truth, and how many sets have none."""
+    found: dict[str, float] = {}
+    with views_over(tables(design, n_sets, seed)) as connection:
+        rows = {view: result(connection, f"FROM {view}") for view in {*RATES.values()}}
+    truth = truths(design)
+    for rate, view in RATES.items():
+        low, high = (column(rows[view], f"{rate}_{end}_these_statements") for end in ("lo", "hi"))
+        found[rate] = float(np.mean(((low <= truth[rate]) & (truth[rate] <= high))[~np.isnan(low)]))
+        found[f"{rate} lacks"] = float(np.mean(np.isnan(low)))
+    return found
