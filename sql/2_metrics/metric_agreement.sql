@@ -21,7 +21,7 @@
 -- nulls: all but agreement are NULL where every vote is the same: chance explains all, or nothing. What is of items in
 --   general is NULL below 5 of them, and what is open beside the majority of the other judges, which may change too.
 -- note: judge b may be a reference: provider `human` is what people hold (`truths`), provider `panel` the majority of
---   the other models.
+--   the other models. With people all is of what they labelled: of items in general only where that is a random part.
 
 CREATE OR REPLACE VIEW metric_agreement AS
 WITH numbered AS MATERIALIZED (

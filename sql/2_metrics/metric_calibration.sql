@@ -21,6 +21,7 @@
 -- nulls: all rates are NULL where n is 0, the errors below two inputs, accuracy_lo and accuracy_hi below 5, auroc where
 --   all verdicts are right, or all wrong.
 -- note: ece10 is biased upwards when n is small: read it beside n and brier.
+--   All is of what people labelled: of the study only where that is a random part of it.
 
 CREATE OR REPLACE VIEW metric_calibration AS
 WITH judged AS (

@@ -6,9 +6,10 @@
 --   - compliance: the judge's own rate over all
 --   - compliance_min, compliance_max: what the n_null outputs, answered without a verdict and out of the rate, leave
 --     open: all of them failed, or all complied
---   - people_compliance: the rate of the labels alone
+--   - people_compliance: the rate of the labels alone, of the labelled outputs
 --   - sensitivity, specificity: of the judge on the n_labelled outputs, n_label_true and n_label_false
---   - ppi_compliance: PPI++ (prediction_powered), to be preferred where the labelled outputs are a random part of all
+--   - ppi_compliance: PPI++ (prediction_powered), to be preferred where the labelled outputs are a random part of all,
+--     each with the same chance; no chance is on record, and no label has a weight
 --   - ppi_weight: how far the judge is believed
 --   - ppi_compliance_min, ppi_compliance_max, rogan_gladen_compliance_min, rogan_gladen_compliance_max: what the n_null
 --     outputs leave open, n_null_labelled of which have a label that then counts: whatever the judge says of them, PPI++

@@ -8,8 +8,9 @@
 --   - win_rate_half_min, win_rate_half_max, ppi_win_rate_min, ppi_win_rate_max: what the n_missing pairs leave open,
 --     n_missing_labelled of which have a label that then counts: whatever the judge says of them, win_rate_half, and
 --     PPI++ with this weight, are inside
---   - people_win_rate: the mean of the labels alone
---   - ppi_win_rate: PPI++ (prediction_powered)
+--   - people_win_rate: the mean of the labels alone, of the labelled pairs
+--   - ppi_win_rate: PPI++ (prediction_powered), of the n_both pairs if the labelled are a random part of them, each with
+--     the same chance; no chance is on record, and no label has a weight
 --   - ppi_weight: how far the judge is believed
 --   - people_win_rate_se, ppi_win_rate_se: for statements in general, clustered by statement (CR1); ppi_win_rate_lo and
 --     ppi_win_rate_hi with it, as wilson_clustered. Labels that agree count as n_labelled observations of a rate

@@ -2,10 +2,11 @@
 
 A unit is a pair, or an item, that a model judged. A sheet shows its texts and never what a judge said of it, whose
 they are or why it was drawn; of a pair, which text stands first is a matter of lot. The unit's key leads back from a
-label to the unit. Each unit has the same chance to be drawn, so rates corrected by labels need no weights: a sheet
-by strata takes every n-th of the units in the order of criterion and standing, from a random start (systematic
-sampling; Cochran 1977, chapter 8), which gives each standing its true share. Rows stand in random order, so that the
-first of them, where somebody stops, are a sample too.
+label to the unit. Each unit that nobody has labelled has the same chance to be drawn, so rates corrected by labels need
+no weights: a sheet by strata takes every n-th of the units in the order of criterion and standing, from a random start
+(systematic sampling; Cochran 1977, chapter 8), which gives each standing its true share. Rows stand in random order, so
+that the first of them, where somebody stops, are a sample too. Draws of one set of units add up to such a draw; once
+the study has more units, what was there before had the greater chance, which is not on record.
 """
 
 from __future__ import annotations

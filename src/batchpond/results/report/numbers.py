@@ -102,8 +102,9 @@ def _power(value: float, digits: int) -> str:
 _OF_FLOATS: Final = {Kind.NUMBER: number, Kind.SHARE: share, Kind.P: probability, Kind.USD: usd}
 
 PPI: Final = (
-    "PPI++ corrects by the labelled part and is to be preferred where that part was drawn at random. 95 % intervals "
-    "are for statements in general, clustered by statement; none with labels on fewer than five of them."
+    "PPI++ corrects by the labelled part and is to be preferred where that part was drawn at random from all; where "
+    "somebody chose it, what it corrects is that part. 95 % intervals are for statements in general, clustered by "
+    "statement; none with labels on fewer than five of them."
 )
 
 
