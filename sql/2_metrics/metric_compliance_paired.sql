@@ -6,7 +6,7 @@
 --   - rate_a, rate_b: the share of these inputs on which a, and b, complies
 --   - diff: rate of a - rate of b
 --   - diff_se: for statements in general, clustered by them (CR1), and no less than that of inputs (matched_variance)
---   - diff_lo, diff_hi, p_diff: with it, all by t over n_rubrics - 1
+--   - diff_lo, diff_hi, p_diff: with it, all by t over n_rubrics - 1, the ends cut at -1 and 1
 --   - q_bh: Benjamini and Hochberg's, over p_diff of the study's comparisons that have one: of all models and their
 --     panel; people's are a family of their own
 --   - diff_mde: the smallest difference, for statements in general, that p_diff would have found with power 0.8
@@ -17,7 +17,8 @@
 --     (matched_difference); where a model has several outputs for an input, the sign-flip test of the inputs'
 --     differences (sign_flip_z) and its inversion. Either way p is below 0.05 exactly where 0 is outside
 -- reference: clustered, matched_difference, mcnemar, student_t.
--- nulls: what is of statements in general is NULL below 5 of them, diff_se below 2, a p where no input tells the two
+-- nulls: what is of statements in general is NULL below 5 of them, diff_mde also where so few would reveal no difference, not
+--   even one of 1, diff_se below 2, a p where no input tells the two
 --   apart; q_bh with p_diff; with several outputs for an input and fewer than 6 inputs that tell them apart, what is of these
 --   statements, the interval also where all inputs differ alike.
 -- note: where a model has several outputs for an input they are averaged; n_a_only counts where the average of a is
@@ -123,17 +124,17 @@ SELECT
   n_rubrics, n, n_a_only, n_b_only, rate_a, rate_b,
   diff,
   diff_se,
-  diff - t_ends * diff_se AS diff_lo,
-  diff + t_ends * diff_se AS diff_hi,
+  share_difference(diff - t_ends * diff_se) AS diff_lo,
+  share_difference(diff + t_ends * diff_se) AS diff_hi,
   p_diff,
   CASE WHEN p_diff IS NOT NULL
        THEN least(1.0, min(p_diff * n_p / p_rank) OVER (
          PARTITION BY study, provider = 'human' ORDER BY p_rank DESC)) END AS q_bh,
-  (t_ends + 0.8416212335729143 + 0.3594365 / df) * diff_se AS diff_mde,
+  share_difference_mde((t_ends + 0.8416212335729143 + 0.3594365 / df) * diff_se) AS diff_mde,
   diff_se_cr0,
   diff_se_naive,
-  CASE WHEN is_one_output THEN ends.lo ELSE diff - flip_width END AS diff_lo_these_statements,
-  CASE WHEN is_one_output THEN ends.hi ELSE diff + flip_width END AS diff_hi_these_statements,
+  CASE WHEN is_one_output THEN ends.lo ELSE share_difference(diff - flip_width) END AS diff_lo_these_statements,
+  CASE WHEN is_one_output THEN ends.hi ELSE share_difference(diff + flip_width) END AS diff_hi_these_statements,
   CASE WHEN is_one_output THEN mcnemar_exact(n_a_only, n_b_only)
        WHEN n_a_only + n_b_only >= 6 THEN normal_two_sided(flip_z) END AS p_diff_these_statements
 FROM ranked;

@@ -9,7 +9,7 @@
 --   - diff: rate of a - rate of b
 --   - diff_se: for items in general (clustered_variance, leaving out one item after the other from both templates; the
 --     variance of pairs is that of their parts in the difference, with half a failure more on either side)
---   - diff_lo, diff_hi, p_diff: with it, all by t over n_clusters - 1
+--   - diff_lo, diff_hi, p_diff: with it, all by t over n_clusters - 1, the ends cut at -1 and 1
 --   - q_bh: Benjamini and Hochberg's, over p_diff of the study's comparisons that have one
 --   - p_diff_these_items, diff_lo_these_items, diff_hi_these_items: calls being independent draws (two_proportions): p is
 --     below 0.05 exactly where 0 is outside
@@ -188,8 +188,8 @@ SELECT
   rate_a, rate_b,
   diff,
   diff_se,
-  diff - t_ends * diff_se AS diff_lo,
-  diff + t_ends * diff_se AS diff_hi,
+  share_difference(diff - t_ends * diff_se) AS diff_lo,
+  share_difference(diff + t_ends * diff_se) AS diff_hi,
   p_diff,
   CASE WHEN p_diff IS NOT NULL
        THEN least(1.0, min(p_diff * n_p / p_rank) OVER (PARTITION BY study ORDER BY p_rank DESC)) END AS q_bh,

@@ -8,7 +8,7 @@
 --   - consistency_a, consistency_b: n_consistent_a / n, n_consistent_b / n
 --   - diff: rate of a - rate of b
 --   - diff_se: for items in general (clustered_variance, of the pairs matched_variance)
---   - diff_lo, diff_hi, p_diff: with it, all by t over n_clusters - 1
+--   - diff_lo, diff_hi, p_diff: with it, all by t over n_clusters - 1, the ends cut at -1 and 1
 --   - q_bh: Benjamini and Hochberg's, over p_diff of the study's comparisons that have one
 --   - diff_mde: the smallest difference, for items in general, that p_diff would have found with power 0.8, by the t
 --     quantiles of 0.975 and 0.8 (the latter to 1e-3)
@@ -18,7 +18,7 @@
 --   - diff_mde_these_items: the smallest difference that so many discordant pairs reveal with power 0.8 (mcnemar_mde)
 -- reference: Benjamini and Hochberg 1995; clustered, matched_difference, mcnemar, mcnemar_mde.
 -- nulls: a p is NULL, not 1, when no pair tells the two apart; what is of items in general is NULL below 5 of them,
---   diff_mde_these_items where so few pairs would reveal none.
+--   diff_mde also, and diff_mde_these_items, where so few pairs would reveal none, not even one of 1.
 
 CREATE OR REPLACE VIEW metric_paired AS
 WITH errors AS (
@@ -63,12 +63,12 @@ SELECT
   n_consistent_b / n AS consistency_b,
   diff,
   diff_se,
-  diff - t_ends * diff_se AS diff_lo,
-  diff + t_ends * diff_se AS diff_hi,
+  share_difference(diff - t_ends * diff_se) AS diff_lo,
+  share_difference(diff + t_ends * diff_se) AS diff_hi,
   p_diff,
   CASE WHEN p_diff IS NOT NULL
        THEN least(1.0, min(p_diff * n_p / p_rank) OVER (PARTITION BY study ORDER BY p_rank DESC)) END AS q_bh,
-  (t_ends + 0.8416212335729143 + 0.3594365 / df) * diff_se AS diff_mde,
+  share_difference_mde((t_ends + 0.8416212335729143 + 0.3594365 / df) * diff_se) AS diff_mde,
   ends.lo AS diff_lo_these_items,
   ends.hi AS diff_hi_these_items,
   mcnemar_exact(n_a_only, n_b_only) AS p_diff_these_items,

@@ -82,6 +82,18 @@ def made_anew(rng: np.random.Generator) -> Iterable[Row]:
         }  # fmt: skip
 
 
+def few() -> Iterable[Row]:
+    """Yield four pairs of five items under two templates: each is consistent on others, and neither on many."""
+    for template, kept in (("a", ("pq", "rs")), ("b", ("qr", "rs", "st"))):
+        for pair in ("pq", "qr", "rs", "st"):
+            for shown in (pair, pair[::-1]):
+                yield {
+                    "study": "few", "template_id": template, "rubric_id": "r", **JUDGE, "item_first": shown[0],
+                    "item_second": shown[1], "outcome": "decided",
+                    "verdict": "second" if shown != pair and pair in kept else "first",
+                }  # fmt: skip
+
+
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A lake of imported judgments: messy pairs, scores, compliance and labels."""
@@ -90,7 +102,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
              "item_second", "repeat_no", "verdict", "outcome", "cost_usd"}  # fmt: skip
     pairs = [{name: value for name, value in row.items() if name in known} for row in random_rows(6, 4000)]
     rng = np.random.default_rng(5)
-    rows = [*pairs, *rated(rng), *complying(rng), *labelled(rng), *made_anew(rng)]
+    rows = [*pairs, *rated(rng), *complying(rng), *labelled(rng), *made_anew(rng), *few()]
     builder.imported([row | {"import_key": f"k{number}"} for number, row in enumerate(rows)])
     builder.build()
     return builder.store.path
@@ -143,6 +155,13 @@ def test_two_templates_come_to_what_metric_paired_says(lake: Path, study: str) -
         assert found[own] == pytest.approx(view[theirs], rel=1e-9, abs=1e-12), own
     for own, theirs in turned.items():
         assert found[own] == pytest.approx(-view[theirs], rel=1e-9, abs=1e-12), own
+
+
+def test_a_difference_of_shares_ends_at_one_and_what_is_larger_is_in_no_reach(lake: Path) -> None:
+    """Five items say next to nothing: the interval is all that a difference can be, and no effect is detectable."""
+    row = differences(compared(lake, "few:template=a", "few:template=b"), "consistency")
+    assert (row["n"], row["n_clusters"], row["diff"]) == (4, 5, 0.25)
+    assert (row["diff_lo"], row["diff_hi"], row["diff_mde"]) == (-1, 1, None)
 
 
 def test_scores_are_students_paired_test_of_the_items(lake: Path) -> None:

@@ -128,7 +128,11 @@ measured AS (
   FROM errors
 ),
 ranked AS (
-  SELECT *, count(p_diff) OVER () AS n_p, row_number() OVER (ORDER BY p_diff NULLS LAST) AS p_rank
+  SELECT
+    *,
+    (t_ends + 0.8416212335729143 + 0.3594365 / df) * diff_se AS reach,
+    count(p_diff) OVER () AS n_p,
+    row_number() OVER (ORDER BY p_diff NULLS LAST) AS p_rank
   FROM measured
 )
 SELECT
@@ -139,13 +143,15 @@ SELECT
   coalesce(place, 4) AS place,
   n, n_clusters, clustered_by, value_a, value_b, diff,
   diff_se,
-  diff - t_ends * diff_se AS diff_lo,
-  diff + t_ends * diff_se AS diff_hi,
+  CASE WHEN is_share THEN share_difference(diff - t_ends * diff_se) ELSE diff - t_ends * diff_se END AS diff_lo,
+  CASE WHEN is_share THEN share_difference(diff + t_ends * diff_se) ELSE diff + t_ends * diff_se END AS diff_hi,
   p_diff,
   CASE WHEN p_diff IS NOT NULL THEN least(1.0, min(p_diff * n_p / p_rank) OVER (ORDER BY p_rank DESC)) END AS q_bh,
-  (t_ends + 0.8416212335729143 + 0.3594365 / df) * diff_se AS diff_mde,
-  CASE WHEN is_yes_or_no THEN ends.lo ELSE diff - flip_width END AS diff_lo_these_items,
-  CASE WHEN is_yes_or_no THEN ends.hi ELSE diff + flip_width END AS diff_hi_these_items,
+  CASE WHEN is_share THEN share_difference_mde(reach) ELSE reach END AS diff_mde,
+  CASE WHEN is_yes_or_no THEN ends.lo WHEN is_share THEN share_difference(diff - flip_width) ELSE diff - flip_width END
+    AS diff_lo_these_items,
+  CASE WHEN is_yes_or_no THEN ends.hi WHEN is_share THEN share_difference(diff + flip_width) ELSE diff + flip_width END
+    AS diff_hi_these_items,
   CASE WHEN is_yes_or_no THEN mcnemar_exact(n_up, n_down)
        WHEN flip_width IS NOT NULL THEN normal_two_sided(sign_flip_z(total, 0, squares, 0, 0)) END AS p_diff_these_items,
   n_up, n_down
