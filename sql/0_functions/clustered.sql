@@ -20,7 +20,8 @@
 --   (its variance over strata); Fieller 1954 (the inversion).
 -- accuracy: 1e-9 relative against numpy.
 -- nulls: NULL without a term; of one item alone nothing can be left out, and clustered_variance is v_pair, which says
---   nothing of other items; an end that the data leave open is NULL, and is at infinity.
+--   nothing of other items; an end that the data leave open is NULL, and is at infinity;
+--   so are both of sign_flip where r or s is 0: no e weighs what is there against nothing.
 
 CREATE OR REPLACE MACRO clustered_variance(v_jack, v_pair, n_sides) AS
   greatest(v_jack - (n_sides - 1) * v_pair, v_pair);
@@ -42,8 +43,8 @@ CREATE OR REPLACE MACRO sign_flip_root(r, s, rr, ss, rs, z) AS
 
 CREATE OR REPLACE MACRO sign_flip_lo(r, s, rr, ss, rs, z := 1.959963984540054::DOUBLE) AS
   CASE WHEN r * r > z * z * rr
-       THEN 0.5::DOUBLE * ln((r * r - z * z * rr) / (r * s - z * z * rs + sign_flip_root(r, s, rr, ss, rs, z))) END;
+       THEN 0.5::DOUBLE * ln((r * r - z * z * rr) / nullif(r * s - z * z * rs + sign_flip_root(r, s, rr, ss, rs, z), 0)) END;
 
 CREATE OR REPLACE MACRO sign_flip_hi(r, s, rr, ss, rs, z := 1.959963984540054::DOUBLE) AS
   CASE WHEN s * s > z * z * ss
-       THEN 0.5::DOUBLE * ln((r * s - z * z * rs + sign_flip_root(r, s, rr, ss, rs, z)) / (s * s - z * z * ss)) END;
+       THEN 0.5::DOUBLE * ln(nullif(r * s - z * z * rs + sign_flip_root(r, s, rr, ss, rs, z), 0) / (s * s - z * z * ss)) END;

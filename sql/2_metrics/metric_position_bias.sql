@@ -14,8 +14,9 @@
 --   - position_logodds_se_these_items: of the pairs (logodds_matched_variance)
 --   - p_position_these_items, position_logodds_lo_these_items, position_logodds_hi_these_items: with one vote per order
 --     the exact test of n_primacy in n_discordant (exact McNemar) and Clopper-Pearson's ends of that share, as log-odds;
---     with repeats the sign-flip test of the pairs (sign_flip_z) and its inversion. Either way p is below 0.05 exactly
---     where 0 is outside
+--     with repeats the sign-flip test of the pairs (sign_flip_z) and its inversion, or, where all flips go one way and
+--     there is nothing to weigh them against, Clopper-Pearson's end of n_flipped in n_flipped. Either way p is below
+--     0.05 exactly where 0 is outside
 --   - position_logodds_mde: the smallest log-odds, for items in general, that p_position would have found with power 0.8,
 --     by the t quantiles of 0.975 and 0.8 (the latter to 1e-3)
 --   - q_bh: Benjamini and Hochberg's, over p_position of the cells of the study that have one
@@ -131,7 +132,9 @@ quantiles AS (
     -- the normal quantile of 0.8, and (z^3 + z) / 4 for the degrees of freedom
     0.8416212335729143 + 0.3594365 / nullif(df, 0) AS t_power,
     clopper_pearson_lo(n_primacy, n_discordant) AS share_lo,
-    clopper_pearson_hi(n_primacy, n_discordant) AS share_hi
+    clopper_pearson_hi(n_primacy, n_discordant) AS share_hi,
+    -- Clopper-Pearson's lower end of n in n
+    CASE WHEN n_flipped > 0 THEN power(0.025, 1 / CAST(n_flipped AS DOUBLE)) END AS all_lo
   FROM errors
 ),
 measured AS (
@@ -141,8 +144,10 @@ measured AS (
     CASE WHEN is_one_vote THEN mcnemar_exact(n_primacy, n_recency) ELSE normal_two_sided(flip_z) END
       AS p_position_these_items,
     CASE WHEN is_one_vote THEN CASE WHEN share_lo > 0 THEN 0.5 * ln(share_lo / (1 - share_lo)) END
+         WHEN s = 0 AND flip_z > 1.959963984540054 THEN 0.5 * ln(all_lo / (1 - all_lo))
          WHEN n_flipped >= 6 THEN sign_flip_lo(r, s, rr, ss, rs) END AS position_logodds_lo_these_items,
     CASE WHEN is_one_vote THEN CASE WHEN share_hi < 1 THEN 0.5 * ln(share_hi / (1 - share_hi)) END
+         WHEN r = 0 AND flip_z < -1.959963984540054 THEN -0.5 * ln(all_lo / (1 - all_lo))
          WHEN n_flipped >= 6 THEN sign_flip_hi(r, s, rr, ss, rs) END AS position_logodds_hi_these_items
   FROM quantiles
 ),

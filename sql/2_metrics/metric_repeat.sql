@@ -16,7 +16,8 @@
 --     cross_order_agreement_hi_these_items: wilson_mean with them
 --   - repeat_unanimity_lo_these_items, repeat_unanimity_hi_these_items: Wilson
 --   - position_excess_conflict: repeat_agreement - cross_order_agreement
---   - position_excess_conflict_se: for items in general (clustered_variance), the interval by t over n_clusters - 1
+--   - position_excess_conflict_se: for items in general (clustered_variance), the interval by t over n_clusters - 1, cut
+--     at -1 and 1 as the other one
 --   - position_excess_conflict_se_these_items: clustered by pair (CR1)
 --   - position_excess_conflict_lo_these_items, position_excess_conflict_hi_these_items: with it, by t over n_pairs - 1
 -- reference: Shi et al. 2024 (repeat stability); clustered, wilson_clustered, wilson_mean.
@@ -215,9 +216,9 @@ SELECT
   cross_ends_these.hi AS cross_order_agreement_hi_these_items,
   position_excess_conflict,
   position_excess_conflict_se,
-  position_excess_conflict - half_width AS position_excess_conflict_lo,
-  position_excess_conflict + half_width AS position_excess_conflict_hi,
+  share_difference(position_excess_conflict - half_width) AS position_excess_conflict_lo,
+  share_difference(position_excess_conflict + half_width) AS position_excess_conflict_hi,
   position_excess_conflict_se_these_items,
-  position_excess_conflict - half_width_these AS position_excess_conflict_lo_these_items,
-  position_excess_conflict + half_width_these AS position_excess_conflict_hi_these_items
+  share_difference(position_excess_conflict - half_width_these) AS position_excess_conflict_lo_these_items,
+  share_difference(position_excess_conflict + half_width_these) AS position_excess_conflict_hi_these_items
 FROM named;

@@ -96,6 +96,27 @@ def test_the_ends_of_a_sign_flip_interval_are_where_its_test_is_at_5_per_cent(re
         assert p(row[f"position_logodds_{end}_these_items"]) == pytest.approx(0.05, rel=1e-9)
 
 
+@pytest.mark.parametrize("side", ["first", "second"])
+def test_with_repeats_flips_that_all_go_one_way_leave_one_end_open_and_the_other_finite(side: str) -> None:
+    """The end is that of n flips in n, not at infinity; 0 is outside it where p is below .05."""
+    rows = [
+        {"template_id": f"t{n:02}", "item_first": one, "item_second": other, "repeat_no": repeat, "verdict": side}
+        for n in range(1, 13) for pair in range(n) for repeat in (1, 2)
+        for one, other in ((f"a{pair}", f"b{pair}"), (f"b{pair}", f"a{pair}"))
+    ]  # fmt: skip
+    (found,) = of_pairs(rows, "metric_position_bias")
+    for n, row in enumerate(found, 1):
+        ends = [row[f"position_logodds_{end}_these_items"] for end in ("lo", "hi")]
+        near, far = ends if side == "first" else ends[::-1]
+        assert far is None
+        assert (row["n_flipped"], near is not None) == (n, n >= 6)
+        if near is not None:
+            share = stats.binomtest(n, n).proportion_ci(method="exact").low
+            assert abs(near) == pytest.approx(0.5 * np.log(share / (1 - share)), rel=1e-9)
+            assert (near > 0) == (side == "first")
+            assert row["p_position_these_items"] < 0.05
+
+
 def test_with_one_vote_per_order_p_and_interval_never_contradict_each_other() -> None:
     """For all counts of flips up to 40 either way, the exact p is below .05 exactly where 0 is outside; McNemar's."""
     counts = [(b, c) for b in range(41) for c in range(41) if b + c]
