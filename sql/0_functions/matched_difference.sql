@@ -2,7 +2,7 @@
 -- macros: matched_difference(b, c, n), a struct of lo and hi for (b - c) / n: b pairs where only the one holds, c where
 --   only the other does, of n; matched_variance(q, d, n), d the sum over n pairs of what is -1, 0 or 1, or between, q
 --   that of its squares; share_difference(x) and share_difference_mde(x), what is left of an end, or of the smallest
---   effect that a test finds, where it is about the difference of two shares.
+--   effect that a test finds, where it is about a share or the difference of two.
 -- estimators:
 --   - matched_difference: the share s of b in b + c is inside Clopper-Pearson's ends, so 2 s - 1 is, whose test is
 --     McNemar's exact one; times the share (b + c) / n of pairs that tell the two apart, with Wilson's ends, the margins
@@ -11,7 +11,7 @@
 --   - matched_variance: (q + 1 - d^2 / (n + 2)) / (n + 2)^2, half a pair added where either holds alone and where both do
 --     or neither: above 0 where nothing tells the two apart
 --   - share_difference: x, cut where such differences end, at -1 and 1
---   - share_difference_mde: x, and NULL above 1: no difference is as large, and the test finds none
+--   - share_difference_mde: x, and NULL above 1: no share, or difference, is as large, and the test finds none
 -- reference: Zou and Donner 2008, Donner and Zou 2012 (margins of a ratio); Agresti and Min 2005 (matched_variance).
 -- accuracy: 1e-9 relative against scipy.
 -- nulls: NULL when n is 0 or NULL.

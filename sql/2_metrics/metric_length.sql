@@ -24,7 +24,7 @@
 --     whichever item is called the first
 -- reference: own definitions; clopper_pearson, clustered, sign_test_mde, wilson_clustered.
 -- nulls: longer_win_rate and its p are NULL where no pair differs in length; what is of items in general below 5 of them,
---   longer_mde_these_items where so few pairs reveal no share, the errors of log_length_ratio below 2 pairs,
+--   longer_mde and longer_mde_these_items where so few pairs reveal no share, not even one of 1, the errors of log_length_ratio below 2 pairs,
 --   its intervals also where all log ratios are alike, length_correlation where every one is 0.
 -- note: longer texts may be better texts: this says what goes with winning, not what the judge looks at.
 
@@ -141,7 +141,8 @@ SELECT
   wilson_hi(longer_win_rate * n_effective, n_effective, t_ends) AS longer_win_rate_hi,
   t_two_sided((2 * longer_win_rate - 1) * sqrt(n_effective), df) AS p_longer,
   CASE WHEN n_effective > 0
-       THEN least(1.0, 0.5 + (t_ends + 0.8416212335729143 + 0.3594365 / df) / (2 * sqrt(n_effective))) END AS longer_mde,
+       THEN share_difference_mde(0.5 + (t_ends + 0.8416212335729143 + 0.3594365 / df) / (2 * sqrt(n_effective))) END
+    AS longer_mde,
   clopper_pearson_lo(n_longer_won, n_differ) AS longer_win_rate_lo_these_items,
   clopper_pearson_hi(n_longer_won, n_differ) AS longer_win_rate_hi_these_items,
   binom_test_half(n_longer_won, n_differ) AS p_longer_these_items,

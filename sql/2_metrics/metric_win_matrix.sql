@@ -21,7 +21,8 @@
 -- reference: SpecEval: its prompt_correlation is rank_correlation, its match_fraction is consistency; Benjamini and
 --   Hochberg 1995; wilson_clustered.
 -- nulls: the intervals, p and mde for statements in general are NULL below 5 statements (metric_win_matrix_by_rubric has the
---   sign test on each), the clustered errors below 2, a rate where n_both is 0; consistency's ends for these statements
+--   sign test on each), the clustered errors below 2, a rate where n_both is 0; mde also where so few statements would not
+--   even reveal a rate of 1; consistency's ends for these statements
 --   below 5 prompts, where one has several pairs.
 
 CREATE OR REPLACE VIEW metric_win_matrix AS
@@ -193,6 +194,7 @@ SELECT
        THEN least(1.0, min(p_win_rate * n_p / p_rank) OVER (
          PARTITION BY study, template_id, provider, request_model, thinking ORDER BY p_rank DESC)) END AS q_bh,
   CASE WHEN n_effective > 0
-       THEN least(1.0, 0.5 + (t_ends + 0.8416212335729143 + 0.3594365 / df) / (2 * sqrt(n_effective))) END AS win_rate_mde,
+       THEN share_difference_mde(0.5 + (t_ends + 0.8416212335729143 + 0.3594365 / df) / (2 * sqrt(n_effective))) END
+    AS win_rate_mde,
   co_xy / nullif(sqrt(co_xx * co_yy), 0) AS rank_correlation
 FROM ranked;

@@ -1,7 +1,7 @@
 -- grain: study
 -- question: What is in each study, and how much of it is there?
 -- source: metric_completion, added up over cells; what was presented from the current plan and imported judgments.
---   n_judges counts provider and model, people apart, and n_expected, n_answered and n_valid are judgments: answers that
+--   n_judges counts provider, model and thinking, people apart, and n_expected, n_answered and n_valid are judgments: answers that
 --   are themselves what is judged are n_answers of n_answers_expected, by n_candidates models. n_items are the things judged, n_units what comparisons stay
 --   within. origins are those of the cells, in binary order (mixed: a cell's answers come from several).
 CREATE OR REPLACE VIEW report_facts AS
@@ -20,7 +20,8 @@ WITH cells AS (
     count(DISTINCT template_id) AS n_templates,
     count(DISTINCT rubric_id) AS n_rubrics,
     count(DISTINCT CASE
-      WHEN is_judgment AND provider <> 'human' THEN provider || chr(31) || request_model
+      WHEN is_judgment AND provider <> 'human'
+        THEN provider || chr(31) || request_model || chr(31) || coalesce(thinking, '')
     END) AS n_judges,
     count(DISTINCT CASE WHEN NOT is_judgment THEN provider || chr(31) || request_model END) AS n_candidates,
     CAST(sum(CASE WHEN is_judgment THEN n_planned ELSE 0 END) AS BIGINT) AS n_expected,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from pathlib import Path
 from typing import Any
@@ -177,3 +178,33 @@ def test_what_was_expected_is_said_to_be_unknown_and_why(tmp_path: Path, *, is_s
     assert why in told
     (costs,) = [exhibit for exhibit in report.exhibits() if exhibit.key == "costs"]
     assert why in costs.caption
+
+
+def twice(pair: str, model: str, thinking: str, words: str = "first second") -> list[Row]:
+    """Return a judge's verdicts on a pair in both orders; by `words` it is consistent."""
+    return [
+        {"task": "pairwise", "rubric_id": "r", "request_model": model, "thinking": thinking, "item_first": shown[0],
+         "item_second": shown[1], "verdict": word}
+        for shown, word in zip((pair, pair[::-1]), words.split(), strict=True)
+    ]  # fmt: skip
+
+
+def test_tests_that_could_not_find_anything_are_not_said_to_have_looked(tmp_path: Path) -> None:
+    """One of three comparisons has an effect in reach, and that alone is told; judges differ by thinking."""
+    names = "abcdefghij"
+    pairs = {"".join(pair): "first first" if n % 9 == 0 else "first second"
+             for n, pair in enumerate(itertools.combinations(names, 2))}  # fmt: skip
+    rows = [
+        row for pair, words in pairs.items() for level in ("low", "none") for row in twice(pair, "m1", level, words)
+    ]
+    rows += [row for pair in ("ab", "bc", "cd", "de") for row in twice(pair, "m2", "none")]
+    looked, blind = findings(tmp_path, rows)["power"]
+    report = build.build(tmp_path / "lake", "s")
+    assert looked.startswith("3 of 3 comparisons of two judges' consistency found nothing after correction. 1 of these")
+    assert blind.startswith("Comparisons of two judges' consistency with too little in common")
+    assert ": 2. " in blind
+    (paired,) = [part for part in report.exhibits() if part.key == "paired"]
+    assert set(paired.data.select("a", "b").rows()) == {
+        ("m1 (low)", "m1 (none)"), ("m1 (low)", "m2"), ("m1 (none)", "m2")
+    }  # fmt: skip
+    assert "by 3 judges" in report.summary[0]

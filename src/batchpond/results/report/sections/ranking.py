@@ -52,7 +52,7 @@ def _winners(frame: pl.DataFrame, by: tuple[str, ...]) -> Iterator[Finding]:
         best = rows.sort("rank", nulls_last=True, maintain_order=True).row(0, named=True)
         n_tied = sum(rows["tied_group"].eq_missing(best["tied_group"])) - 1
         where = f" in {best[by[0]]}" if by else ""
-        tied = f"it is not told apart from {plural(n_tied, 'other')}" if n_tied else "no other is as good"
+        tied = f"it is not told apart from {plural(n_tied, 'other')}" if n_tied else "every other is told apart from it"
         if best["rank"] is not None and len(rows) > 1:
             yield Finding(
                 f"{best['item']} is first of {len(rows):,} {best['item_kind']}s{where}: places "
