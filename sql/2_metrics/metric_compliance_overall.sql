@@ -9,7 +9,7 @@
 --   - compliance_naive: interval ends (compliance_naive_lo, compliance_naive_hi) of plain Wilson
 --   - compliance_min, compliance_max: as in metric_compliance
 --   - judges_mean: the mean over the n_judges models that judged this candidate, with the t interval over judges that
---     SpecEval prints (it knows nothing of the spread over inputs)
+--     SpecEval prints (it knows nothing of the spread over inputs), cut at 0 and 1
 --   - judge_delta: compliance - judges_mean, the judge's bias
 -- reference: SpecEval (judges_mean, judge_delta); wilson_clustered.
 -- nulls: the interval of compliance is NULL below 5 statements, compliance_se below 2, judges_mean without a model that
@@ -60,7 +60,8 @@ staged AS (
   SELECT
     *,
     wilson_clustered(compliance, n_valid, compliance_se, n_rubrics) AS ends,
-    CASE WHEN judges_sd > 0 THEN t_quantile(0.975, n_judges - 1) END AS t
+    CASE WHEN judges_sd > 0 THEN t_quantile(0.975, n_judges - 1) END * judges_sd / sqrt(nullif(n_judges, 0))
+      AS half_width
   FROM compared
 )
 SELECT
@@ -79,7 +80,7 @@ SELECT
   n_judges,
   judges_mean,
   judges_sd / sqrt(nullif(n_judges, 0)) AS judges_mean_se,
-  judges_mean - t * judges_sd / sqrt(nullif(n_judges, 0)) AS judges_mean_lo,
-  judges_mean + t * judges_sd / sqrt(nullif(n_judges, 0)) AS judges_mean_hi,
+  CASE WHEN half_width IS NOT NULL THEN greatest(0.0, judges_mean - half_width) END AS judges_mean_lo,
+  CASE WHEN half_width IS NOT NULL THEN least(1.0, judges_mean + half_width) END AS judges_mean_hi,
   compliance - judges_mean AS judge_delta
 FROM staged;
