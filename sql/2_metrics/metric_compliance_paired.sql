@@ -14,13 +14,14 @@
 --   - diff_se_naive: as if inputs were independent
 --   - p_diff_these_statements, diff_lo_these_statements, diff_hi_these_statements: for other inputs under the same
 --     statements, inputs being draws: the exact McNemar test of n_a_only against n_b_only and its inversion
---     (matched_difference); where a model has several outputs for an input, the sign-flip test of the inputs'
---     differences (sign_flip_z) and its inversion. Either way p is below 0.05 exactly where 0 is outside
+--     (matched_difference); where a model has several outputs for an input (unit_id), or statements share them, the
+--     sign-flip test of the inputs' differences (sign_flip_z) and its inversion. Either way p is below 0.05 exactly
+--     where 0 is outside
 -- reference: clustered, matched_difference, mcnemar, student_t.
 -- nulls: what is of statements in general is NULL below 5 of them, diff_mde also where so few would reveal no difference, not
 --   even one of 1, diff_se below 2, a p where no input tells the two
---   apart; q_bh with p_diff; with several outputs for an input and fewer than 6 inputs that tell them apart, what is of these
---   statements, the interval also where all inputs differ alike.
+--   apart; q_bh with p_diff; with several outputs or statements for an input and fewer than 6 inputs that tell them
+--   apart, what is of these statements, the interval also where all inputs differ alike, or a few hold nearly all.
 -- note: where a model has several outputs for an input they are averaged; n_a_only counts where the average of a is
 --   higher.
 
@@ -28,15 +29,17 @@ CREATE OR REPLACE VIEW metric_compliance_paired AS
 WITH rates AS (
   SELECT
     study, template_id, rubric_id, provider, request_model, thinking, unit_id, candidate,
-    avg(CASE value WHEN 'true' THEN 1.0 ELSE 0.0 END) AS rate
+    avg(CASE value WHEN 'true' THEN 1.0 WHEN 'false' THEN 0.0 END) AS rate,
+    min(item) AS an_output
   FROM item_status
-  WHERE task = 'compliance' AND value IN ('true', 'false') AND candidate IS NOT NULL
+  WHERE task = 'compliance' AND candidate IS NOT NULL
   GROUP BY study, template_id, rubric_id, provider, request_model, thinking, unit_id, candidate
 ),
-paired AS (
+paired AS MATERIALIZED (
   SELECT
     a.study, a.template_id, a.rubric_id, a.provider, a.request_model, a.thinking,
     a.candidate AS candidate_a, b.candidate AS candidate_b,
+    CASE a.unit_id WHEN '' THEN chr(31) || a.rubric_id ELSE a.unit_id || chr(31) || a.an_output END AS input,
     a.rate AS rate_a, b.rate AS rate_b, a.rate - b.rate AS diff
   FROM rates AS a
   JOIN rates AS b
@@ -48,6 +51,26 @@ paired AS (
     AND coalesce(b.thinking, '') = coalesce(a.thinking, '')
     AND b.unit_id = a.unit_id
     AND b.candidate > a.candidate
+  WHERE a.rate IS NOT NULL AND b.rate IS NOT NULL
+),
+by_input AS (
+  SELECT
+    study, template_id, provider, request_model, thinking, candidate_a, candidate_b, input,
+    CAST(count(*) AS DOUBLE) AS n,
+    CAST(sum(diff) AS DOUBLE) AS diff
+  FROM paired
+  GROUP BY study, template_id, provider, request_model, thinking, candidate_a, candidate_b, input
+),
+drawn AS (
+  SELECT
+    study, template_id, provider, request_model, thinking, candidate_a, candidate_b,
+    max(n) AS n_of_input,
+    count(*) FILTER (WHERE diff <> 0) AS n_leads,
+    sum(diff * diff) AS diff_diff,
+    sum(diff * n) AS diff_n,
+    sum(n * n) AS n_n
+  FROM by_input
+  GROUP BY study, template_id, provider, request_model, thinking, candidate_a, candidate_b
 ),
 by_rubric AS (
   SELECT
@@ -90,11 +113,26 @@ sums AS (
 ),
 measured AS (
   SELECT
-    *,
+    sums.*,
+    is_one_output AND drawn.n_of_input <= 1 AS is_one_draw,
+    drawn.n_leads,
+    drawn.diff_diff,
+    -- (total - n d)^2 <= z^2 (the inputs' squares about it), a quadratic in d
+    CAST(sums.n AS DOUBLE) * sums.n - 3.841458820694124 * drawn.n_n AS curve,
+    sums.n * total_diff - 3.841458820694124 * drawn.diff_n AS slope,
+    total_diff * total_diff - 3.841458820694124 * drawn.diff_diff AS level,
     diff_se_cr0 * diff_se_cr0 * n_rubrics / nullif(n_rubrics - 1, 0) AS by_statement,
     matched_variance(total_squares, total_diff, n) AS by_input,
     CASE WHEN n_rubrics >= 5 THEN n_rubrics - 1 END AS df
   FROM sums
+  JOIN drawn
+    ON drawn.study = sums.study
+    AND drawn.template_id = sums.template_id
+    AND drawn.provider = sums.provider
+    AND drawn.request_model = sums.request_model
+    AND coalesce(drawn.thinking, '') = coalesce(sums.thinking, '')
+    AND drawn.candidate_a = sums.candidate_a
+    AND drawn.candidate_b = sums.candidate_b
 ),
 staged AS (
   SELECT
@@ -102,10 +140,9 @@ staged AS (
     CASE WHEN by_statement IS NOT NULL THEN sqrt(clustered_variance(by_statement, by_input, 1)) END AS diff_se,
     t_two_sided_quantile(0.05, df) AS t_ends,
     matched_difference(n_a_only, n_b_only, n) AS ends,
-    sign_flip_z(total_diff, 0, total_squares, 0, 0) AS flip_z,
-    -- (total - n d)^2 <= z^2 (the sum of squares about d), solved for d
-    CASE WHEN n_a_only + n_b_only >= 6 AND total_squares / n - diff * diff > 1e-12
-         THEN 1.959963984540054 * sqrt((total_squares / n - diff * diff) / (n - 3.841458820694124)) END AS flip_width
+    sign_flip_z(total_diff, 0, diff_diff, 0, 0) AS flip_z,
+    CASE WHEN n_leads >= 6 AND curve > 0 AND slope * slope - curve * level > 1e-12 * slope * slope
+         THEN sqrt(slope * slope - curve * level) / curve END AS flip_width
   FROM measured
 ),
 tested AS (
@@ -133,8 +170,8 @@ SELECT
   share_difference_mde((t_ends + 0.8416212335729143 + 0.3594365 / df) * diff_se) AS diff_mde,
   diff_se_cr0,
   diff_se_naive,
-  CASE WHEN is_one_output THEN ends.lo ELSE share_difference(diff - flip_width) END AS diff_lo_these_statements,
-  CASE WHEN is_one_output THEN ends.hi ELSE share_difference(diff + flip_width) END AS diff_hi_these_statements,
-  CASE WHEN is_one_output THEN mcnemar_exact(n_a_only, n_b_only)
-       WHEN n_a_only + n_b_only >= 6 THEN normal_two_sided(flip_z) END AS p_diff_these_statements
+  CASE WHEN is_one_draw THEN ends.lo ELSE share_difference(slope / curve - flip_width) END AS diff_lo_these_statements,
+  CASE WHEN is_one_draw THEN ends.hi ELSE share_difference(slope / curve + flip_width) END AS diff_hi_these_statements,
+  CASE WHEN is_one_draw THEN mcnemar_exact(n_a_only, n_b_only)
+       WHEN n_leads >= 6 THEN normal_two_sided(flip_z) END AS p_diff_these_statements
 FROM ranked;

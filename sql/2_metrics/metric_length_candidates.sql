@@ -11,8 +11,8 @@
 --     as wilson_clustered
 --   - win_rate_longer_lo_these_statements, win_rate_longer_hi_these_statements, win_rate_shorter_lo_these_statements,
 --     win_rate_shorter_hi_these_statements: for other prompts under the same statements: Wilson, or wilson_clustered by
---     prompts (unit_id) where one has several pairs, of several outputs or by several statements; pairs that show no
---     spread count as one observation a prompt then
+--     prompts where one has several pairs, of several outputs (unit_id), or by several statements that share its
+--     outputs; pairs that show no spread count as one observation a prompt then
 --   - win_rate_balanced: the mean of the two: what a would win if it wrote the longer text in half of the pairs
 -- reference: own definitions: a simple control by two strata, without a model; it leaves length differences within a
 --   stratum as they are. wilson_clustered.
@@ -30,19 +30,21 @@ measured AS (
     candidate_pairs.request_model, candidate_pairs.thinking, candidate_pairs.candidate_a, candidate_pairs.candidate_b,
     coalesce(nullif(candidate_pairs.unit_id, ''), candidate_pairs.item_a || chr(31) || candidate_pairs.item_b)
       AS prompt,
-    CASE candidate_pairs.winner WHEN 'a' THEN 1.0 WHEN 'b' THEN 0.0 ELSE 0.5 END AS points,
-    a.n_chars AS chars_a,
-    b.n_chars AS chars_b
+    candidate_pairs.item_a,
+    CASE candidate_pairs.winner WHEN 'a' THEN 1.0 WHEN 'b' THEN 0.0 WHEN 'tie' THEN 0.5 WHEN 'inconsistent' THEN 0.5 END
+      AS points,
+    CASE WHEN candidate_pairs.winner IN ('a', 'b', 'tie', 'inconsistent') THEN a.n_chars END AS chars_a,
+    CASE WHEN candidate_pairs.winner IN ('a', 'b', 'tie', 'inconsistent') THEN b.n_chars END AS chars_b
   FROM candidate_pairs
   LEFT JOIN lengths AS a ON a.study = candidate_pairs.study AND a.item = candidate_pairs.item_a
   LEFT JOIN lengths AS b ON b.study = candidate_pairs.study AND b.item = candidate_pairs.item_b
-  WHERE candidate_pairs.winner IN ('a', 'b', 'tie', 'inconsistent')
 ),
 by_prompt AS MATERIALIZED (
   SELECT
     study, template_id, rubric_id, provider, request_model, thinking, candidate_a, candidate_b, prompt,
+    min(item_a) AS an_output,
     count(chars_a + chars_b) AS n_known,
-    count(*) AS n_all,
+    count(points) AS n_all,
     count(*) FILTER (WHERE chars_a > chars_b) AS longer,
     count(*) FILTER (WHERE chars_a < chars_b) AS shorter,
     count(*) FILTER (WHERE chars_a = chars_b) AS same,
@@ -54,6 +56,7 @@ by_prompt AS MATERIALIZED (
     CAST(sum(points) FILTER (WHERE chars_a + chars_b IS NOT NULL) AS DOUBLE) AS points
   FROM measured
   GROUP BY study, template_id, rubric_id, provider, request_model, thinking, candidate_a, candidate_b, prompt
+  HAVING count(points) > 0
 ),
 by_rubric AS (
   SELECT
@@ -109,7 +112,7 @@ prompts AS (
     sum(points_longer) AS points_longer,
     sum(points_shorter) AS points_shorter
   FROM by_prompt
-  GROUP BY study, template_id, provider, request_model, thinking, candidate_a, candidate_b, prompt
+  GROUP BY study, template_id, provider, request_model, thinking, candidate_a, candidate_b, prompt, an_output
 ),
 drawn AS (
   SELECT

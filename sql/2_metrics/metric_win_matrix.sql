@@ -6,8 +6,8 @@
 --   - consistency: as in metric_win_matrix_by_rubric; the interval for statements in general, wilson_clustered
 --   - consistency_se: clustered by statement (CR1)
 --   - consistency_lo_these_statements, consistency_hi_these_statements: for other prompts under the same statements:
---     Wilson, or wilson_clustered by prompts (unit_id) where one has several pairs, of several outputs or by several
---     statements; pairs that show no spread count as one observation a prompt then
+--     Wilson, or wilson_clustered by prompts where one has several pairs, of several outputs (unit_id), or by several
+--     statements that share its outputs; pairs that show no spread count as one observation a prompt then
 --   - win_rate_half: as in metric_win_matrix_by_rubric; the interval wilson_clustered
 --   - consistency_min, consistency_max, win_rate_half_min, win_rate_half_max: as in metric_win_matrix_by_rubric
 --   - net: as in metric_win_matrix_by_rubric
@@ -30,6 +30,7 @@ WITH inputs AS MATERIALIZED (
   SELECT
     study, template_id, rubric_id, provider, request_model, thinking, candidate_a, candidate_b,
     coalesce(nullif(unit_id, ''), item_a || chr(31) || item_b) AS prompt,
+    min(item_a) AS an_output,
     count(*) FILTER (WHERE winner IN ('a', 'b', 'tie', 'inconsistent')) AS n_both,
     count(*) FILTER (WHERE winner = 'a') AS n_wins_a,
     count(*) FILTER (WHERE winner = 'b') AS n_wins_b,
@@ -52,7 +53,7 @@ prompts AS (
     CAST(sum(n_both - n_inconsistent) AS DOUBLE) AS n_same,
     CAST(sum(n_both) AS DOUBLE) AS n_both
   FROM inputs
-  GROUP BY study, template_id, provider, request_model, thinking, candidate_a, candidate_b, prompt
+  GROUP BY study, template_id, provider, request_model, thinking, candidate_a, candidate_b, prompt, an_output
 ),
 drawn AS (
   SELECT

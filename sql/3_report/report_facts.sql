@@ -1,6 +1,7 @@
 -- grain: study
 -- question: What is in each study, and how much of it is there?
 -- source: metric_completion, added up over cells; what was presented from the current plan and imported judgments.
+--   n_templates are those that models were asked by; what has no rubric adds none to n_rubrics;
 --   n_judges counts provider, model and thinking, people apart, and n_expected, n_answered and n_valid are judgments: answers that
 --   are themselves what is judged are n_answers of n_answers_expected, by n_candidates models. n_items are the things judged, n_units what comparisons stay
 --   within. origins are those of the cells, in binary order (mixed: a cell's answers come from several).
@@ -17,8 +18,8 @@ WITH cells AS (
       max(CASE WHEN origin = 'simulated' THEN origin END)
     ) AS origins,
     count(*) AS n_cells,
-    count(DISTINCT template_id) AS n_templates,
-    count(DISTINCT rubric_id) AS n_rubrics,
+    count(DISTINCT CASE WHEN provider <> 'human' THEN template_id END) AS n_templates,
+    count(DISTINCT nullif(rubric_id, '')) AS n_rubrics,
     count(DISTINCT CASE
       WHEN is_judgment AND provider <> 'human'
         THEN provider || chr(31) || request_model || chr(31) || coalesce(thinking, '')

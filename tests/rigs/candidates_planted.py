@@ -86,7 +86,7 @@ def tables(design: Candidates, n_sets: int, seed: int) -> dict[str, pa.Table]:
     is_same, a_wins = rng.random(shape) < same, rng.random(shape) < wins
     cell, number, statement, output = (index.ravel() for index in np.indices(shape))
     own = 0 * statement if design.is_shared else statement
-    unit = _join("u", cell, number, own)
+    unit = _join("u", cell, number)
     names = {"a": _join("a", cell, number, own, output), "b": _join("b", cell, number, own)}
     parts = []
     for first, second in ("ab", "ba"):

@@ -202,11 +202,11 @@ def test_statements_in_general(what: str, *, is_shared: bool) -> None:
     lengths: dict[str, int] = {}
     points: list[tuple[int, str, float]] = []
     for rubric, unit in np.ndindex(7, 6):
-        prompt = f"u{unit}" if is_shared else f"u{rubric}{unit}"
+        prompt = f"u{unit}" if is_shared else f"u{rubric}{unit}"  # a unit's id may be its own under one statement alone
         names = (f"{prompt}a", f"{prompt}b")
         words = [("first", "second", "tie")[rng.choice(3, p=(0.6, 0.3, 0.1))] for _ in "12"]
         for (one, other), word in zip((names, names[::-1]), words, strict=True):
-            rows.append({"rubric_id": f"r{rubric}", "unit_id": prompt, "item_first": one, "item_second": other,
+            rows.append({"rubric_id": f"r{rubric}", "unit_id": f"u{unit}", "item_first": one, "item_second": other,
                          "candidate_first": one[-1], "candidate_second": other[-1], "verdict": word})  # fmt: skip
         is_longer = unit > 0 if is_shared else bool(rng.random() < 0.5)
         lengths |= {name: 100 + 50 * (is_longer == (name[-1] == "a")) for name in names}
