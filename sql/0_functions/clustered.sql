@@ -1,5 +1,5 @@
 -- question: How far may a number of pairs be off, for these items, and for items in general?
--- macros: clustered_variance(v_jack, v_pair, n_sides), logodds_matched(r, s, w), logodds_matched_variance(r, s, rr, ss,
+-- macros: clustered_variance(v_jack, v_pair, n_sides), shared_variance(by_draw, g, by_cell, cells, n), logodds_matched(r, s, w), logodds_matched_variance(r, s, rr, ss,
 --   rs, w), sign_flip_z(r, s, rr, ss, rs), sign_flip_lo(r, s, rr, ss, rs, z), sign_flip_hi(r, s, rr, ss, rs, z); r and
 --   s the sums over pairs of the Mantel-Haenszel terms for the first and the second position, rr, ss, rs those of their
 --   squares and product, w the size of one term.
@@ -8,6 +8,9 @@
 --     *items in general* items are: v_jack leaves out one item after the other, which counts each pair's own variance
 --     once for either of its items, n_sides = 2, so that once is taken off; and never less than v_pair. With n_sides = 1
 --     nothing is: that is wider, by a pair's own variance at most
+--   - shared_variance: what is added to a variance by statements where these share prompts, which are drawn too: that of
+--     the mean of n by the g prompts, less that by the cells of one statement and prompt, which both count; by_draw and
+--     by_cell are their sums of squared residuals. Not below 0, and 0 where no prompt is in two cells
 --   - logodds_matched: 0.5 ln((r + w/2) / (s + w/2)), half the log of Mantel and Haenszel's odds ratio, half a term
 --     added to either side; with one vote per order 0.5 ln((b + 0.5) / (c + 0.5)), McNemar's
 --   - logodds_matched_variance: of its linearisation, pairs being draws; with one vote per order
@@ -16,7 +19,7 @@
 --     approximation
 --   - sign_flip_lo, sign_flip_hi: the log-odds e for which the same test of e^-e r - e^e s does not reject, in closed
 --     form: an end leaves out 0 exactly where the test rejects
--- reference: Cameron and Miller 2014 (dyadic clusters); Mantel and Haenszel 1959; Robins, Breslow and Greenland 1986
+-- reference: Cameron and Miller 2014 (dyadic clusters); Cameron, Gelbach and Miller 2011 (shared_variance: two ways); Mantel and Haenszel 1959; Robins, Breslow and Greenland 1986
 --   (its variance over strata); Fieller 1954 (the inversion).
 -- accuracy: 1e-9 relative against numpy.
 -- nulls: NULL without a term; of one item alone nothing can be left out, and clustered_variance is v_pair, which says
@@ -25,6 +28,11 @@
 
 CREATE OR REPLACE MACRO clustered_variance(v_jack, v_pair, n_sides) AS
   greatest(v_jack - (n_sides - 1) * v_pair, v_pair);
+
+CREATE OR REPLACE MACRO shared_variance(by_draw, g, by_cell, cells, n) AS
+  CASE WHEN cells > g AND g > 1
+       THEN greatest(0.0::DOUBLE, by_draw::DOUBLE * g / (g - 1) - by_cell::DOUBLE * cells / (cells - 1)) / (n::DOUBLE * n)
+       ELSE 0.0::DOUBLE END;
 
 CREATE OR REPLACE MACRO logodds_matched(r, s, w) AS
   CASE WHEN r + s > 0 THEN 0.5::DOUBLE * ln((r + w / 2) / (s + w / 2)) END;

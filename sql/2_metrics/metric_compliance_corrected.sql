@@ -34,6 +34,7 @@
 --   general where labels are on fewer than 5 of them, for these statements where the labelled show no spread: the error
 --   would be a number from nothing. rogan_gladen_compliance is NULL where the judge's sensitivity and specificity add
 --   up to 1.05 or less, and so are its bounds where they may do so.
+-- note: statements, or outputs under these, are the draws: where statements share prompts, all is for the same prompts.
 
 CREATE OR REPLACE VIEW metric_compliance_corrected AS
 WITH judged AS (

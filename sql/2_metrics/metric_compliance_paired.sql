@@ -5,8 +5,10 @@
 -- estimators:
 --   - rate_a, rate_b: the share of these inputs on which a, and b, complies
 --   - diff: rate of a - rate of b
---   - diff_se: for statements in general, clustered by them (CR1), and no less than that of inputs (matched_variance)
---   - diff_lo, diff_hi, p_diff: with it, all by t over n_rubrics - 1, the ends cut at -1 and 1
+--   - diff_se: for statements in general, clustered by them (CR1), where they share inputs in two ways, by inputs too
+--     (shared_variance), and no less than that of inputs (matched_variance)
+--   - diff_lo, diff_hi, p_diff: with it, all by t over n_rubrics - 1, or over inputs - 1 where these are fewer, the ends
+--     cut at -1 and 1
 --   - q_bh: Benjamini and Hochberg's, over p_diff of the study's comparisons that have one: of all models and their
 --     panel; people's are a family of their own
 --   - diff_mde: the smallest difference, for statements in general, that p_diff would have found with power 0.8
@@ -18,7 +20,7 @@
 --     sign-flip test of the inputs' differences (sign_flip_z) and its inversion. Either way p is below 0.05 exactly
 --     where 0 is outside
 -- reference: clustered, matched_difference, mcnemar, student_t.
--- nulls: what is of statements in general is NULL below 5 of them, diff_mde also where so few would reveal no difference, not
+-- nulls: what is of statements in general is NULL below 5 of them or of inputs, diff_mde also where so few would reveal no difference, not
 --   even one of 1, diff_se below 2, a p where no input tells the two
 --   apart; q_bh with p_diff; with several outputs or statements for an input and fewer than 6 inputs that tell them
 --   apart, what is of these statements, the interval also where all inputs differ alike, or a few hold nearly all.
@@ -65,6 +67,7 @@ drawn AS (
   SELECT
     study, template_id, provider, request_model, thinking, candidate_a, candidate_b,
     max(n) AS n_of_input,
+    count(*) AS n_inputs,
     count(*) FILTER (WHERE diff <> 0) AS n_leads,
     sum(diff * diff) AS diff_diff,
     sum(diff * n) AS diff_n,
@@ -121,9 +124,11 @@ measured AS (
     CAST(sums.n AS DOUBLE) * sums.n - 3.841458820694124 * drawn.n_n AS curve,
     sums.n * total_diff - 3.841458820694124 * drawn.diff_n AS slope,
     total_diff * total_diff - 3.841458820694124 * drawn.diff_diff AS level,
-    diff_se_cr0 * diff_se_cr0 * n_rubrics / nullif(n_rubrics - 1, 0) AS by_statement,
-    matched_variance(total_squares, total_diff, n) AS by_input,
-    CASE WHEN n_rubrics >= 5 THEN n_rubrics - 1 END AS df
+    diff_se_cr0 * diff_se_cr0 * n_rubrics / nullif(n_rubrics - 1, 0)
+      + shared_variance(drawn.diff_diff - 2 * diff * drawn.diff_n + diff * diff * drawn.n_n, drawn.n_inputs,
+          total_squares - total_diff * diff, sums.n, sums.n) AS by_statement,
+    matched_variance(total_squares, total_diff, sums.n) AS by_input,
+    CASE WHEN n_rubrics >= 5 AND n_inputs >= 5 THEN least(n_rubrics, n_inputs) - 1 END AS df
   FROM sums
   JOIN drawn
     ON drawn.study = sums.study

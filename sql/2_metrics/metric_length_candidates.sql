@@ -7,8 +7,8 @@
 --   - length_ratio: geometric mean of length of a / length of b
 --   - win_rate_half: as in metric_win_matrix, over the n_pairs with known lengths
 --   - win_rate_longer, win_rate_shorter: win_rate_half apart for the pairs where a wrote more, and less
---   - win_rate_longer_se, win_rate_shorter_se: for statements in general, clustered by them (CR1); the intervals with them,
---     as wilson_clustered
+--   - win_rate_longer_se, win_rate_shorter_se: for statements in general, clustered by them (CR1), where they share prompts
+--     in two ways, by prompts too (shared_variance); the intervals with them, as wilson_clustered
 --   - win_rate_longer_lo_these_statements, win_rate_longer_hi_these_statements, win_rate_shorter_lo_these_statements,
 --     win_rate_shorter_hi_these_statements: for other prompts under the same statements: Wilson, or wilson_clustered by
 --     prompts where one has several pairs, of several outputs (unit_id), or by several statements that share its
@@ -17,8 +17,8 @@
 -- reference: own definitions: a simple control by two strata, without a model; it leaves length differences within a
 --   stratum as they are. wilson_clustered.
 -- nulls: NULL where a stratum is empty: then length and model cannot be told apart; the intervals for statements in
---   general below 5 of them in the stratum, the errors below 2; the intervals for these statements below 5 prompts in
---   it, where one has several pairs.
+--   general below 5 of them, or of shared prompts, in the stratum, the errors below 2; the intervals for these statements
+--   below 5 prompts in it, where one has several pairs.
 
 CREATE OR REPLACE VIEW metric_length_candidates AS
 WITH lengths AS MATERIALIZED (
@@ -110,7 +110,15 @@ prompts AS (
     CAST(sum(longer) AS DOUBLE) AS longer,
     CAST(sum(shorter) AS DOUBLE) AS shorter,
     sum(points_longer) AS points_longer,
-    sum(points_shorter) AS points_shorter
+    sum(points_shorter) AS points_shorter,
+    count(*) FILTER (WHERE longer > 0) AS longer_cells,
+    sum(points_longer * points_longer) AS longer_cell_points_points,
+    sum(points_longer * longer) AS longer_cell_points_n,
+    CAST(sum(longer * longer) AS DOUBLE) AS longer_cell_n_n,
+    count(*) FILTER (WHERE shorter > 0) AS shorter_cells,
+    sum(points_shorter * points_shorter) AS shorter_cell_points_points,
+    sum(points_shorter * shorter) AS shorter_cell_points_n,
+    CAST(sum(shorter * shorter) AS DOUBLE) AS shorter_cell_n_n
   FROM by_prompt
   GROUP BY study, template_id, provider, request_model, thinking, candidate_a, candidate_b, prompt, an_output
 ),
@@ -124,9 +132,17 @@ drawn AS (
     sum(points_longer * points_longer) AS longer_points_points,
     sum(points_longer * longer) AS longer_points_n,
     sum(longer * longer) AS longer_n_n,
+    sum(longer_cells) AS longer_cells,
+    sum(longer_cell_points_points) AS longer_cell_points_points,
+    sum(longer_cell_points_n) AS longer_cell_points_n,
+    sum(longer_cell_n_n) AS longer_cell_n_n,
     sum(points_shorter * points_shorter) AS shorter_points_points,
     sum(points_shorter * shorter) AS shorter_points_n,
-    sum(shorter * shorter) AS shorter_n_n
+    sum(shorter * shorter) AS shorter_n_n,
+    sum(shorter_cells) AS shorter_cells,
+    sum(shorter_cell_points_points) AS shorter_cell_points_points,
+    sum(shorter_cell_points_n) AS shorter_cell_points_n,
+    sum(shorter_cell_n_n) AS shorter_cell_n_n
   FROM prompts
   GROUP BY study, template_id, provider, request_model, thinking, candidate_a, candidate_b
 ),
@@ -136,11 +152,10 @@ rates AS (
     drawn.n_prompts_longer, drawn.n_prompts_shorter, drawn.is_one_longer, drawn.is_one_shorter,
     drawn.longer_points_points, drawn.longer_points_n, drawn.longer_n_n,
     drawn.shorter_points_points, drawn.shorter_points_n, drawn.shorter_n_n,
+    drawn.longer_cells, drawn.longer_cell_points_points, drawn.longer_cell_points_n, drawn.longer_cell_n_n,
+    drawn.shorter_cells, drawn.shorter_cell_points_points, drawn.shorter_cell_points_n, drawn.shorter_cell_n_n,
     points_longer / nullif(n_longer, 0) AS win_rate_longer,
-    points_shorter / nullif(n_shorter, 0) AS win_rate_shorter,
-    sqrt(longer_squares * n_rubrics_longer / nullif(n_rubrics_longer - 1, 0)) / nullif(n_longer, 0) AS win_rate_longer_se,
-    sqrt(shorter_squares * n_rubrics_shorter / nullif(n_rubrics_shorter - 1, 0)) / nullif(n_shorter, 0)
-      AS win_rate_shorter_se
+    points_shorter / nullif(n_shorter, 0) AS win_rate_shorter
   FROM sums
   JOIN drawn
     ON drawn.study = sums.study
@@ -156,13 +171,25 @@ spread AS (
     *,
     longer_points_points - 2 * win_rate_longer * longer_points_n + win_rate_longer * win_rate_longer * longer_n_n
       AS longer_by_prompt,
+    longer_cell_points_points - 2 * win_rate_longer * longer_cell_points_n
+      + win_rate_longer * win_rate_longer * longer_cell_n_n AS longer_by_cell,
+    CASE WHEN n_prompts_longer < n_rubrics_longer AND longer_cells > n_prompts_longer
+         THEN n_prompts_longer ELSE n_rubrics_longer END AS longer_clusters,
     shorter_points_points - 2 * win_rate_shorter * shorter_points_n + win_rate_shorter * win_rate_shorter * shorter_n_n
-      AS shorter_by_prompt
+      AS shorter_by_prompt,
+    shorter_cell_points_points - 2 * win_rate_shorter * shorter_cell_points_n
+      + win_rate_shorter * win_rate_shorter * shorter_cell_n_n AS shorter_by_cell,
+    CASE WHEN n_prompts_shorter < n_rubrics_shorter AND shorter_cells > n_prompts_shorter
+         THEN n_prompts_shorter ELSE n_rubrics_shorter END AS shorter_clusters
   FROM rates
 ),
 sized AS (
   SELECT
     *,
+    sqrt(longer_squares * n_rubrics_longer / nullif(n_rubrics_longer - 1, 0) / nullif(n_longer * n_longer, 0)
+      + shared_variance(longer_by_prompt, n_prompts_longer, longer_by_cell, longer_cells, n_longer)) AS win_rate_longer_se,
+    sqrt(shorter_squares * n_rubrics_shorter / nullif(n_rubrics_shorter - 1, 0) / nullif(n_shorter * n_shorter, 0)
+      + shared_variance(shorter_by_prompt, n_prompts_shorter, shorter_by_cell, shorter_cells, n_shorter)) AS win_rate_shorter_se,
     CASE WHEN longer_by_prompt > 1e-9 THEN n_longer ELSE n_prompts_longer END AS longer_draws,
     CASE WHEN shorter_by_prompt > 1e-9 THEN n_shorter ELSE n_prompts_shorter END AS shorter_draws,
     CASE WHEN longer_by_prompt > 1e-9 AND n_prompts_longer > 1
@@ -174,8 +201,8 @@ sized AS (
 bounded AS (
   SELECT
     *,
-    wilson_clustered(win_rate_longer, n_longer, win_rate_longer_se, n_rubrics_longer) AS longer_ends,
-    wilson_clustered(win_rate_shorter, n_shorter, win_rate_shorter_se, n_rubrics_shorter) AS shorter_ends,
+    wilson_clustered(win_rate_longer, n_longer, win_rate_longer_se, longer_clusters) AS longer_ends,
+    wilson_clustered(win_rate_shorter, n_shorter, win_rate_shorter_se, shorter_clusters) AS shorter_ends,
     wilson_clustered(win_rate_longer, longer_draws, longer_se, n_prompts_longer) AS longer_these,
     wilson_clustered(win_rate_shorter, shorter_draws, shorter_se, n_prompts_shorter) AS shorter_these
   FROM sized

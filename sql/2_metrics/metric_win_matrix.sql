@@ -4,26 +4,28 @@
 -- source: candidate_pairs over all statements; the columns of metric_win_matrix_by_rubric.
 -- estimators:
 --   - consistency: as in metric_win_matrix_by_rubric; the interval for statements in general, wilson_clustered
---   - consistency_se: clustered by statement (CR1)
+--   - consistency_se: clustered by statement (CR1), where statements share prompts in two ways, by prompts too
+--     (shared_variance)
 --   - consistency_lo_these_statements, consistency_hi_these_statements: for other prompts under the same statements:
 --     Wilson, or wilson_clustered by prompts where one has several pairs, of several outputs (unit_id), or by several
 --     statements that share its outputs; pairs that show no spread count as one observation a prompt then
 --   - win_rate_half: as in metric_win_matrix_by_rubric; the interval wilson_clustered
 --   - consistency_min, consistency_max, win_rate_half_min, win_rate_half_max: as in metric_win_matrix_by_rubric
 --   - net: as in metric_win_matrix_by_rubric
---   - win_rate_half_se, net_se: clustered by statement (CR1)
---   - p_win_rate: that win_rate_half is 1/2, for statements in general, by t over n_rubrics - 1: below 0.05 exactly where
---     1/2 is outside the interval, as both are Wilson's with the same effective size
+--   - win_rate_half_se, net_se: as consistency_se
+--   - p_win_rate: that win_rate_half is 1/2, for statements in general, by t over n_rubrics - 1, or over prompts - 1
+--     where they are shared and fewer: below 0.05 exactly where 1/2 is outside the interval, as both are Wilson's with
+--     the same effective size
 --   - q_bh: Benjamini and Hochberg's, over the p_win_rate of one judge's matrix
 --   - win_rate_mde: the smallest win_rate_half above 1/2 that p_win_rate would have found with power 0.8 (the t quantile
 --     of 0.8 to 1e-3)
 --   - rank_correlation: Pearson's r between the rank with a first and minus the rank with b first
 -- reference: SpecEval: its prompt_correlation is rank_correlation, its match_fraction is consistency; Benjamini and
 --   Hochberg 1995; wilson_clustered.
--- nulls: the intervals, p and mde for statements in general are NULL below 5 statements (metric_win_matrix_by_rubric has the
---   sign test on each), the clustered errors below 2, a rate where n_both is 0; mde also where so few statements would not
---   even reveal a rate of 1; consistency's ends for these statements
---   below 5 prompts, where one has several pairs.
+-- nulls: the intervals, p and mde for statements in general are NULL below 5 statements, or shared prompts
+--   (metric_win_matrix_by_rubric has the sign test on each), the clustered errors below 2, a rate where n_both is 0; mde
+--   also where so few statements would not even reveal a rate of 1; consistency's ends for these statements below 5
+--   prompts, where one has several pairs.
 
 CREATE OR REPLACE VIEW metric_win_matrix AS
 WITH inputs AS MATERIALIZED (
@@ -50,8 +52,15 @@ WITH inputs AS MATERIALIZED (
 prompts AS (
   SELECT
     study, template_id, provider, request_model, thinking, candidate_a, candidate_b,
+    count(*) FILTER (WHERE n_both > 0) AS n_cells,
     CAST(sum(n_both - n_inconsistent) AS DOUBLE) AS n_same,
-    CAST(sum(n_both) AS DOUBLE) AS n_both
+    CAST(sum(n_wins_a + 0.5 * (n_true_ties + n_inconsistent)) AS DOUBLE) AS points,
+    CAST(sum(n_both) AS DOUBLE) AS n_both,
+    CAST(sum((n_both - n_inconsistent) * (n_both - n_inconsistent)) AS DOUBLE) AS cell_same_same,
+    CAST(sum((n_both - n_inconsistent) * n_both) AS DOUBLE) AS cell_same_both,
+    CAST(sum(power(n_wins_a + 0.5 * (n_true_ties + n_inconsistent), 2)) AS DOUBLE) AS cell_points_points,
+    CAST(sum((n_wins_a + 0.5 * (n_true_ties + n_inconsistent)) * n_both) AS DOUBLE) AS cell_points_both,
+    CAST(sum(n_both * n_both) AS DOUBLE) AS cell_both_both
   FROM inputs
   GROUP BY study, template_id, provider, request_model, thinking, candidate_a, candidate_b, prompt, an_output
 ),
@@ -62,7 +71,15 @@ drawn AS (
     max(n_both) <= 1 AS is_one_pair,
     sum(n_same * n_same) AS same_same,
     sum(n_same * n_both) AS same_both,
-    sum(n_both * n_both) AS both_both
+    sum(points * points) AS points_points,
+    sum(points * n_both) AS points_both,
+    sum(n_both * n_both) AS both_both,
+    sum(n_cells) AS n_cells,
+    sum(cell_same_same) AS cell_same_same,
+    sum(cell_same_both) AS cell_same_both,
+    sum(cell_points_points) AS cell_points_points,
+    sum(cell_points_both) AS cell_points_both,
+    sum(cell_both_both) AS cell_both_both
   FROM prompts
   GROUP BY study, template_id, provider, request_model, thinking, candidate_a, candidate_b
 ),
@@ -117,36 +134,47 @@ counts AS (
   FROM centred
   GROUP BY study, template_id, provider, request_model, thinking, candidate_a, candidate_b
 ),
-measured AS (
+rated AS (
   SELECT
-    counts.*,
-    drawn.n_prompts, drawn.is_one_pair, drawn.same_same, drawn.same_both, drawn.both_both,
+    *,
     CAST((n_wins_a + 0.5 * (n_true_ties + n_inconsistent)) / nullif(n_both, 0) AS DOUBLE) AS win_rate_half,
     CAST((n_wins_a + 0.5 * (n_true_ties + n_inconsistent)) / nullif(n_pairs, 0) AS DOUBLE) AS win_rate_half_min,
     CAST((n_wins_a + n_missing + 0.5 * (n_true_ties + n_inconsistent)) / nullif(n_pairs, 0) AS DOUBLE)
       AS win_rate_half_max,
-    CASE WHEN n_rubrics > 1
-         THEN CAST(sqrt(residual_squares * n_rubrics / (n_rubrics - 1)) / n_both AS DOUBLE) END AS win_rate_half_se,
     (n_wins_a + n_wins_b + n_true_ties) / nullif(n_both, 0) AS consistency,
-    CASE WHEN n_rubrics > 1
-         THEN CAST(sqrt(consistency_squares * n_rubrics / (n_rubrics - 1)) / n_both AS DOUBLE) END AS consistency_se,
-    CASE WHEN n_rubrics >= 5 THEN n_rubrics - 1 END AS df
+    n_rubrics / nullif(n_rubrics - 1, 0) AS cr1
   FROM counts
+),
+measured AS (
+  SELECT
+    rated.*,
+    drawn.n_prompts, drawn.is_one_pair,
+    same_same - 2 * consistency * same_both + consistency * consistency * both_both AS same_by_prompt,
+    sqrt(CAST(residual_squares * cr1 / nullif(n_both * n_both, 0) AS DOUBLE) + shared_variance(
+      points_points - 2 * win_rate_half * points_both + win_rate_half * win_rate_half * both_both, n_prompts,
+      cell_points_points - 2 * win_rate_half * cell_points_both + win_rate_half * win_rate_half * cell_both_both, n_cells,
+      n_both)) AS win_rate_half_se,
+    sqrt(CAST(consistency_squares * cr1 / nullif(n_both * n_both, 0) AS DOUBLE) + shared_variance(
+      same_same - 2 * consistency * same_both + consistency * consistency * both_both, n_prompts,
+      cell_same_same - 2 * consistency * cell_same_both + consistency * consistency * cell_both_both, n_cells, n_both))
+      AS consistency_se,
+    CASE WHEN n_rubrics >= 5 AND (n_prompts >= 5 OR n_cells = n_prompts)
+         THEN CASE WHEN n_prompts < n_rubrics AND n_cells > n_prompts THEN n_prompts ELSE n_rubrics END - 1 END AS df
+  FROM rated
   JOIN drawn
-    ON drawn.study = counts.study
-    AND drawn.template_id = counts.template_id
-    AND drawn.provider = counts.provider
-    AND drawn.request_model = counts.request_model
-    AND drawn.thinking = counts.thinking
-    AND drawn.candidate_a = counts.candidate_a
-    AND drawn.candidate_b = counts.candidate_b
+    ON drawn.study = rated.study
+    AND drawn.template_id = rated.template_id
+    AND drawn.provider = rated.provider
+    AND drawn.request_model = rated.request_model
+    AND drawn.thinking = rated.thinking
+    AND drawn.candidate_a = rated.candidate_a
+    AND drawn.candidate_b = rated.candidate_b
 ),
 sized AS (
   SELECT
     *,
     CASE WHEN df > 0 THEN effective_size(win_rate_half, n_both, win_rate_half_se) END AS n_effective,
     CASE WHEN df > 0 THEN effective_size(consistency, n_both, consistency_se) END AS consistency_size,
-    same_same - 2 * consistency * same_both + consistency * consistency * both_both AS same_by_prompt,
     t_two_sided_quantile(0.05, df) AS t_ends
   FROM measured
 ),

@@ -23,6 +23,7 @@
 -- nulls: no interval where fewer than 5 pairs are labelled, for statements in general where labels are on fewer than 5
 --   of them, for these statements where the labels show no spread; people_win_rate and all of PPI++ are NULL without
 --   labels.
+-- note: statements, or pairs under these, are the draws: where statements share prompts, all is for the same prompts.
 
 CREATE OR REPLACE VIEW metric_win_matrix_corrected AS
 WITH judged AS (

@@ -23,8 +23,9 @@ class Candidates:
     """A design: prompts are drawn anew for each set, the statements are the same in all.
 
     A prompt adds its own draw to the log-odds that a wins, and to those that both orders agree; a statement adds what
-    it adds, from -`spread` to `spread`. `is_shared` prompts are judged by every statement. Of each prompt a has
-    `n_outputs`; longer than b's or not is a matter of lot for each prompt.
+    it adds, from -`spread` to `spread`, or, where statements are drawn too, a draw with the sd `spread`. Prompts that
+    are shared are judged by every statement. Of each prompt a has `n_outputs`; longer than b's or not is a matter of
+    lot for each prompt.
     """
 
     n_prompts: int = 12
@@ -34,6 +35,7 @@ class Candidates:
     prompt_sd: float = 1.5
     spread: float = 0.5
     longer: float = 0.6
+    is_of_general: bool = False
 
 
 DESIGNS = {
@@ -44,6 +46,10 @@ DESIGNS = {
     "6 statements share 12 prompts, 2 outputs": Candidates(is_shared=True, n_outputs=2),
     "one statement, 12 prompts, 3 outputs": Candidates(n_statements=1, n_outputs=3),
     "one statement, 40 prompts, 2 outputs": Candidates(n_prompts=40, n_statements=1, n_outputs=2),
+    "8 statements drawn, own prompts": Candidates(n_prompts=10, n_statements=8, is_of_general=True),
+    "8 statements drawn, 30 shared prompts": Candidates(30, 8, is_shared=True, is_of_general=True),
+    "20 statements drawn, 40 shared prompts": Candidates(40, 20, is_shared=True, is_of_general=True),
+    "20 statements drawn, 10 shared prompts": Candidates(10, 20, is_shared=True, is_of_general=True),
 }
 
 
@@ -51,7 +57,10 @@ def _logistic(x: Numbers) -> Numbers:
     return 1 / (1 + np.exp(-x))
 
 
-def _added(design: Candidates) -> Numbers:
+def _added(design: Candidates, n_sets: int, rng: np.random.Generator) -> Numbers:
+    """Return what statements add, in the last of three places: the same in all sets, or drawn for each."""
+    if design.is_of_general:
+        return rng.normal(0, design.spread, (n_sets, 1, design.n_statements))
     return np.linspace(-design.spread, design.spread, design.n_statements) if design.n_statements > 1 else np.zeros(1)
 
 
@@ -62,12 +71,13 @@ def _chances(design: Candidates, prompt: Numbers, added: Numbers, is_longer: Num
 
 
 def truths(design: Candidates) -> dict[str, float]:
-    """Return the rates over all prompts that might be, under these statements."""
+    """Return the rates over all prompts that might be, under these statements, or those that might be."""
     rng = np.random.default_rng(1)
-    prompt = rng.normal(0, design.prompt_sd, (N_TRUTH, 1, 2))
+    prompt = rng.normal(0, design.prompt_sd, (N_TRUTH, 1, 1, 2))
+    added = _added(design, N_TRUTH, rng)
     found = {}
     for name, is_longer in (("win_rate_longer", True), ("win_rate_shorter", False)):
-        same, wins = _chances(design, prompt, _added(design), np.array(is_longer))
+        same, wins = _chances(design, prompt, added, np.array(is_longer))
         found[name] = float(np.mean(same * wins + (1 - same) / 2))
         found["consistency"] = float(np.mean(same))
     return found
@@ -80,9 +90,8 @@ def tables(design: Candidates, n_sets: int, seed: int) -> dict[str, pa.Table]:
     prompt = rng.normal(0, design.prompt_sd, (n_sets, design.n_prompts, n_own, 1, 2))
     is_longer = rng.random((n_sets, design.n_prompts, n_own, 1)) < 0.5
     shape = (n_sets, design.n_prompts, design.n_statements, design.n_outputs)
-    same, wins = (
-        np.broadcast_to(chance, shape) for chance in _chances(design, prompt, _added(design)[:, None], is_longer)
-    )
+    added = _added(design, n_sets, rng)[..., None]
+    same, wins = (np.broadcast_to(chance, shape) for chance in _chances(design, prompt, added, is_longer))
     is_same, a_wins = rng.random(shape) < same, rng.random(shape) < wins
     cell, number, statement, output = (index.ravel() for index in np.indices(shape))
     own = 0 * statement if design.is_shared else statement
@@ -114,13 +123,13 @@ def _join(letter: str, *numbers: Numbers) -> pa.Array:
 
 
 def play(design: Candidates, n_sets: int, seed: int) -> dict[str, float]:
-    """Return how often the intervals for these statements hold the truth, and how many sets have none."""
+    """Return how often intervals hold the truth, for these statements or in general, and how many sets have none."""
     found: dict[str, float] = {}
     with views_over(tables(design, n_sets, seed)) as connection:
         rows = {view: result(connection, f"FROM {view}") for view in {*RATES.values()}}
-    truth = truths(design)
+    truth, target = truths(design), "" if design.is_of_general else "_these_statements"
     for rate, view in RATES.items():
-        low, high = (column(rows[view], f"{rate}_{end}_these_statements") for end in ("lo", "hi"))
+        low, high = (column(rows[view], f"{rate}_{end}{target}") for end in ("lo", "hi"))
         found[rate] = float(np.mean(((low <= truth[rate]) & (truth[rate] <= high))[~np.isnan(low)]))
         found[f"{rate} lacks"] = float(np.mean(np.isnan(low)))
     return found

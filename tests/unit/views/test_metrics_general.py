@@ -12,7 +12,7 @@ from statsmodels.stats.proportion import proportion_confint
 
 from tests.rigs import candidates_planted
 from tests.rigs.general_planted import DESIGNS, play
-from tests.rigs.metrics import Numbers, of_pairs
+from tests.rigs.metrics import Numbers, of_items, of_pairs
 from tests.rigs.sql import Row, judged, result, table, views_over
 
 ITEMS = [f"i{number}" for number in range(8)]
@@ -195,7 +195,8 @@ def test_failures_of_two_templates() -> None:
 def test_statements_in_general(what: str, *, is_shared: bool) -> None:
     """Consistency of a matrix and win rates by length: CR1 by statement, Wilson's ends of the effective size.
 
-    For these statements prompts are draws: Wilson's where each has one pair, CR1 by prompt where statements share them.
+    Where statements share prompts, both are drawn: errors by statement and by prompt, less those by either. For these
+    statements prompts are draws: Wilson's where each has one pair, CR1 by prompt where statements share them.
     """
     rng = np.random.default_rng(6)
     rows: list[Row] = []
@@ -224,13 +225,50 @@ def test_statements_in_general(what: str, *, is_shared: bool) -> None:
     values = np.array(drawn)
     p = values.mean()
     assert found[what] == pytest.approx(p, rel=1e-9)
-    assert found[f"{what}_se"] == pytest.approx(error_by(statements, values), rel=1e-9)
-    check_ends(found, what, "", error_by(statements, values), len(values), len(set(statements)))
+    expected, g = error_by(statements, values), len(set(statements))
+    if is_shared:
+        by_prompt, by_pair = (error_by(each, values) for each in (prompts, range(len(values))))
+        expected, g = float(np.sqrt(expected**2 + max(0, by_prompt**2 - by_pair**2))), min(g, len(set(prompts)))
+    assert found[f"{what}_se"] == pytest.approx(expected, rel=1e-9)
+    check_ends(found, what, "", expected, len(values), g)
     if is_shared:
         check_ends(found, what, "_these_statements", error_by(prompts, values), len(values), len(set(prompts)))
     else:
         own: Numbers = np.array([found[f"{what}_{end}_these_statements"] for end in ("lo", "hi")])
         np.testing.assert_allclose(own, proportion_confint(values.sum(), len(values), method="wilson"), rtol=1e-9)
+
+
+def test_compliance_of_outputs_that_statements_share() -> None:
+    """Statements and prompts are both drawn: a rate, and the difference of two candidates', have errors by either."""
+    rng = np.random.default_rng(7)
+    places = [(f"r{rubric}", f"u{unit}") for rubric, unit in np.ndindex(9, 7)]
+    ease = {place: rng.normal(0, 1) for place in {name for place in places for name in place}}
+    said = {
+        candidate: np.array(
+            [rng.random() < 1 / (1 + np.exp(-ease[r] - sign * ease[u])) for r, u in places], dtype=float
+        )
+        for candidate, sign in (("a", 2), ("b", -2))
+    }
+    rows = [
+        {"rubric_id": r, "unit_id": u, "item": f"{u}{candidate}", "candidate": candidate,
+         "verdict": str(bool(value)).lower()}
+        for candidate, values in said.items() for (r, u), value in zip(places, values, strict=True)
+    ]  # fmt: skip
+    rates, (paired,) = of_items(rows, "metric_compliance_overall", "metric_compliance_paired")
+    statements, prompts = zip(*places, strict=True)
+
+    def expected(values: Numbers) -> float:
+        by_statement, by_prompt, by_cell = (error_by(each, values) for each in (statements, prompts, range(63)))
+        return float(np.sqrt(by_statement**2 + max(0, by_prompt**2 - by_cell**2)))
+
+    for row in rates:
+        values = said[row["candidate"]]
+        assert expected(values) > 1.1 * error_by(statements, values), "prompts differ"
+        assert row["compliance_se"] == pytest.approx(expected(values), rel=1e-9)
+        check_ends(row, "compliance", "", expected(values), 63, 7)
+    diff = said["a"] - said["b"]
+    assert paired["diff_se"] == pytest.approx(expected(diff), rel=1e-9)
+    assert paired["p_diff"] == pytest.approx(2 * stats.t.sf(abs(diff.mean()) / expected(diff), 6), rel=1e-9)
 
 
 def error_by(clusters: Sequence[object], values: Numbers) -> float:
@@ -259,9 +297,10 @@ def test_intervals_hold_for_items_in_general() -> None:
     assert found["length_these_items"] < 0.9  # pairs that share an item are not draws of their own
 
 
-def test_intervals_hold_for_other_prompts_under_the_same_statements() -> None:
+@pytest.mark.parametrize("name", ["6 statements share 12 prompts, 2 outputs", "20 statements drawn, 40 shared prompts"])
+def test_intervals_hold_for_other_prompts(name: str) -> None:
     """A short form of `python -m tests.sweeps.coverage --of candidates`: pairs of a prompt are no draws."""
-    n_sets, design = 150, candidates_planted.DESIGNS["6 statements share 12 prompts, 2 outputs"]
-    found = candidates_planted.play(design, n_sets, seed=2)
+    n_sets = 150
+    found = candidates_planted.play(candidates_planted.DESIGNS[name], n_sets, seed=2)
     for rate in candidates_planted.RATES:
         assert found[rate] >= 0.93 - 2 * (0.05 * 0.95 / n_sets) ** 0.5, rate
