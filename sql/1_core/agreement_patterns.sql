@@ -3,7 +3,8 @@
 -- source: agreement_votes. ballots lists, in binary order, the votes on one item or pair: kind, provider, model,
 --   thinking, vote_1, vote_2, and `1` for each of them that is open, apart by the character 31; kind is `model`,
 --   `person` (a judge of provider human) or `truth` (what people hold together). n_subjects items or pairs of the
---   study, task and template have the very list, over all rubrics. Judges mostly agree, so there are few patterns, and
+--   study, task and template have the very list, over all rubrics. Fields of an answer, which are the rubrics of
+--   prompts, have words of their own, and what is chance for one is none for another: task is `prompts: ` and the field. Judges mostly agree, so there are few patterns, and
 --   everything about agreement is made of them.
 --   clusters says what they are drawn with, for whatever speaks of items in general, as in pair_clusters: the hash of
 --   an item (of either item of a pair; of the prompt, where they are known to be models' outputs), and of how many of
@@ -12,7 +13,7 @@
 CREATE OR REPLACE VIEW agreement_patterns AS
 WITH ballots AS (
   SELECT
-    study, task, template_id,
+    study, CASE WHEN task = 'prompts' THEN concat_ws(': ', task, nullif(rubric_id, '')) ELSE task END AS task, template_id,
     list_sort(list(
       CASE WHEN provider <> 'human' THEN 'model' WHEN request_model = 'majority' THEN 'truth' ELSE 'person' END
       || chr(31) || provider || chr(31) || request_model || chr(31) || coalesce(thinking, '')

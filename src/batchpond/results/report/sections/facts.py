@@ -39,6 +39,7 @@ def study(source: Source) -> Study:
     known = (source.study, version.get("study_version"), __version__, hashed.get("facts_xor"),
              hashed.get("n_planned"), hashed.get("n_imported"))  # fmt: skip
     fingerprint = hashlib.sha256("\x1f".join(map(str, known)).encode()).hexdigest()
+    n_calls = (facts.get("n_expected") or 0) + (facts.get("n_answers_expected") or 0)  # a list is one, of several rows
     rows = (
         ("Study", escape(source.study)),
         ("Version", str(version.get("study_version") or "no plan; judgments were imported")),
@@ -49,7 +50,7 @@ def study(source: Source) -> Study:
         ("Templates", _count(facts, "n_templates")),
         ("Rubrics", _count(facts, "n_rubrics")),
         ("Items", _count(facts, "n_items")),
-        ("Answers and judgments planned", _count(hashed, "n_planned")),
+        ("Answers and judgments planned", f"{n_calls - (hashed.get('n_imported') or 0):,}"),
         ("Judgments imported", _count(hashed, "n_imported")),
         ("Origin of the answers", str(facts.get("origins") or "no answer yet")),
         ("Data fingerprint", fingerprint),
