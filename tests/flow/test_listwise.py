@@ -225,7 +225,7 @@ def test_files_and_live_answers_are_read_alike(tmp_path: Path) -> None:
 
 
 def test_the_report_shows_places_and_answers(orders: StageRig) -> None:
-    """A figure of places, a sentence on the favoured one, an answer as it came; a list is one judgment, also planned."""
+    """A figure of places, a sentence on the favoured one, an answer as it came; a list is one judgment."""
     page = markdown.render(build.build(orders.lake, "demo"))
     assert page.count("72 judgments by 1 judge") == page.count("| Answers and judgments planned | 72 |") == 1
     assert "Places in a list" in page
