@@ -5,7 +5,8 @@
 --   inconsistent pairs, of n_prompts prompts. A pair with an order missing, failed or without a majority is n_missing,
 --   never a tie.
 -- estimators:
---   - consistency: wins and true ties, of n_both; Wilson, with several pairs of a prompt wilson_clustered by prompts
+--   - consistency: wins and true ties, of n_both; Wilson, with several pairs of a prompt wilson_clustered by prompts,
+--     each one observation where they show no spread
 --   - consistency_min, consistency_max: what the n_missing pairs leave open, of n_pairs: none of them holds, or all do
 --   - win_rate_half: gives a tie or an inconsistent pair to each by half, of n_both; the interval is p_sign's: 1/2 is
 --     outside exactly where p_sign is below 0.05
@@ -86,7 +87,8 @@ bounded AS (
     *,
     matched_difference(n_wins_a, n_wins_b, n_both) AS ends,
     sign_flip_z(lead, 0, lead_lead, 0, 0) AS leads_z,
-    wilson_clustered(consistency, n_both, consistency_se, n_prompts) AS consistency_ends
+    wilson_clustered(consistency, CASE WHEN consistency_se > 1e-9 THEN n_both ELSE n_prompts END, consistency_se, n_prompts)
+      AS consistency_ends
   FROM spread
 )
 SELECT
