@@ -208,3 +208,10 @@ def test_tests_that_could_not_find_anything_are_not_said_to_have_looked(tmp_path
         ("m1 (low)", "m1 (none)"), ("m1 (low)", "m2"), ("m1 (none)", "m2")
     }  # fmt: skip
     assert "by 3 judges" in report.summary[0]
+
+
+def test_a_share_of_few_pairs_says_of_how_many(tmp_path: Path) -> None:
+    """Pairs without a winner in an order are in no share of the same winner, and the sentence does not hide them."""
+    rows = [*twice("ab", "m1", "none"), *twice("cd", "m1", "none", "first tie"), *twice("ef", "m1", "none", "tie tie")]
+    (text,) = [text for texts in findings(tmp_path, rows).values() for text in texts if "same winner" in text]
+    assert text.endswith("of 1 pair (of 3; the others lack a winner in an order).")
