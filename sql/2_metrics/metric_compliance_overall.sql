@@ -1,11 +1,10 @@
 -- grain: study, template_id, provider, request_model, thinking, candidate
 -- question: How often does a candidate model comply over all statements, and how far is this judge from the others?
--- source: the counts of metric_compliance, and the verdicts of item_status for what statements share.
+-- source: the counts of metric_compliance.
 -- estimators:
 --   - compliance: n_compliant / n_valid, the interval wilson_clustered
---   - compliance_se: clustered by statement (CR1), where statements share outputs in two ways, by prompts too
---     (shared_variance)
---   - compliance_se_cr0: clustered by statement alone, without CR1's correction
+--   - compliance_se: clustered by statement (CR1)
+--   - compliance_se_cr0: compliance_se without CR1's correction
 --   - compliance_se_naive: as if inputs were independent
 --   - compliance_naive: interval ends (compliance_naive_lo, compliance_naive_hi) of plain Wilson
 --   - compliance_min, compliance_max: as in metric_compliance
@@ -13,50 +12,14 @@
 --     SpecEval prints (it knows nothing of the spread over inputs), cut at 0 and 1
 --   - judge_delta: compliance - judges_mean, the judge's bias
 -- reference: SpecEval (judges_mean, judge_delta); wilson_clustered.
--- nulls: the interval of compliance is NULL below 5 statements, or shared prompts, compliance_se below 2, judges_mean without a model that
+-- nulls: the interval of compliance is NULL below 5 statements, compliance_se below 2, judges_mean without a model that
 --   judged the candidate, its interval below 2 and where all of them say the same.
--- note: the panel, and people whose labels were imported under the same template, are no part of judges_mean; their
---   judge_delta says how far they are from the judges.
+-- note: statements alone are the draws: where they share prompts, the interval is for the same prompts. The panel, and
+--   people whose labels were imported under the same template, are no part of judges_mean; their judge_delta says how far
+--   they are from the judges.
 
 CREATE OR REPLACE VIEW metric_compliance_overall AS
-WITH outputs AS (
-  SELECT
-    study, template_id, rubric_id, provider, request_model, thinking, candidate,
-    coalesce(nullif(unit_id, ''), item) AS prompt,
-    min(item) AS an_output,
-    CAST(count(*) FILTER (WHERE value IN ('true', 'false')) AS DOUBLE) AS n,
-    CAST(count(*) FILTER (WHERE value = 'true') AS DOUBLE) AS k
-  FROM item_status
-  WHERE task = 'compliance'
-  GROUP BY study, template_id, rubric_id, provider, request_model, thinking, candidate, prompt
-),
-prompts AS (
-  SELECT
-    study, template_id, provider, request_model, thinking, candidate, prompt, an_output,
-    count(*) FILTER (WHERE n > 0) AS n_cells,
-    sum(n) AS n,
-    sum(k) AS k,
-    sum(n * n) AS cell_n_n,
-    sum(n * k) AS cell_n_k,
-    sum(k * k) AS cell_k_k
-  FROM outputs
-  GROUP BY study, template_id, provider, request_model, thinking, candidate, prompt, an_output
-),
-drawn AS (
-  SELECT
-    study, template_id, provider, request_model, thinking, candidate,
-    count(*) FILTER (WHERE n > 0) AS n_prompts,
-    sum(n_cells) AS n_cells,
-    sum(n * n) AS n_n,
-    sum(n * k) AS n_k,
-    sum(k * k) AS k_k,
-    sum(cell_n_n) AS cell_n_n,
-    sum(cell_n_k) AS cell_n_k,
-    sum(cell_k_k) AS cell_k_k
-  FROM prompts
-  GROUP BY study, template_id, provider, request_model, thinking, candidate
-),
-centred AS (
+WITH centred AS (
   SELECT
     *,
     n_compliant - n_valid * (sum(n_compliant) OVER whole / nullif(sum(n_valid) OVER whole, 0)) AS residual
@@ -76,30 +39,14 @@ counts AS (
   FROM centred
   GROUP BY study, template_id, provider, request_model, thinking, candidate
 ),
-rated AS (
+measured AS (
   SELECT
     *,
     n_compliant / nullif(n_valid, 0) AS compliance,
-    sqrt(residual_squares) / nullif(n_valid, 0) AS compliance_se_cr0
-  FROM counts
-),
-measured AS (
-  SELECT
-    rated.*,
+    sqrt(residual_squares) / nullif(n_valid, 0) AS compliance_se_cr0,
     CASE WHEN n_rubrics > 1
-         THEN sqrt(residual_squares * n_rubrics / (n_rubrics - 1) / n_valid / n_valid + coalesce(shared_variance(
-           k_k - 2 * compliance * n_k + compliance * compliance * n_n, n_prompts,
-           cell_k_k - 2 * compliance * cell_n_k + compliance * compliance * cell_n_n, n_cells, n_valid), 0)) END
-      AS compliance_se,
-    CASE WHEN n_cells > n_prompts AND n_prompts < n_rubrics THEN n_prompts ELSE n_rubrics END AS n_clusters
-  FROM rated
-  LEFT JOIN drawn
-    ON drawn.study = rated.study
-    AND drawn.template_id = rated.template_id
-    AND drawn.provider = rated.provider
-    AND drawn.request_model = rated.request_model
-    AND coalesce(drawn.thinking, '') = coalesce(rated.thinking, '')
-    AND coalesce(drawn.candidate, '') = coalesce(rated.candidate, '')
+         THEN sqrt(residual_squares * n_rubrics / (n_rubrics - 1)) / n_valid END AS compliance_se
+  FROM counts
 ),
 compared AS (
   SELECT
@@ -113,7 +60,7 @@ compared AS (
 staged AS (
   SELECT
     *,
-    wilson_clustered(compliance, n_valid, compliance_se, n_clusters) AS ends,
+    wilson_clustered(compliance, n_valid, compliance_se, n_rubrics) AS ends,
     CASE WHEN judges_sd > 0 THEN t_quantile(0.975, n_judges - 1) END * judges_sd / sqrt(nullif(n_judges, 0))
       AS half_width
   FROM compared

@@ -37,7 +37,7 @@ WITH rates AS (
   WHERE task = 'compliance' AND candidate IS NOT NULL
   GROUP BY study, template_id, rubric_id, provider, request_model, thinking, unit_id, candidate
 ),
-paired AS MATERIALIZED (
+paired AS (
   SELECT
     a.study, a.template_id, a.rubric_id, a.provider, a.request_model, a.thinking,
     a.candidate AS candidate_a, b.candidate AS candidate_b,
@@ -55,26 +55,15 @@ paired AS MATERIALIZED (
     AND b.candidate > a.candidate
   WHERE a.rate IS NOT NULL AND b.rate IS NOT NULL
 ),
-by_input AS (
-  SELECT
-    study, template_id, provider, request_model, thinking, candidate_a, candidate_b, input,
-    CAST(count(*) AS DOUBLE) AS n,
-    CAST(sum(diff) AS DOUBLE) AS diff
-  FROM paired
-  GROUP BY study, template_id, provider, request_model, thinking, candidate_a, candidate_b, input
-),
 drawn AS (
   SELECT
-    study, template_id, provider, request_model, thinking, candidate_a, candidate_b,
-    max(n) AS n_of_input,
-    count(*) AS n_inputs,
-    count(*) FILTER (WHERE diff <> 0) AS n_leads,
-    sum(diff * diff) AS diff_diff,
-    sum(diff * n) AS diff_n,
-    sum(n * n) AS n_n
-  FROM by_input
-  GROUP BY study, template_id, provider, request_model, thinking, candidate_a, candidate_b
+    *,
+    CAST(sum(diff) OVER inputs AS DOUBLE) AS input_diff,
+    CAST(count(*) OVER inputs AS DOUBLE) AS input_n
+  FROM paired
+  WINDOW inputs AS (PARTITION BY study, template_id, provider, request_model, thinking, candidate_a, candidate_b, input)
 ),
+-- a sum over inputs of their squares is one over rows of what the input has times what the row has
 by_rubric AS (
   SELECT
     study, template_id, rubric_id, provider, request_model, thinking, candidate_a, candidate_b,
@@ -85,8 +74,14 @@ by_rubric AS (
     sum(diff * diff) AS sum_squares,
     count(*) FILTER (WHERE diff > 0) AS n_a_only,
     count(*) FILTER (WHERE diff < 0) AS n_b_only,
-    count(*) FILTER (WHERE diff NOT IN (-1, 0, 1)) AS n_parts
-  FROM paired
+    count(*) FILTER (WHERE diff NOT IN (-1, 0, 1)) AS n_parts,
+    max(input_n) AS n_of_input,
+    sum(1 / input_n) AS n_inputs,
+    coalesce(sum(CASE WHEN input_diff <> 0 THEN 1 / input_n END), 0) AS n_leads,
+    sum(input_diff * diff) AS diff_diff,
+    sum(input_n * diff) AS diff_n,
+    sum(input_n) AS n_n
+  FROM drawn
   GROUP BY study, template_id, rubric_id, provider, request_model, thinking, candidate_a, candidate_b
 ),
 centred AS (
@@ -105,7 +100,12 @@ sums AS (
     CAST(sum(n_b_only) AS BIGINT) AS n_b_only,
     CAST(sum(sum_diff) AS DOUBLE) AS total_diff,
     CAST(sum(sum_squares) AS DOUBLE) AS total_squares,
-    sum(n_parts) = 0 AS is_one_output,
+    sum(n_parts) = 0 AND max(n_of_input) <= 1 AS is_one_draw,
+    CAST(round(sum(n_inputs)) AS BIGINT) AS n_inputs,
+    CAST(round(sum(n_leads)) AS BIGINT) AS n_leads,
+    CAST(sum(diff_diff) AS DOUBLE) AS diff_diff,
+    CAST(sum(diff_n) AS DOUBLE) AS diff_n,
+    CAST(sum(n_n) AS DOUBLE) AS n_n,
     sum(sum_a) / sum(n) AS rate_a,
     sum(sum_b) / sum(n) AS rate_b,
     sum(sum_diff) / sum(n) AS diff,
@@ -116,28 +116,17 @@ sums AS (
 ),
 measured AS (
   SELECT
-    sums.*,
-    is_one_output AND drawn.n_of_input <= 1 AS is_one_draw,
-    drawn.n_leads,
-    drawn.diff_diff,
+    *,
     -- (total - n d)^2 <= z^2 (the inputs' squares about it), a quadratic in d
-    CAST(sums.n AS DOUBLE) * sums.n - 3.841458820694124 * drawn.n_n AS curve,
-    sums.n * total_diff - 3.841458820694124 * drawn.diff_n AS slope,
-    total_diff * total_diff - 3.841458820694124 * drawn.diff_diff AS level,
+    CAST(n AS DOUBLE) * n - 3.841458820694124 * n_n AS curve,
+    n * total_diff - 3.841458820694124 * diff_n AS slope,
+    total_diff * total_diff - 3.841458820694124 * diff_diff AS level,
     diff_se_cr0 * diff_se_cr0 * n_rubrics / nullif(n_rubrics - 1, 0)
-      + shared_variance(drawn.diff_diff - 2 * diff * drawn.diff_n + diff * diff * drawn.n_n, drawn.n_inputs,
-          total_squares - total_diff * diff, sums.n, sums.n) AS by_statement,
-    matched_variance(total_squares, total_diff, sums.n) AS by_input,
-    CASE WHEN n_rubrics >= 5 AND n_inputs >= 5 THEN least(n_rubrics, n_inputs) - 1 END AS df
+      + shared_variance(diff_diff - 2 * diff * diff_n + diff * diff * n_n, n_inputs, total_squares - total_diff * diff, n, n)
+      AS by_statement,
+    matched_variance(total_squares, total_diff, n) AS by_input,
+    CASE WHEN n_rubrics >= 5 AND (n_inputs >= 5 OR n_inputs = n) THEN least(n_rubrics, n_inputs) - 1 END AS df
   FROM sums
-  JOIN drawn
-    ON drawn.study = sums.study
-    AND drawn.template_id = sums.template_id
-    AND drawn.provider = sums.provider
-    AND drawn.request_model = sums.request_model
-    AND coalesce(drawn.thinking, '') = coalesce(sums.thinking, '')
-    AND drawn.candidate_a = sums.candidate_a
-    AND drawn.candidate_b = sums.candidate_b
 ),
 staged AS (
   SELECT

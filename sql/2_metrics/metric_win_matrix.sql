@@ -28,7 +28,7 @@
 --   prompts, where one has several pairs.
 
 CREATE OR REPLACE VIEW metric_win_matrix AS
-WITH inputs AS MATERIALIZED (
+WITH inputs AS (
   SELECT
     study, template_id, rubric_id, provider, request_model, thinking, candidate_a, candidate_b,
     coalesce(nullif(unit_id, ''), item_a || chr(31) || item_b) AS prompt,
@@ -49,40 +49,26 @@ WITH inputs AS MATERIALIZED (
   FROM candidate_pairs
   GROUP BY study, template_id, rubric_id, provider, request_model, thinking, candidate_a, candidate_b, prompt
 ),
+scored AS (
+  SELECT
+    *,
+    CAST(n_both AS DOUBLE) AS n,
+    CAST(n_both - n_inconsistent AS DOUBLE) AS n_same,
+    CAST(n_wins_a + 0.5 * (n_true_ties + n_inconsistent) AS DOUBLE) AS points
+  FROM inputs
+),
 prompts AS (
   SELECT
-    study, template_id, provider, request_model, thinking, candidate_a, candidate_b,
-    count(*) FILTER (WHERE n_both > 0) AS n_cells,
-    CAST(sum(n_both - n_inconsistent) AS DOUBLE) AS n_same,
-    CAST(sum(n_wins_a + 0.5 * (n_true_ties + n_inconsistent)) AS DOUBLE) AS points,
-    CAST(sum(n_both) AS DOUBLE) AS n_both,
-    CAST(sum((n_both - n_inconsistent) * (n_both - n_inconsistent)) AS DOUBLE) AS cell_same_same,
-    CAST(sum((n_both - n_inconsistent) * n_both) AS DOUBLE) AS cell_same_both,
-    CAST(sum(power(n_wins_a + 0.5 * (n_true_ties + n_inconsistent), 2)) AS DOUBLE) AS cell_points_points,
-    CAST(sum((n_wins_a + 0.5 * (n_true_ties + n_inconsistent)) * n_both) AS DOUBLE) AS cell_points_both,
-    CAST(sum(n_both * n_both) AS DOUBLE) AS cell_both_both
-  FROM inputs
-  GROUP BY study, template_id, provider, request_model, thinking, candidate_a, candidate_b, prompt, an_output
+    *,
+    sum(n) OVER prompts AS prompt_n,
+    sum(n_same) OVER prompts AS prompt_same,
+    sum(points) OVER prompts AS prompt_points,
+    sum(CASE WHEN n > 0 THEN 1 ELSE 0 END) OVER prompts AS prompt_cells
+  FROM scored
+  WINDOW prompts AS (
+    PARTITION BY study, template_id, provider, request_model, thinking, candidate_a, candidate_b, prompt, an_output)
 ),
-drawn AS (
-  SELECT
-    study, template_id, provider, request_model, thinking, candidate_a, candidate_b,
-    count(*) FILTER (WHERE n_both > 0) AS n_prompts,
-    max(n_both) <= 1 AS is_one_pair,
-    sum(n_same * n_same) AS same_same,
-    sum(n_same * n_both) AS same_both,
-    sum(points * points) AS points_points,
-    sum(points * n_both) AS points_both,
-    sum(n_both * n_both) AS both_both,
-    sum(n_cells) AS n_cells,
-    sum(cell_same_same) AS cell_same_same,
-    sum(cell_same_both) AS cell_same_both,
-    sum(cell_points_points) AS cell_points_points,
-    sum(cell_points_both) AS cell_points_both,
-    sum(cell_both_both) AS cell_both_both
-  FROM prompts
-  GROUP BY study, template_id, provider, request_model, thinking, candidate_a, candidate_b
-),
+-- a sum over prompts of their squares is one over rows of what the prompt has times what the row has
 rubrics_counted AS (
   SELECT
     study, template_id, rubric_id, provider, request_model, thinking, candidate_a, candidate_b,
@@ -98,8 +84,21 @@ rubrics_counted AS (
     sum(sum_y) AS sum_y,
     sum(sum_xy) AS sum_xy,
     sum(sum_xx) AS sum_xx,
-    sum(sum_yy) AS sum_yy
-  FROM inputs
+    sum(sum_yy) AS sum_yy,
+    count(*) FILTER (WHERE n > 0) AS n_cells,
+    sum(CASE WHEN n > 0 THEN 1 / CAST(prompt_cells AS DOUBLE) ELSE 0 END) AS n_prompts,
+    max(prompt_n) AS n_of_prompt,
+    sum(prompt_n * n) AS both_both,
+    sum(prompt_same * n_same) AS same_same,
+    sum(prompt_n * n_same) AS same_both,
+    sum(prompt_points * points) AS points_points,
+    sum(prompt_n * points) AS points_both,
+    sum(n * n) AS cell_both_both,
+    sum(n_same * n_same) AS cell_same_same,
+    sum(n_same * n) AS cell_same_both,
+    sum(points * points) AS cell_points_points,
+    sum(points * n) AS cell_points_both
+  FROM prompts
   GROUP BY study, template_id, rubric_id, provider, request_model, thinking, candidate_a, candidate_b
 ),
 centred AS (
@@ -128,6 +127,19 @@ counts AS (
     CAST(sum(n_pairs_pending) AS BIGINT) AS n_pairs_pending,
     sum(residual * residual) AS residual_squares,
     sum(consistency_residual * consistency_residual) AS consistency_squares,
+    CAST(sum(n_cells) AS BIGINT) AS n_cells,
+    CAST(round(sum(n_prompts)) AS BIGINT) AS n_prompts,
+    max(n_of_prompt) <= 1 AS is_one_pair,
+    sum(both_both) AS both_both,
+    sum(same_same) AS same_same,
+    sum(same_both) AS same_both,
+    sum(points_points) AS points_points,
+    sum(points_both) AS points_both,
+    sum(cell_both_both) AS cell_both_both,
+    sum(cell_same_same) AS cell_same_same,
+    sum(cell_same_both) AS cell_same_both,
+    sum(cell_points_points) AS cell_points_points,
+    sum(cell_points_both) AS cell_points_both,
     CAST(sum(n_ranks) * sum(sum_xy) - sum(sum_x) * sum(sum_y) AS DOUBLE) AS co_xy,
     CAST(sum(n_ranks) * sum(sum_xx) - sum(sum_x) * sum(sum_x) AS DOUBLE) AS co_xx,
     CAST(sum(n_ranks) * sum(sum_yy) - sum(sum_y) * sum(sum_y) AS DOUBLE) AS co_yy
@@ -147,8 +159,7 @@ rated AS (
 ),
 measured AS (
   SELECT
-    rated.*,
-    drawn.n_prompts, drawn.is_one_pair,
+    *,
     same_same - 2 * consistency * same_both + consistency * consistency * both_both AS same_by_prompt,
     sqrt(CAST(residual_squares * cr1 / nullif(n_both * n_both, 0) AS DOUBLE) + shared_variance(
       points_points - 2 * win_rate_half * points_both + win_rate_half * win_rate_half * both_both, n_prompts,
@@ -161,14 +172,6 @@ measured AS (
     CASE WHEN n_rubrics >= 5 AND (n_prompts >= 5 OR n_cells = n_prompts)
          THEN CASE WHEN n_prompts < n_rubrics AND n_cells > n_prompts THEN n_prompts ELSE n_rubrics END - 1 END AS df
   FROM rated
-  JOIN drawn
-    ON drawn.study = rated.study
-    AND drawn.template_id = rated.template_id
-    AND drawn.provider = rated.provider
-    AND drawn.request_model = rated.request_model
-    AND drawn.thinking = rated.thinking
-    AND drawn.candidate_a = rated.candidate_a
-    AND drawn.candidate_b = rated.candidate_b
 ),
 sized AS (
   SELECT

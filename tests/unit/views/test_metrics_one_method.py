@@ -195,7 +195,7 @@ def of_outputs(n_outputs: int) -> dict[str, pa.Table]:
     rng = np.random.default_rng(6)
     rows = [
         {"request_model": f"j{judge:02}", "rubric_id": f"r{rubric}", "unit_id": f"u{unit}", "candidate": candidate,
-         "item": f"{unit}{candidate}{output}", "verdict": "true" if rng.random() < rate else "false"}
+         "item": f"{rubric}{unit}{candidate}{output}", "verdict": "true" if rng.random() < rate else "false"}
         for judge in range(24) for rubric in range(7) for unit in range(4)
         for candidate, rate in (("m1", 0.75), ("m2", 0.5 + 0.05 * (rubric % 5)))
         for output in range(n_outputs)

@@ -20,7 +20,8 @@ def ranked(rows: Sequence[Row]) -> list[Row]:
     return [
         {
             "rubric_id": row["statement_id"], "unit_id": row["input_id"], "verdict": words[row["rank"]],
-            "item_first": f"{row['input_id']}-{row['model_a']}", "item_second": f"{row['input_id']}-{row['model_b']}",
+            "item_first": f"{row['statement_id']}-{row['input_id']}-{row['model_a']}",
+            "item_second": f"{row['statement_id']}-{row['input_id']}-{row['model_b']}",
             "candidate_first": row["model_a"], "candidate_second": row["model_b"],
         }
         for row in rows
