@@ -292,12 +292,12 @@ class LiveRun:
         attempt = session.lake_state.latest_attempt(shard.shard_id) or self._new(session, shard, client, start)
         if attempt is None:
             return None
-        host = session.store.claim(attempt.attempt_id) if attempt.phase is Phase.OPEN else None
-        if host is None and attempt.phase is Phase.OPEN:
-            return attempt
-        lane.n_requests -= shard.n_requests
-        if host is not None:
+        if attempt.phase is not Phase.OPEN:
+            lane.n_requests -= shard.n_requests
+        elif host := session.store.claim(attempt.attempt_id):
             self._elsewhere[host].append(attempt)
+        else:
+            return attempt
         return None
 
     def _new(self, session: Session, shard: Sharded, client: LiveClient, start: LiveStart) -> Attempt | None:
