@@ -1,4 +1,4 @@
-"""Live calls of a lake at an address: hosts share what is due, and none asks what another has or has asked."""
+"""Live calls and files of a lake at an address: hosts share what is due, none asks what another has or has asked."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from batchpond.errors import ExitCode
 from tests.rigs import forked
-from tests.rigs.live_study import STUDY, LiveRig, live_rig, write_live_study
+from tests.rigs.live_study import STUDY, Asked, LiveRig, live_rig, write_live_study
 
 N = 12
 N_SHARD = 4
@@ -128,3 +128,23 @@ def test_a_machine_that_is_gone_is_given_up_by_a_person_and_its_answers_count_wh
         told = hosts.query(host, "SELECT bool_and(is_balanced), sum(n_succeeded), sum(n_conflict) FROM audit")
         assert told == f"true,{N + N_SHARD},0"
     assert hosts.run(2, "live")[1].startswith("note: no live call is due")
+
+
+def test_a_folder_that_other_hosts_do_not_see_gets_no_requests(tmp_path: Path) -> None:
+    """To another host's `sync` the batches in it would be missing; in one that all have they are pending."""
+    with live_rig(tmp_path) as rig:
+        hosts = Hosts(rig)
+        assert (
+            hosts.run(1, "plan", str(write_live_study(tmp_path / "study", N, [Asked(mode="files")])))[0]
+            == ExitCode.DONE
+        )
+        code, said = hosts.run(1, "submit", STUDY, "--yes")
+        assert code == ExitCode.USAGE, said
+        assert "of this machine alone" in said
+        assert "folder` in config.toml" in said
+        (tmp_path / "seen by all").mkdir()
+        (tmp_path / "shared" / "config.toml").write_text(f'[files]\nfolder = "{tmp_path}/seen by all"\n')
+        assert hosts.run(1, "submit", STUDY, "--yes")[0] == ExitCode.DONE
+        for _ in range(7):
+            code, said = hosts.run(2, "sync")
+            assert (code, "1 batch pending" in said) == (ExitCode.DONE, True), said

@@ -19,6 +19,7 @@ from typing import IO, Final, cast
 from batchpond import ids
 from batchpond.errors import ProviderError, UsageError
 from batchpond.lake import disk, jsonl
+from batchpond.lake.store import ADDRESS
 from batchpond.model import Download, Response, ResponseStatus
 
 QUIET_S: Final = 5.0
@@ -201,11 +202,19 @@ def _is_stray(name: str, known: Mapping[str, frozenset[str] | None]) -> bool:
 
 
 def folder(environ: Mapping[str, str], lake: Path | None) -> Folder:
-    """Return the folder that the environment names, else the lake's own; raises UsageError for none."""
+    """Return the folder that the environment names, else the lake's own.
+
+    Raises UsageError for none, and for one in the mirror of a lake at an address: to another machine's `sync` the
+    batches in it are not there.
+    """
     named = environ.get(FOLDER_ENV, "").strip()
     if not named and lake is None:
         raise UsageError("no folder for request and result files", hint=f"set {FOLDER_ENV}")
-    return Folder.of(Path(named).expanduser() if named else Path(lake or "") / "files", lake)
+    found = Folder.of(Path(named).expanduser() if named else Path(lake or "") / "files", lake)
+    if lake is not None and found.is_in_lake and (lake / ADDRESS).exists():
+        text = f"{found.path} is of this machine alone, and the lake at its address is of several"
+        raise UsageError(text, hint=f"`[files] folder` in config.toml or {FOLDER_ENV} names one that all of them have")
+    return found
 
 
 @contextmanager
