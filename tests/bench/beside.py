@@ -80,6 +80,7 @@ def main() -> int:
     parser.add_argument("--pairs", type=int, default=9)
     parser.add_argument("--requests", type=int, default=20_000)
     asked = parser.parse_args()
+    os.environ.pop("PYTHONPATH", None)  # what it names would run in the place of both
     with tempfile.TemporaryDirectory() as before, tempfile.TemporaryDirectory() as today:
         # Both as users have them: wheels, compiled when they are installed.
         pythons = (str(older.install(asked.commit, Path(before))), str(older.install(None, Path(today))))
