@@ -110,7 +110,8 @@ sums AS (
     sum(sum_b) / sum(n) AS rate_b,
     sum(sum_diff) / sum(n) AS diff,
     sqrt(sum(residual * residual)) / sum(n) AS diff_se_cr0,
-    sqrt(greatest(0.0, sum(sum_squares) / sum(n) - power(sum(sum_diff) / sum(n), 2)) / sum(n)) AS diff_se_naive
+    -- what is left of equal differences by rounding is none
+    sum(sum_squares) / sum(n) - power(sum(sum_diff) / sum(n), 2) AS spread
   FROM centred
   GROUP BY study, template_id, provider, request_model, thinking, candidate_a, candidate_b
 ),
@@ -125,6 +126,7 @@ measured AS (
       + shared_variance(diff_diff - 2 * diff * diff_n + diff * diff * n_n, n_inputs, total_squares - total_diff * diff, n, n)
       AS by_statement,
     matched_variance(total_squares, total_diff, n) AS by_input,
+    sqrt(CASE WHEN spread > 1e-15 THEN spread ELSE 0.0 END / n) AS diff_se_naive,
     CASE WHEN n_rubrics >= 5 AND (n_inputs >= 5 OR n_inputs = n) THEN least(n_rubrics, n_inputs) - 1 END AS df
   FROM sums
 ),

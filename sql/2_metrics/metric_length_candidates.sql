@@ -40,23 +40,27 @@ measured AS (
   LEFT JOIN lengths AS b ON b.study = candidate_pairs.study AND b.item = candidate_pairs.item_b
 ),
 by_prompt AS MATERIALIZED (
+  -- named with their table: Spark takes a bare name for the column of that name beside it
   SELECT
     study, template_id, rubric_id, provider, request_model, thinking, candidate_a, candidate_b, prompt,
     min(item_a) AS an_output,
-    count(chars_a + chars_b) AS n_known,
-    count(points) AS n_all,
-    count(*) FILTER (WHERE chars_a > chars_b) AS longer,
-    count(*) FILTER (WHERE chars_a < chars_b) AS shorter,
-    count(*) FILTER (WHERE chars_a = chars_b) AS same,
-    sum(CASE WHEN chars_b IS NOT NULL THEN chars_a END) AS chars_a,
-    sum(CASE WHEN chars_a IS NOT NULL THEN chars_b END) AS chars_b,
-    sum(ln(CASE chars_a WHEN 0 THEN 1 ELSE chars_a END) - ln(CASE chars_b WHEN 0 THEN 1 ELSE chars_b END)) AS log_ratio,
-    coalesce(CAST(sum(points) FILTER (WHERE chars_a > chars_b) AS DOUBLE), 0) AS points_longer,
-    coalesce(CAST(sum(points) FILTER (WHERE chars_a < chars_b) AS DOUBLE), 0) AS points_shorter,
-    CAST(sum(points) FILTER (WHERE chars_a + chars_b IS NOT NULL) AS DOUBLE) AS points
+    count(measured.chars_a + measured.chars_b) AS n_known,
+    count(measured.points) AS n_all,
+    count(*) FILTER (WHERE measured.chars_a > measured.chars_b) AS longer,
+    count(*) FILTER (WHERE measured.chars_a < measured.chars_b) AS shorter,
+    count(*) FILTER (WHERE measured.chars_a = measured.chars_b) AS same,
+    sum(CASE WHEN measured.chars_b IS NOT NULL THEN measured.chars_a END) AS chars_a,
+    sum(CASE WHEN measured.chars_a IS NOT NULL THEN measured.chars_b END) AS chars_b,
+    sum(ln(CASE measured.chars_a WHEN 0 THEN 1 ELSE measured.chars_a END)
+      - ln(CASE measured.chars_b WHEN 0 THEN 1 ELSE measured.chars_b END)) AS log_ratio,
+    coalesce(CAST(sum(measured.points) FILTER (WHERE measured.chars_a > measured.chars_b) AS DOUBLE), 0)
+      AS points_longer,
+    coalesce(CAST(sum(measured.points) FILTER (WHERE measured.chars_a < measured.chars_b) AS DOUBLE), 0)
+      AS points_shorter,
+    CAST(sum(measured.points) FILTER (WHERE measured.chars_a + measured.chars_b IS NOT NULL) AS DOUBLE) AS points
   FROM measured
   GROUP BY study, template_id, rubric_id, provider, request_model, thinking, candidate_a, candidate_b, prompt
-  HAVING count(points) > 0
+  HAVING count(measured.points) > 0
 ),
 by_rubric AS (
   SELECT
@@ -107,18 +111,18 @@ sums AS (
 prompts AS (
   SELECT
     study, template_id, provider, request_model, thinking, candidate_a, candidate_b, prompt,
-    CAST(sum(longer) AS DOUBLE) AS longer,
-    CAST(sum(shorter) AS DOUBLE) AS shorter,
-    sum(points_longer) AS points_longer,
-    sum(points_shorter) AS points_shorter,
-    count(*) FILTER (WHERE longer > 0) AS longer_cells,
-    sum(points_longer * points_longer) AS longer_cell_points_points,
-    sum(points_longer * longer) AS longer_cell_points_n,
-    CAST(sum(longer * longer) AS DOUBLE) AS longer_cell_n_n,
-    count(*) FILTER (WHERE shorter > 0) AS shorter_cells,
-    sum(points_shorter * points_shorter) AS shorter_cell_points_points,
-    sum(points_shorter * shorter) AS shorter_cell_points_n,
-    CAST(sum(shorter * shorter) AS DOUBLE) AS shorter_cell_n_n
+    CAST(sum(by_prompt.longer) AS DOUBLE) AS longer,
+    CAST(sum(by_prompt.shorter) AS DOUBLE) AS shorter,
+    sum(by_prompt.points_longer) AS points_longer,
+    sum(by_prompt.points_shorter) AS points_shorter,
+    count(*) FILTER (WHERE by_prompt.longer > 0) AS longer_cells,
+    sum(by_prompt.points_longer * by_prompt.points_longer) AS longer_cell_points_points,
+    sum(by_prompt.points_longer * by_prompt.longer) AS longer_cell_points_n,
+    CAST(sum(by_prompt.longer * by_prompt.longer) AS DOUBLE) AS longer_cell_n_n,
+    count(*) FILTER (WHERE by_prompt.shorter > 0) AS shorter_cells,
+    sum(by_prompt.points_shorter * by_prompt.points_shorter) AS shorter_cell_points_points,
+    sum(by_prompt.points_shorter * by_prompt.shorter) AS shorter_cell_points_n,
+    CAST(sum(by_prompt.shorter * by_prompt.shorter) AS DOUBLE) AS shorter_cell_n_n
   FROM by_prompt
   GROUP BY study, template_id, provider, request_model, thinking, candidate_a, candidate_b, prompt, an_output
 ),
