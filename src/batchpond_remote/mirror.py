@@ -133,7 +133,7 @@ class Mirror:
         name, said = self._own_name(path), self._machine()
         if self.bucket.put_new(name, said)[0]:
             return None
-        return str(orjson.loads(self.bucket.get(name) or b"{}").get("host"))
+        return str(orjson.loads(self.bucket.get(name) or b"{}").get("host", "another machine"))
 
     def release(self, path: Path, *, is_anyones: bool = False) -> None:
         """Let a name go that is this machine's, or whosever it is."""

@@ -20,7 +20,7 @@ from batchpond.run.live.seal import recover
 from batchpond.run.session import Providers, Session
 from batchpond.run.submit import retry
 from tests.rigs import live_study
-from tests.rigs.live_study import Asked, LiveRig, document, hasten, settings_of
+from tests.rigs.live_study import Asked, LiveRig, billed, document, hasten, settings_of
 from tests.rigs.sim_providers import LIVE
 
 ENDPOINTS = tuple(LIVE)
@@ -37,10 +37,6 @@ def _hasty(monkeypatch: pytest.MonkeyPatch) -> None:
 def rig(tmp_path: Path) -> Iterator[LiveRig]:
     with live_rig(tmp_path) as made:
         yield made
-
-
-def billed(rig: LiveRig) -> int:
-    return rig.simulator.world.ledger.live.n_billed
 
 
 # -- refusals ----------------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ from batchpond.run.session import Session
 from batchpond.run.submit import retry
 from batchpond_sim.world.world import Settings
 from tests.rigs import live_study
-from tests.rigs.live_study import Asked, LiveRig, document, hasten, wait_for
+from tests.rigs.live_study import Asked, LiveRig, billed, document, hasten, wait_for
 from tests.rigs.sim_providers import LIVE
 from tests.rigs.small_disk import fill, make_read_only, mounted
 
@@ -49,10 +49,6 @@ def _hasty(monkeypatch: pytest.MonkeyPatch) -> None:
 def rig(tmp_path: Path) -> Iterator[LiveRig]:
     with live_rig(tmp_path) as made:
         yield made
-
-
-def billed(rig: LiveRig) -> int:
-    return rig.simulator.world.ledger.live.n_billed
 
 
 # -- the whole flow --------------------------------------------------------------------------------

@@ -300,6 +300,11 @@ class LiveRig:
             yield count.n_billed, names[body]
 
 
+def billed(rig: LiveRig) -> int:
+    """Return how many live calls the provider has charged for."""
+    return rig.simulator.world.ledger.live.n_billed
+
+
 @functools.cache
 def _begun(n_requests: int, asked: tuple[Asked, ...], **more: Any) -> Path:
     """Return a lake in which a study of live models alone is planned and approved: nobody has been called yet."""

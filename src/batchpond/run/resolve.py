@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from types import ModuleType
 from typing import Final
 
 from batchpond.errors import UsageError
@@ -63,9 +62,10 @@ def resolve(
     """Record a person's decision and return the attempt as it then stands.
 
     `adopt` takes the provider's `batch_id` for the attempt, in doubt, refused or called absent, after checking that it
-    can be its batch; `absent` lets the shard be sent again, which may pay twice; `lost` gives the answers up; `refetch`
-    downloads a mismatched batch's files again; `take_...` says which of two answers to a request that differ counts;
-    `known` that a second batch has been seen to. Raises UsageError when the attempt is in no state for it.
+    can be its batch; `absent` lets the shard be sent again, which may pay twice; `lost` gives the answers up, of live
+    calls those that their machine has not handed in; `refetch` downloads a mismatched batch's files again; `take_...`
+    says which of two answers to a request that differ counts; `known` that a second batch has been seen to. Raises
+    UsageError when the attempt is in no state for it, and BusyError while this machine makes the live calls.
     """
     with store.lock(f"resolve {attempt_id}"):
         session = Session.begin(store, providers)
@@ -80,7 +80,7 @@ def resolve(
                 hint=_STATUS_HINT,
             )
         if resolution is Resolution.LOST and attempt.mode is Mode.LIVE and attempt.phase is Phase.OPEN:
-            _seal().cancel(session, attempt, is_host_gone=True)
+            _cancel_live(session, attempt, is_host_gone=True)
         else:
             session.record(*_events(session, attempt, resolution, batch_id))
         if resolution.take:
@@ -183,7 +183,10 @@ def cancel(store: Store, wanted: Sequence[str], *, providers: Providers) -> Canc
         for attempt_id, batch_id in targets:
             attempt = session.attempt(attempt_id)
             if attempt.mode is Mode.LIVE:
-                _cancel_live(session, attempt, asked)
+                if _cancel_live(session, attempt):
+                    asked.append(attempt.known_batch_id)
+                else:
+                    session.note(Severity.WARNING, f"the live calls of attempt {attempt_id} have ended already")
                 continue
             with session.isolated(attempt.client_name, f"cancelling batch {batch_id}"):
                 provider = session.providers.get(attempt.client_name)
@@ -201,17 +204,10 @@ def cancel(store: Store, wanted: Sequence[str], *, providers: Providers) -> Canc
     return CancelReport(tuple(asked), tuple(session.notes))
 
 
-def _cancel_live(session: Session, attempt: Attempt, asked: list[str]) -> None:
-    if _seal().cancel(session, attempt):
-        asked.append(attempt.known_batch_id)
-    else:
-        session.note(Severity.WARNING, f"the live calls of attempt {attempt.attempt_id} have ended already")
-
-
-def _seal() -> ModuleType:
+def _cancel_live(session: Session, attempt: Attempt, *, is_host_gone: bool = False) -> bool:
     from batchpond.run.live import seal  # only where there are live calls
 
-    return seal
+    return seal.cancel(session, attempt, is_host_gone=is_host_gone)
 
 
 def _target(session: Session, wanted: str) -> tuple[str, str]:

@@ -379,9 +379,10 @@ class LiveRun:
             attempt = session.attempt(running.attempt.attempt_id)
             seal(session, attempt, running.spool.closed_segments())
             spool.drop(spool.folder_of(self._store, attempt.attempt_id))
-            self._store.release(attempt.attempt_id)
             if attempt.phase is Phase.OPEN and running.n_answered >= attempt.intent.n_requests:
                 end(session, session.attempt(attempt.attempt_id), BatchState.COMPLETED)
+            else:
+                self._store.release(attempt.attempt_id)
         lane.ended()
         if running.calls.defect is not None:
             raise running.calls.defect

@@ -245,7 +245,7 @@ def settle(session: Session) -> None:
 
 
 def end(session: Session, attempt: Attempt, state: BatchState) -> None:
-    """Record that nothing more is asked of an attempt, and prove that every request is accounted for."""
+    """Record that nothing more is asked of an attempt, so that it is no machine's; prove that all is accounted for."""
     session.record(
         Status(
             attempt_id=attempt.attempt_id,
@@ -256,6 +256,7 @@ def end(session: Session, attempt: Attempt, state: BatchState) -> None:
             n_requests=attempt.intent.n_requests,
         )
     )
+    session.store.release(attempt.attempt_id, is_anyones=True)
     failpoints.reach("L8")
     ended = session.attempt(attempt.attempt_id)
     collect.finish(session, ended, collect.read(session, ended))
@@ -345,7 +346,7 @@ def cancel(session: Session, attempt: Attempt, *, is_host_gone: bool = False) ->
     attempt. Should one that was said to be gone come back, its next `sync` hands in what it has.
     """
     store = session.store
-    host = store.claim(attempt.attempt_id)
+    host = store.claim(attempt.attempt_id) if attempt.phase is Phase.OPEN else None
     if host and not is_host_gone:
         raise BusyError(f"{host} has the live calls of attempt {attempt.attempt_id}", hint=elsewhere(attempt))
     try:
@@ -355,7 +356,6 @@ def cancel(session: Session, attempt: Attempt, *, is_host_gone: bool = False) ->
             if latest.phase is Phase.OPEN:
                 session.record(CancelAsked(attempt_id=attempt.attempt_id, batch_id=attempt.known_batch_id))
                 end(session, session.attempt(attempt.attempt_id), BatchState.CANCELLED)
-            store.release(attempt.attempt_id, is_anyones=True)
             return latest.phase is Phase.OPEN
     except BusyError as error:
         raise BusyError(
