@@ -312,6 +312,11 @@ def recover(session: Session) -> None:
                 f"{SPOOL}/{attempt_id} holds answers of an attempt that the lake does not know",
                 hint="was an older copy of the lake put back? move the folder away, or restore the newer copy",
             )
+        if attempt.intent.study not in session.lake_state.current_versions:
+            spool.drop(spool.folder_of(session.store, attempt_id))
+            text = f"answers of {SPOOL}/{attempt_id} are deleted: their study {attempt.intent.study} was forgotten"
+            session.note(Severity.WARNING, text)
+            continue
         n_in_doubt = _recover_attempt(session, attempt)
         if n_in_doubt:
             session.note(
