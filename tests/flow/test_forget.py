@@ -25,6 +25,7 @@ from tests.rigs import live_study
 from tests.rigs.live_study import Asked, live_rig
 from tests.rigs.sim_providers import one_model_each
 from tests.rigs.sim_study import STUDY, Rig
+from tests.rigs.swept import every
 
 THREE = ("openai", "anthropic", "gemini")
 LENGTH_MIN = 12
@@ -151,7 +152,7 @@ def test_whoever_dies_anywhere_leaves_a_lake_that_the_next_one_finishes(tmp_path
     rig = finished(tmp_path, "openai")
     (text,) = (row["text"][:20] for row in query(rig, "SELECT text FROM items ORDER BY item_id LIMIT 1"))
     n_deaths = 0
-    for n_points in range(400):
+    for n_points in every(3, range(400)):
         rig.crash_in = n_points
         if rig.survive(lambda: run(rig, Target(study=STUDY) if rig.lake_state().current_versions else None)):
             break
@@ -159,7 +160,7 @@ def test_whoever_dies_anywhere_leaves_a_lake_that_the_next_one_finishes(tmp_path
         assert {name for name in TABLES if has_repeated(rig, name)} == set()
         if rig.lake_state().forgetting:
             assert "`batchpond forget`" in repr(rig.sync().notes)
-    assert n_deaths > 10
+    assert n_deaths > 5
     assert not rig.lake_state().forgetting
     assert text not in said(rig.lake)
     assert not [finding for finding in examine(rig.store(), is_deep=True) if finding.level is not Level.OK]

@@ -18,6 +18,7 @@ from batchpond_sim.world.world import Settings
 from tests.rigs.sim_providers import SIMULATED
 from tests.rigs.sim_study import LATENCY_S, Rig
 from tests.rigs.simulator import CHAT
+from tests.rigs.swept import every
 from tests.rigs.together import payload
 
 N = 12
@@ -154,7 +155,7 @@ def test_a_file_that_together_could_not_read_is_sent_again_by_itself(rig: Rig) -
     assert rig.violations() == []
 
 
-@pytest.mark.parametrize("crash_in", range(0, 48, 6))
+@pytest.mark.parametrize("crash_in", every(3, range(0, 48, 6)))
 def test_a_crash_while_looking_buys_nothing_twice(rig: Rig, crash_in: int) -> None:
     make_foreign_batch(rig)
     lose_and_hide(rig)

@@ -22,6 +22,7 @@ from batchpond.run.submit import retry
 from tests.rigs import live_study
 from tests.rigs.live_study import Asked, LiveRig, billed, document, hasten, settings_of
 from tests.rigs.sim_providers import LIVE
+from tests.rigs.swept import some
 
 ENDPOINTS = tuple(LIVE)
 N = 24
@@ -60,7 +61,7 @@ def test_a_storm_is_waited_out_and_nothing_is_bought_twice(rig: LiveRig, fault: 
     ("limit", "floor_s"),
     [("*:rps=20,burst=1", 59 / 20), ("*:rpm=1200,burst=10", 50 / 20), ("*:concurrent=2", 60 / 2 * 0.05)],
 )
-@pytest.mark.parametrize("endpoint", ["openai", "anthropic"])
+@pytest.mark.parametrize("endpoint", some("anthropic", swept=["openai"]))
 def test_a_providers_limits_are_learnt_and_kept(tmp_path: Path, endpoint: str, limit: str, floor_s: float) -> None:
     """As long as the limit takes at least, and few calls are refused on the way (seen: 2 to 11), each asked once more.
 

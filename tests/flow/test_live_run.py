@@ -33,6 +33,7 @@ from tests.rigs import live_study
 from tests.rigs.live_study import Asked, LiveRig, billed, document, hasten, wait_for
 from tests.rigs.sim_providers import LIVE
 from tests.rigs.small_disk import fill, make_read_only, mounted
+from tests.rigs.swept import every
 
 ENDPOINTS = tuple(LIVE)
 N = 24
@@ -54,7 +55,7 @@ def rig(tmp_path: Path) -> Iterator[LiveRig]:
 # -- the whole flow --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("endpoint", ENDPOINTS)
+@pytest.mark.parametrize("endpoint", every(3, ENDPOINTS))
 def test_a_live_study_is_answered_and_accounted_for(rig: LiveRig, endpoint: str) -> None:
     rig.with_lens = True
     rig.begin(N, [Asked(endpoint)])

@@ -24,6 +24,7 @@ from batchpond.views import database
 from tests.golden import doors
 from tests.golden.bought.record import table
 from tests.golden.lakes import desk
+from tests.rigs.swept import every
 
 TAKEN_ON = {"of_7b2494b": (1, 28_476), "of_2def5bb": (2, 28_477), "of_c869075": (3, 28_478)}
 """The formats of lakes that this version takes on, and the ports of their simulators."""
@@ -36,7 +37,7 @@ def _format(lake: Path) -> int:
     return int(json.loads((lake / MARKER).read_bytes())["format"])
 
 
-@pytest.mark.parametrize("name", TAKEN_ON)
+@pytest.mark.parametrize("name", every(2, TAKEN_ON))
 def test_a_lake_with_an_open_batch_is_taken_on_and_finished(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,6 +17,7 @@ import pytest
 from tests.golden import doors
 from tests.golden.bought.record import table
 from tests.golden.lakes import desk
+from tests.rigs.swept import every
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ def _files(lake: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in lake.rglob("*.parquet")}
 
 
-@pytest.fixture(scope="module", params=desk.PORTS)
+@pytest.fixture(scope="module", params=every(2, desk.PORTS))
 def done(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Done:
     """An old lake, unpacked and brought to its end, and synced once more."""
     name: str = request.param

@@ -15,6 +15,7 @@ from batchpond.run.resolve import resolve
 from batchpond_sim.world.world import Settings
 from tests.rigs.foreign_tool import make_batch
 from tests.rigs.sim_study import LATENCY_S, Rig
+from tests.rigs.swept import every
 
 N = 12
 SETTLE_S = 1_800.0
@@ -172,7 +173,7 @@ def test_a_person_may_decide_before_the_results_do(rig: Rig) -> None:
     assert_bought_once(rig)
 
 
-@pytest.mark.parametrize("crash_in", range(0, 60, 4))
+@pytest.mark.parametrize("crash_in", every(3, range(0, 60, 4)))
 def test_a_crash_while_looking_buys_nothing_twice(rig: Rig, crash_in: int) -> None:
     make_batch(rig, N)
     rig.world.add_fault("batches.create@1:reset_after")

@@ -23,6 +23,7 @@ from tests.rigs.foreign_tool import make_batch
 from tests.rigs.sim_providers import SIMULATED, one_model_each, provider_of
 from tests.rigs.sim_study import LATENCY_S, STUDY, Rig
 from tests.rigs.stage_study import MODEL, RUBRICS, StageRig, stage, use
+from tests.rigs.swept import every, some
 
 ALL_BATCHES = "BATCHPOND_TEST_RECOVER"
 EACH = one_model_each()
@@ -103,7 +104,7 @@ def test_at_every_provider_results_and_costs_are_as_they_were(tmp_path: Path) ->
     rig.world.close()
 
 
-@pytest.mark.parametrize("name", ["openai", "gemini", "vertex", "together"])
+@pytest.mark.parametrize("name", some("openai", "gemini", swept=["vertex", "together"]))
 def test_batches_that_still_run_are_taken_in_and_collected_later(tmp_path: Path, name: str) -> None:
     """A token names the shard, or the file that a batch was made of its lines: no result is needed."""
     rig = rig_at(tmp_path, name)
@@ -219,7 +220,7 @@ def test_results_that_are_404_while_they_are_kept_are_waited_for(tmp_path: Path)
     rig.world.close()
 
 
-@pytest.mark.parametrize("provider", ["openai", "together", "gemini"])
+@pytest.mark.parametrize("provider", some("together", swept=["openai", "gemini"]))
 def test_a_new_lake_does_not_buy_again_what_is_a_404_for_now(tmp_path: Path, provider: str) -> None:
     """A look before the first purchase believes no 404 either, while the results are kept."""
     rig = rig_at(tmp_path, provider)
@@ -332,7 +333,7 @@ def test_files_in_a_folder_of_their_own_are_found_again(tmp_path: Path) -> None:
     rig.world.close()
 
 
-@pytest.mark.parametrize("model", EACH)
+@pytest.mark.parametrize("model", every(3, EACH))
 def test_one_batch_is_adopted_by_its_lines(tmp_path: Path, model: str) -> None:
     """`adopt BATCH --study S`: without a map."""
     rig = rig_at(tmp_path, provider_of(model), max_requests=50)
@@ -372,7 +373,7 @@ def test_a_kill_anywhere_is_mended_by_running_it_again(tmp_path: Path) -> None:
     finish(rig)
     answers = rig.answers()
     n_lived = 0
-    for crash_in in (5, 7, 14, 19, 21, 28, 36, 400):
+    for crash_in in some(5, 14, 28, 400, swept=(7, 19, 21, 36)):
         lose(rig)
         rig.plan()
         rig.crash_in = crash_in
@@ -397,7 +398,7 @@ def submitted(rig: Rig) -> str:
     return ""
 
 
-@pytest.mark.parametrize("name", ["openai", "anthropic", "gemini", "together"])
+@pytest.mark.parametrize("name", some("anthropic", "gemini", swept=["openai", "together"]))
 def test_a_new_lake_does_not_buy_what_the_account_has(tmp_path: Path, name: str) -> None:
     """It names the batches and the command that takes them in; `--fresh` is asked for once."""
     rig = rig_at(tmp_path, name)
@@ -444,7 +445,7 @@ def test_a_batch_that_was_cut_otherwise_is_known_by_the_file_that_it_was_made_of
     rig.world.close()
 
 
-@pytest.mark.parametrize("name", ["openai", "anthropic", "gemini"])
+@pytest.mark.parametrize("name", some("openai", swept=["anthropic", "gemini"]))
 def test_the_look_costs_no_listing_of_its_own(tmp_path: Path, name: str) -> None:
     """A submit that looks makes the calls of one that does not."""
     looking, waived = rig_at(tmp_path / "looking", name), rig_at(tmp_path / "waived", name)
@@ -467,7 +468,7 @@ def test_a_key_that_may_not_list_is_a_warning(tmp_path: Path) -> None:
     rig.world.close()
 
 
-@pytest.mark.parametrize("name", SIMULATED)
+@pytest.mark.parametrize("name", every(3, SIMULATED))
 def test_a_new_lake_does_not_buy_where_the_listing_does_not_come(tmp_path: Path, name: str) -> None:
     """A login page is no account without batches: nothing is sent before a listing says what was bought."""
     rig = rig_at(tmp_path, name)

@@ -35,6 +35,7 @@ from tests.rigs.live_study import LIVE, Asked, live_rig, write_live_study
 from tests.rigs.sim_providers import SIMULATED, one_model_each
 from tests.rigs.sim_study import LATENCY_S, Rig
 from tests.rigs.stage_study import RUBRICS, StageRig, models, stage, use
+from tests.rigs.swept import every
 
 TALK = (
     Turn(Role.SYSTEM, "Be fair."),
@@ -260,7 +261,7 @@ def with_few_shot(path: Path) -> None:
     path.write_text(text.replace(PLAIN, FEW_SHOT))
 
 
-@pytest.mark.parametrize("provider", SIMULATED)
+@pytest.mark.parametrize("provider", every(3, SIMULATED))
 def test_batches_of_every_provider_answer(provider: str, tmp_path: Path) -> None:
     rig = Rig(tmp_path, models=one_model_each([provider]), max_requests=50)
     with_few_shot(rig.study_path)

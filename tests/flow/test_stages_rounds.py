@@ -19,6 +19,7 @@ from batchpond.run import stages
 from batchpond.study.spec import Study
 from tests.rigs.clock import ManualClock
 from tests.rigs.stage_study import CANDIDATES, STATEMENTS, StageRig, spec_study
+from tests.rigs.swept import IS_ALL
 
 N_ANSWERS = 36
 N_RANKED = 72
@@ -173,8 +174,6 @@ def test_planning_the_same_file_again_changes_nothing(unkilled: StageRig) -> Non
     assert {name: digest for name, digest in unkilled.tree().items() if not name.endswith(".duckdb")} == before
 
 
-EVERYTHING = "BATCHPOND_TEST_SWEEP"
-IS_ALL = EVERYTHING in os.environ
 # Of both rounds, and of what one publishes (requests, rubrics, templates, items, plan, event), some in this process and
 # some as processes (test_stages_kills), and all if that is asked for.
 POINTS = [("R0", 1), ("R1", 1), ("R0", 2), ("R1", 2), ("R2", 1)] if IS_ALL else [("R0", 1), ("R1", 2), ("R2", 1)]

@@ -14,6 +14,7 @@ from batchpond.api import Lake
 from batchpond.errors import ExitCode, LakeWarning
 from tests.rigs.fake_openai import FakeOpenAI, fake_openai
 from tests.rigs.program import STUDY, Program
+from tests.rigs.swept import some
 
 COMMANDS = (
     ("submit", STUDY, "--yes"),
@@ -52,7 +53,7 @@ def settled(account: FakeOpenAI, tmp_path_factory: pytest.TempPathFactory) -> Pa
 
 
 @pytest.mark.parametrize("damage", ["deleted", "cut"])
-@pytest.mark.parametrize("table", ["plan", "requests", "shard_requests"])
+@pytest.mark.parametrize("table", some("plan", swept=["requests", "shard_requests"]))
 def test_no_command_decides_by_what_is_left(
     table: str, damage: str, account: FakeOpenAI, settled: Path, tmp_path: Path
 ) -> None:
@@ -70,7 +71,7 @@ def test_no_command_decides_by_what_is_left(
             Lake(program.folder / "lake").scan(table)
 
 
-@pytest.mark.parametrize("damage", ["deleted", "cut"])
+@pytest.mark.parametrize("damage", some("cut", swept=["deleted"]))
 def test_what_is_derived_is_made_again_before_anything_is_asked_again(
     damage: str, account: FakeOpenAI, settled: Path, tmp_path: Path
 ) -> None:
@@ -89,7 +90,7 @@ def test_what_is_derived_is_made_again_before_anything_is_asked_again(
     assert len(account.batches) == n_batches
 
 
-@pytest.mark.parametrize("table", ["responses", "judgments", "plan"])
+@pytest.mark.parametrize("table", some("judgments", swept=["responses", "plan"]))
 def test_a_bit_that_flips_changes_no_number_in_silence(
     table: str, account: FakeOpenAI, settled: Path, tmp_path: Path
 ) -> None:

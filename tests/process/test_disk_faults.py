@@ -30,6 +30,7 @@ from batchpond_sim.world.world import Settings
 from tests.rigs.processes import rig_at
 from tests.rigs.sim_study import LATENCY_S, STUDY, Rig
 from tests.rigs.small_disk import PAGE_BYTES, fill, mounted
+from tests.rigs.swept import every
 
 N_SHARDS = 2
 N_REQUESTS = 12
@@ -223,7 +224,7 @@ class States:
 
 
 @pytest.mark.parametrize("verb", ["submit", "sync"])
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fault", every(2, FAULTS))
 def test_every_write_may_fail(verb: str, fault: str, starts: dict[str, Path], tmp_path: Path) -> None:
     n_runs = sweep(verb, fault, starts, tmp_path, STRIDE)
     assert n_runs * STRIDE >= 50, "the sweep has met too few writes to mean anything"

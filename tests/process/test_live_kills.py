@@ -21,6 +21,7 @@ from batchpond.errors import ExitCode
 from batchpond.lake.attempts import Phase
 from batchpond.lake.failpoints import NAMES
 from tests.rigs.live_study import LiveRig, live_rig, wait_for
+from tests.rigs.swept import every
 
 N = 30
 CONCURRENCY = 3
@@ -89,7 +90,7 @@ def check(rig: LiveRig, n_requests: int, n_doubts_max: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("point", "nth"), [*((point, 1) for point in POINTS if point not in ON_RECOVERY), ("L2", 9), ("L3", 9)]
+    ("point", "nth"), [*every(3, ((point, 1) for point in POINTS if point not in ON_RECOVERY)), ("L3", 9)]
 )
 def test_killed_at_a_failpoint(rig: LiveRig, point: str, nth: int) -> None:
     """`sync` alone brings in what the dead process left; a second `live` asks again only what it must."""
@@ -105,7 +106,7 @@ def _n_spooled_answers(rig: LiveRig) -> int:
 
 @pytest.mark.parametrize(
     ("point", "command"),
-    [("L4", "sync"), ("L5", "live"), ("L6", "sync"), ("L7", "live"), ("L7", "sync"), ("L8", "sync")],
+    every(3, [("L4", "sync"), ("L5", "live"), ("L6", "sync"), ("L7", "live"), ("L7", "sync"), ("L8", "sync")]),
 )
 def test_killed_while_bringing_in_what_a_killed_process_left(rig: LiveRig, point: str, command: str) -> None:
     """A seal that is cut off anywhere is completed without a trace, as often as it is cut off."""

@@ -14,6 +14,7 @@ import pytest
 from tests.rigs.fake_openai import Answer, FakeOpenAI, fake_openai
 from tests.rigs.program import STUDY, N, Program
 from tests.rigs.small_disk import make_read_only, mounted
+from tests.rigs.swept import some, sweep
 
 DISK_BYTES = 16 << 20
 # Answers that a pass cannot hold in as much address space, which fails at a place of its own in each.
@@ -87,7 +88,7 @@ def test_too_few_open_files_are_one_clear_error_and_lose_nothing(account: FakeOp
     assert (len(account.batches), program.outcomes()) == (1, {"decided": N})
 
 
-@pytest.mark.parametrize("n_blocks", [0, 1, 4])
+@pytest.mark.parametrize("n_blocks", some(1, swept=[0, 4]))
 def test_files_that_may_not_grow_are_one_clear_error_and_lose_nothing(
     account: FakeOpenAI, program: Program, n_blocks: int
 ) -> None:
@@ -101,6 +102,7 @@ def test_files_that_may_not_grow_are_one_clear_error_and_lose_nothing(
     assert (len(account.batches), program.outcomes()) == (1, {"decided": N})
 
 
+@sweep
 def test_a_pass_that_runs_out_of_memory_says_so_and_loses_nothing(account: FakeOpenAI, program: Program) -> None:
     """At whatever point it does, in whichever library: the answers come in once there is room."""
     assert program.submit().returncode == 0

@@ -8,6 +8,7 @@ import pytest
 
 from tests.rigs.fake_openai import Answer, FakeOpenAI, error
 from tests.rigs.program import STUDY, N, Program
+from tests.rigs.swept import some
 
 WAITS = f"{N} requests of study small (1 batch) wait for"
 
@@ -62,7 +63,7 @@ def test_the_rest_of_a_part_waits_for_an_approval(program: Program) -> None:
     assert last_line(program.sync().stderr) == "nothing new; nothing pending"
 
 
-@pytest.mark.parametrize("is_refused", [False, True], ids=["no key", "no credit"])
+@pytest.mark.parametrize("is_refused", some(False, swept=[True]))
 def test_what_was_planned_anew_waits_for_an_approval(is_refused: bool, account: FakeOpenAI, program: Program) -> None:
     """A study that changed after it was approved, and of which something was never sent, is not done."""
     program.more = {} if is_refused else {"OPENAI_API_KEY": ""}
@@ -137,7 +138,7 @@ def test_what_a_person_must_mend_is_exit_3_in_status_too(account: FakeOpenAI, pr
         assert f"{WAITS} a person: openai refused them" in done.stderr
 
 
-@pytest.mark.parametrize("n_absent", [0, 4], ids=["failed", "missing"])
+@pytest.mark.parametrize("n_absent", some(4, swept=[0]))
 def test_what_is_asked_again_and_waits_is_neither_missing_nor_failed(
     n_absent: int, account: FakeOpenAI, program: Program
 ) -> None:
@@ -162,7 +163,7 @@ def test_what_is_asked_again_and_waits_is_neither_missing_nor_failed(
     assert program.outcomes() == {"decided": N}
 
 
-@pytest.mark.parametrize("n_absent", [0, 4], ids=["failed", "missing"])
+@pytest.mark.parametrize("n_absent", some(0, swept=[4]))
 def test_what_failed_stays_in_the_last_line_until_it_is_asked_again(
     n_absent: int, account: FakeOpenAI, program: Program
 ) -> None:

@@ -29,6 +29,7 @@ from tests.rigs import power
 from tests.rigs.processes import PROGRAM, Rig, rig_at
 from tests.rigs.sim_providers import SIMULATED
 from tests.rigs.sim_study import STUDY, is_of, write_study
+from tests.rigs.swept import every
 
 N_SHARDS = 2
 N_REQUESTS = 12
@@ -38,8 +39,8 @@ NAMELESS = next(name for name, provider in SIMULATED.items() if not provider.has
 WAYS = "BATCHPOND_POWER_WAYS"
 SEEDS: tuple[int | None, ...] = (None, *range(int(os.environ.get(WAYS, "0"))))
 PROVIDERS = tuple(SIMULATED) if WAYS in os.environ else (NAMELESS,)
-IN_SUBMIT = tuple(name for name in failpoints.NAMES if name.startswith("S") and name not in OF_UPLOADS)
-IN_SYNC = tuple(name for name in failpoints.NAMES if name.startswith("Y"))
+IN_SUBMIT = every(4, (name for name in failpoints.NAMES if name.startswith("S") and name not in OF_UPLOADS))
+IN_SYNC = every(4, (name for name in failpoints.NAMES if name.startswith("Y")))
 
 needs_strace = pytest.mark.skipif(
     shutil.which("strace") is None, reason="strace is not installed: what a disk holds without power is not tried"

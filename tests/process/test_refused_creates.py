@@ -9,6 +9,7 @@ import pytest
 
 from tests.rigs.fake_openai import Answer, FakeOpenAI, error, page
 from tests.rigs.program import N, Program
+from tests.rigs.swept import some
 
 
 @pytest.mark.parametrize("refusal", [page(413), error(400, "invalid_request")], ids=["413 page", "400"])
@@ -39,7 +40,7 @@ def test_what_was_limited_and_made_all_the_same_is_found(account: FakeOpenAI, pr
 
 @pytest.mark.parametrize("is_held", [False, True], ids=["ended", "under way"])
 @pytest.mark.parametrize(
-    "refusal", [page(413), error(400, "invalid_request"), error(429, "rate_limit_exceeded")], ids=["413", "400", "429"]
+    "refusal", some(page(413), swept=[error(400, "invalid_request"), error(429, "rate_limit_exceeded")]), ids=str
 )
 def test_what_was_refused_and_made_is_found_before_a_changed_study_gives_it_up(
     account: FakeOpenAI, program: Program, refusal: Answer, is_held: bool

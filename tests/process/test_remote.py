@@ -11,6 +11,7 @@ import pytest
 from batchpond.errors import ExitCode
 from tests.rigs.hosts import N_REQUESTS, N_SHARDS, USUAL, disturb, hosts
 from tests.rigs.sim_study import STUDY
+from tests.rigs.swept import some
 
 SHORT_SLEEP_S = 3.0
 """More than a lease, and so far below the settle time that no busy machine makes up the difference."""
@@ -75,7 +76,7 @@ def test_status_says_how_requests_failed_without_them(tmp_path: Path, capfd: pyt
         assert made.shop.fetched("/raw/") == made.shop.fetched("/requests/") == []
 
 
-@pytest.mark.parametrize("view", ["raw", "audit"])
+@pytest.mark.parametrize("view", some("raw", swept=["audit"]))
 def test_what_a_query_waits_for_is_no_part_of_its_time(tmp_path: Path, view: str) -> None:
     """A command that ran over its time would have ended by itself."""
     with hosts(tmp_path) as made:
@@ -85,7 +86,7 @@ def test_what_a_query_waits_for_is_no_part_of_its_time(tmp_path: Path, view: str
         assert made.start(2, "query", f"SELECT count(*) FROM {view}", "--timeout", "1").wait() == ExitCode.DONE
 
 
-@pytest.mark.parametrize("provider", ["openai", "anthropic"])
+@pytest.mark.parametrize("provider", some("anthropic", swept=["openai"]))
 def test_hosts_that_die_and_sleep_at_any_moment_buy_nothing_twice(tmp_path: Path, provider: str) -> None:
     """A token, or results alone, tell whose a batch is; the sweep does more of it, also where an input file does."""
     with hosts(tmp_path, provider) as made:

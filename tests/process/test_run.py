@@ -19,6 +19,7 @@ from batchpond_sim.world.world import Settings
 from tests.rigs.live_study import wait_for
 from tests.rigs.program import N, Program
 from tests.rigs.sim_providers import SIMULATED
+from tests.rigs.swept import some
 
 LIVE = '\n[[models]]\nprovider = "openai"\nmodel = "gpt-4o"\nmode = "live"\nmax_output_tokens = 200\n'
 
@@ -61,7 +62,7 @@ def test_nobody_who_has_not_agreed_pays(program: Program) -> None:
     assert program.rows("select count(*) as n from batches") == [{"n": 0}]
 
 
-@pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("signal_number", some(signal.SIGKILL, swept=[signal.SIGINT]))
 def test_a_run_that_was_stopped_goes_on_where_it_stood(program: Program, signal_number: int) -> None:
     command = [sys.executable, "-m", "batchpond", "run", "study.toml", "--yes", "--interval", "600"]
     said = program.folder / "said"
@@ -87,7 +88,9 @@ def test_what_is_asked_live_is_part_of_it(program: Program, simulator: Simulator
     assert program.outcomes() == {"decided": 2 * N}
 
 
-@pytest.mark.parametrize(("fault", "code"), [("status=401", ExitCode.ACCESS), ("status=429", ExitCode.PENDING)])
+@pytest.mark.parametrize(
+    ("fault", "code"), some(("status=429", ExitCode.PENDING), swept=[("status=401", ExitCode.ACCESS)])
+)
 def test_live_calls_that_came_to_nothing_are_no_success(
     program: Program, simulator: Simulator, fault: str, code: ExitCode
 ) -> None:

@@ -18,6 +18,7 @@ from batchpond.plan.verb import plan_study
 from batchpond.study.file import load
 from tests.rigs.processes import Rig, rig_at
 from tests.rigs.sim_study import STUDY, write_study
+from tests.rigs.swept import some
 
 N_REQUESTS = 12
 SUBMIT = ("submit", STUDY, "--yes")
@@ -81,7 +82,7 @@ def assert_one_batch_with_every_answer(rig: Rig) -> None:
     assert rig.n_answers() == (N_REQUESTS, N_REQUESTS)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", some(signal.SIGTERM, swept=[signal.SIGHUP]))
 def test_ended_while_the_create_is_on_the_wire(rig: Rig, number: signal.Signals) -> None:
     """A process that is told to go goes at once, by the signal, as shells expect; not so under `nohup`."""
     before = signal.signal(number, signal.SIG_DFL)  # the tests themselves may run under `nohup`
@@ -94,7 +95,7 @@ def test_ended_while_the_create_is_on_the_wire(rig: Rig, number: signal.Signals)
     assert_one_batch_with_every_answer(rig)
 
 
-@pytest.mark.parametrize("is_impatient", [False, True], ids=["once", "again and again"])
+@pytest.mark.parametrize("is_impatient", some(True, swept=[False]))
 def test_ctrl_c_while_the_create_is_on_the_wire(rig: Rig, is_impatient: bool) -> None:
     """130 and what is safe, once; however often it is pressed, until the process is gone."""
     process = submit_into_silence(rig, 60)

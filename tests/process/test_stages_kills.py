@@ -6,7 +6,6 @@ after the kill it is driven by nothing but `sync`. At every point: `python -m te
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
 import sys
@@ -28,11 +27,12 @@ from batchpond.run import submit
 from batchpond.run.session import Providers
 from batchpond.study import file as study
 from batchpond.views.read import Limits, run_query
-from tests.process.test_kill_sweep import EVERYTHING, IN_SUBMIT
+from tests.process.test_kill_sweep import IN_SUBMIT
 from tests.rigs.processes import Rig, rig_at
 from tests.rigs.sim_inputs import STUDY
 from tests.rigs.sim_study import is_of
 from tests.rigs.stage_study import spec_study, write_files
+from tests.rigs.swept import IS_ALL
 
 # Killed with the intent on record and nothing at the provider: absence takes a while to be believed.
 NOT_FOUND_AT_ONCE = ("S7", "S8.before")
@@ -41,7 +41,6 @@ N_ALL = 36 + 72 + 36
 N_SHARDS = 6
 # At least so much is published by the pass that opens the rounds, from its first round on.
 N_PUBLISHED_MIN = 20
-IS_ALL = EVERYTHING in os.environ
 TABLE = """
 select slot, stage, round_no, template_id, rubric_id, request_model, unit_id, item_first, item_second, candidate_first,
        candidate_second, is_lo_first, direction, request_id, request_state, verdict, outcome, confidence, text, cost_usd

@@ -9,6 +9,7 @@ import pytest
 
 from tests.rigs.fake_openai import FakeOpenAI
 from tests.rigs.program import N, Program
+from tests.rigs.swept import some
 
 
 @pytest.fixture
@@ -18,7 +19,7 @@ def program(account: FakeOpenAI, tmp_path: Path) -> Program:
     return program
 
 
-@pytest.mark.parametrize("failpoint", ["", "T0:kill", "T1:kill"])
+@pytest.mark.parametrize("failpoint", some("", "T0:kill", swept=["T1:kill"]))
 def test_tidy_deletes_what_was_uploaded_once_and_wherever_it_dies(
     account: FakeOpenAI, program: Program, failpoint: str
 ) -> None:

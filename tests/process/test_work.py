@@ -28,6 +28,7 @@ from batchpond_work.work import GRACE_S
 from tests.rigs import forked
 from tests.rigs.files_study import FilesRig
 from tests.rigs.pages import GUIDES, blocks
+from tests.rigs.swept import some
 from tests.rigs.workers import BOUND_S, HOSTS, Size, Workers, kill_at_random, submitted, workers
 from tests.unit.cli.test_cli_lake import documented
 
@@ -221,7 +222,7 @@ def test_what_every_call_would_meet_ends_the_worker(laid: Laid, status: int, cod
         assert (made.rows(), made.n_asked <= 2) == ({}, True)
 
 
-@pytest.mark.parametrize("status", [400, 403])
+@pytest.mark.parametrize("status", some(403, swept=[400]))
 def test_a_request_that_is_refused_has_a_row_and_one_that_fails_in_passing_is_tried_again(
     laid: Laid, status: int
 ) -> None:

@@ -15,7 +15,7 @@ from batchpond.tasks.base import Judgment, Rule
 
 ANY_TEXT = st.text(st.characters())  # lone surrogates included
 RATED = {Outcome.DECIDED, Outcome.TIE}
-LONG = 100_000  # characters: quadratic time takes seconds for them, linear time some hundredths
+LONG = 40_000  # characters: quadratic time takes a second for them, linear time a hundredth
 
 
 def rule_of(task: str, **settings: Any) -> Rule:

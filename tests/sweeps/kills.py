@@ -17,10 +17,10 @@ from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 
-from tests.process.test_kill_sweep import EVERYTHING
 from tests.process.test_live_kills import Scale, kill_at_random
 from tests.rigs import mortal
 from tests.rigs.sim_providers import SIMULATED
+from tests.rigs.swept import EVERYTHING
 from tests.sweeps import played
 
 LIVE = Scale(n_requests=400, n_kills=12, concurrency=8)

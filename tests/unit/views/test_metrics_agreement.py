@@ -18,6 +18,7 @@ from tests.oracles.agreement import MISSING, Level, Ratings
 from tests.rigs.agreement_planted import DESIGNS, IN_GENERAL, play
 from tests.rigs.metrics import of_items, of_pairs, reference, wrong
 from tests.rigs.sql import Row
+from tests.rigs.swept import some
 
 Codes = npt.NDArray[np.int64]
 WORDS = ("second", "tie", "first")  # in the order of the scale
@@ -121,7 +122,7 @@ def jackknife(codes: Codes, size: int, estimate: Callable[[Codes], float | None]
     return float(np.sqrt((n - 1) * np.var(np.array(left, dtype=np.float64))))
 
 
-@pytest.mark.parametrize("orders", [1, 2])
+@pytest.mark.parametrize("orders", some(2, swept=[1]))
 def test_standard_errors_are_those_of_the_jackknife(orders: int) -> None:
     """The delta errors of kappa, alpha and AC1 are those of leaving out pairs, whose two orders are alike."""
     codes = np.repeat(drawn(4, (300 // orders, 3), 3, missing=0), orders, axis=0)

@@ -11,6 +11,7 @@ import pytest
 
 from tests.rigs.metrics import of_items, of_pairs
 from tests.rigs.sql import Row
+from tests.rigs.swept import some
 
 UNREAD = "unparsed"
 # A rate, by view; NAME_min and NAME_max beside it.
@@ -187,7 +188,7 @@ def judged_alike(rng: np.random.Generator, *, n_repeats: int) -> list[Row]:
     return rows
 
 
-@pytest.mark.parametrize("n_repeats", [1, 2, 3])
+@pytest.mark.parametrize("n_repeats", some(2, swept=[1, 3]))
 def test_agreement_is_within_its_bounds_whatever_the_unread_answers_say(n_repeats: int) -> None:
     """Of two judges and of all, unanimity too; a majority of repeats may change, or go."""
     rng = np.random.default_rng(6)
