@@ -1,9 +1,12 @@
 -- grain: study, provider, request_model, origin
 -- question: What was each study expected to cost, what may it cost at most, and what has it cost so far?
--- source: estimates are those that the batches were approved with, for batches that reached the provider or may have;
---   actual costs are those of all matched lines of the study's current requests, retries included. A request that
---   several cells share counts once. An unknown price stays NULL and is counted, never taken for zero: an estimate is
---   NULL as soon as that of one batch is.
+-- source: estimates are those that the batches were approved with, for batches that reached the provider or may have,
+--   those left out that failed whole and unbilled and wait to be sent again; actual costs are those of all matched
+--   lines of the study's batches, retries and earlier versions included (n_earlier counts answers that the current
+--   version does not plan), and of the answers to its current requests that batches of other studies asked for
+--   (n_elsewhere, cost_elsewhere_usd: over several studies they stand with each). A request that several cells share
+--   counts once. An unknown price stays NULL and is counted, never taken for zero: an estimate is NULL as soon as that
+--   of one batch is.
 CREATE OR REPLACE VIEW costs AS
 WITH estimated AS (
   SELECT
@@ -16,20 +19,18 @@ WITH estimated AS (
     CASE WHEN count(cost_expected_usd) = count(*) THEN sum(cost_expected_usd) END AS cost_expected_usd,
     CASE WHEN count(cost_max_usd) = count(*) THEN sum(cost_max_usd) END AS cost_max_usd
   FROM attempts
-  WHERE is_in_flight OR attempt_state IN ('verified', 'mismatch', 'lost')
+  WHERE (is_in_flight OR attempt_state IN ('verified', 'mismatch', 'lost')) AND NOT is_requeued
   GROUP BY study, provider, request_model, coalesce(origin, 'unspecified')
-),
-planned AS (
-  SELECT DISTINCT study, provider, request_model, request_id
-  FROM plan_current
 ),
 actual AS (
   SELECT
     planned.study,
-    planned.provider,
-    planned.request_model,
+    attempts.provider,
+    attempts.request_model,
     coalesce(responses.origin, 'unspecified') AS origin,
     count(*) AS n_responses,
+    count(*) FILTER (WHERE attempts.study <> planned.study) AS n_elsewhere,
+    count(*) FILTER (WHERE NOT planned.is_current) AS n_earlier,
     count(*) FILTER (WHERE responses.status = 'succeeded') AS n_succeeded,
     count(*) FILTER (WHERE responses.status IN ('succeeded', 'unreadable') AND responses.cost_usd IS NULL)
       AS n_cost_unknown,
@@ -37,11 +38,18 @@ actual AS (
     sum(responses.output_tokens) AS output_tokens,
     sum(responses.reasoning_tokens) AS reasoning_tokens,
     sum(responses.cached_tokens) AS cached_tokens,
-    sum(responses.cost_usd) AS cost_usd
-  FROM planned
+    sum(responses.cost_usd) AS cost_usd,
+    sum(responses.cost_usd) FILTER (WHERE attempts.study <> planned.study) AS cost_elsewhere_usd
+  FROM (
+    SELECT plan.study, plan.request_id, max(plan.study_version = studies_current.study_version) AS is_current
+    FROM plan
+    JOIN studies_current ON studies_current.study = plan.study
+    GROUP BY plan.study, plan.request_id
+  ) AS planned
   JOIN responses ON responses.request_id = planned.request_id
-  WHERE responses.match = 'matched'
-  GROUP BY planned.study, planned.provider, planned.request_model, coalesce(responses.origin, 'unspecified')
+  JOIN attempts ON attempts.attempt_id = responses.attempt_id
+  WHERE responses.match = 'matched' AND (planned.is_current OR attempts.study = planned.study)
+  GROUP BY planned.study, attempts.provider, attempts.request_model, coalesce(responses.origin, 'unspecified')
 )
 SELECT
   coalesce(estimated.study, actual.study) AS study,
@@ -51,6 +59,8 @@ SELECT
   coalesce(estimated.n_batches, 0) AS n_batches,
   coalesce(estimated.n_sent, 0) AS n_sent,
   coalesce(actual.n_responses, 0) AS n_responses,
+  coalesce(actual.n_elsewhere, 0) AS n_elsewhere,
+  coalesce(actual.n_earlier, 0) AS n_earlier,
   coalesce(actual.n_succeeded, 0) AS n_succeeded,
   coalesce(actual.n_cost_unknown, 0) AS n_cost_unknown,
   actual.input_tokens,
@@ -59,7 +69,8 @@ SELECT
   actual.cached_tokens,
   estimated.cost_expected_usd,
   estimated.cost_max_usd,
-  actual.cost_usd
+  actual.cost_usd,
+  actual.cost_elsewhere_usd
 FROM estimated
 FULL OUTER JOIN actual
   ON actual.study = estimated.study

@@ -1,7 +1,8 @@
 -- grain: study, provider, request_model
 -- question: How far is each study with each model, what did it cost so far, and how long has its oldest batch waited?
 -- source: results by request_state (each planned row counts; a request that cells share counts in each), costs, and
---   the batches in flight. Age runs from the provider's creation time, or from sending where that is not known.
+--   the batches in flight. A model that only earlier versions of the study asked has a row too, with nothing planned:
+--   what it cost was spent. Age runs from the provider's creation time, or from sending where that is not known.
 CREATE OR REPLACE VIEW report_status AS
 WITH states AS (
   SELECT
@@ -35,27 +36,29 @@ flying AS (
 ),
 spent AS (
   SELECT
-    study,
-    provider,
-    request_model,
-    sum(cost_usd) AS cost_usd,
-    sum(cost_expected_usd) AS cost_expected_usd,
-    sum(cost_max_usd) AS cost_max_usd,
-    sum(n_cost_unknown) AS n_cost_unknown
-  FROM costs
-  GROUP BY study, provider, request_model
+    costs.study,
+    costs.provider,
+    costs.request_model,
+    sum(costs.cost_usd) AS cost_usd,
+    sum(costs.cost_expected_usd) AS cost_expected_usd,
+    sum(costs.cost_max_usd) AS cost_max_usd,
+    sum(costs.n_cost_unknown) AS n_cost_unknown,
+    CASE WHEN min(costs.origin) = max(costs.origin) THEN min(costs.origin) ELSE 'mixed' END AS origin
+  FROM studies_current
+  JOIN costs ON costs.study = studies_current.study
+  GROUP BY costs.study, costs.provider, costs.request_model
 )
 SELECT
-  states.study,
-  states.provider,
-  states.request_model,
-  states.n_planned,
-  states.n_unsent,
-  states.n_outstanding,
-  states.n_answered,
-  states.n_failed,
-  states.n_missing,
-  states.n_unknown,
+  coalesce(states.study, spent.study) AS study,
+  coalesce(states.provider, spent.provider) AS provider,
+  coalesce(states.request_model, spent.request_model) AS request_model,
+  coalesce(states.n_planned, 0) AS n_planned,
+  coalesce(states.n_unsent, 0) AS n_unsent,
+  coalesce(states.n_outstanding, 0) AS n_outstanding,
+  coalesce(states.n_answered, 0) AS n_answered,
+  coalesce(states.n_failed, 0) AS n_failed,
+  coalesce(states.n_missing, 0) AS n_missing,
+  coalesce(states.n_unknown, 0) AS n_unknown,
   coalesce(flying.n_batches_open, 0) AS n_batches_open,
   coalesce(flying.n_batches_settled, 0) AS n_batches_settled,
   coalesce(flying.n_batches_attention, 0) AS n_batches_attention,
@@ -66,13 +69,13 @@ SELECT
   spent.cost_max_usd,
   spent.cost_usd,
   coalesce(spent.n_cost_unknown, 0) AS n_cost_unknown,
-  states.origin
+  CASE WHEN states.study IS NULL THEN spent.origin ELSE states.origin END AS origin
 FROM states
-LEFT JOIN flying
-  ON flying.study = states.study
-  AND flying.provider = states.provider
-  AND flying.request_model = states.request_model
-LEFT JOIN spent
+FULL OUTER JOIN spent
   ON spent.study = states.study
   AND spent.provider = states.provider
-  AND spent.request_model = states.request_model;
+  AND spent.request_model = states.request_model
+LEFT JOIN flying
+  ON flying.study = coalesce(states.study, spent.study)
+  AND flying.provider = coalesce(states.provider, spent.provider)
+  AND flying.request_model = coalesce(states.request_model, spent.request_model);

@@ -153,7 +153,7 @@ def _model_row(model: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def _cost(model: dict[str, Any]) -> str | None:
-    if not model["n_answered"]:
+    if not model["n_answered"] and model["cost_usd"] is None:
         return None
     return "simulated" if model["origin"] == Origin.SIMULATED else usd(model["cost_usd"])
 

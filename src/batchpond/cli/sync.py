@@ -94,7 +94,7 @@ def _standing(store: Store) -> str:
     asks = [Ask("batches", ("attempt_id",), "is_in_flight"), Ask("costs", ("study",), "cost_usd IS NOT NULL")]
     batches, costs = rows_of_all(store.path, asks)
     n_completed, n_requests = (sum(row[name] or 0 for row in batches) for name in ("n_completed", "n_requests"))
-    paid = [row["cost_usd"] for row in costs if row["origin"] != Origin.SIMULATED]
+    paid = [row["cost_usd"] - (row["cost_elsewhere_usd"] or 0) for row in costs if row["origin"] != Origin.SIMULATED]
     money = f", {usd(sum(paid))} so far" if paid else ""
     return (f" with {n_completed:,} of {n_requests:,} requests done" if n_requests else "") + money
 

@@ -194,6 +194,48 @@ def test_cells_with_one_body_share_the_answer_and_the_cost_counts_once(lake: Lak
     assert tuple(cost.values()) == (0.01, 1, 10, 0.5, 1.0, "simulated")
 
 
+def test_what_an_earlier_version_asked_stays_paid(lake: LakeBuilder) -> None:
+    """A model that the study no longer has keeps its row of costs, and of status; what was expected covers the same."""
+    lake.plan([{"slot": 1, "request_id": "r1"}, {"slot": 2, "request_id": "r2"}])
+    lake.sent("A1", "S1", ["r1", "r2"])
+    lake.lines("A1", [{"request_id": "r1"} | OK, {"request_id": "r2"} | OK])
+    lake.ended("A1")
+    lake.plan([{"slot": 1, "request_id": "r2"}, {"slot": 2, "request_id": "r3", "request_model": "new"}], version="v2")
+    (cost,) = lake.query("SELECT n_sent, n_responses, n_earlier, n_elsewhere, cost_usd, cost_expected_usd FROM costs")
+    assert tuple(cost.values()) == (2, 2, 1, 0, 0.02, 0.5)
+    lake.plan([{"slot": 1, "request_id": "r3", "request_model": "new"}], version="v3")
+    rows = lake.query("SELECT request_model, n_planned, cost_usd FROM report_status ORDER BY n_planned")
+    assert [tuple(row.values()) for row in rows] == [("m1", 0, 0.02), ("new", 1, None)]
+
+
+def test_a_batch_that_waits_to_be_sent_again_is_expected_to_cost_nothing(lake: LakeBuilder) -> None:
+    """One that failed whole and unbilled for want of room counts once it was sent again, and then once."""
+    lake.plan([{"slot": 1, "request_id": "r1"}])
+    lake.sent("A1", "S1", ["r1"])
+    lake.ended("A1", "failed", error_code="token_limit_exceeded")
+    assert lake.query("SELECT 1 FROM costs") == []
+    lake.again("A2", "S1", 1, ordinal=2)
+    (cost,) = lake.query("SELECT n_batches, n_sent, cost_expected_usd FROM costs")
+    assert tuple(cost.values()) == (1, 1, 0.5)
+
+
+def test_answers_that_another_study_asked_for_are_counted_as_such(lake: LakeBuilder) -> None:
+    """They are a part of what a study's answers cost, but not of what its own batches were expected to."""
+    lake.plan([{"slot": 1, "request_id": "r1"}])
+    lake.plan([{"slot": 1, "request_id": "r1"}, {"slot": 2, "request_id": "r2"}], study="second")
+    lake.sent("A1", "S1", ["r1"])
+    lake.lines("A1", [{"request_id": "r1"} | OK])
+    lake.ended("A1")
+    lake.sent("A2", "S2", ["r2"], study="second")
+    lake.lines("A2", [{"request_id": "r2"} | OK])
+    lake.ended("A2")
+    rows = lake.query("SELECT study, n_sent, n_responses, n_elsewhere, cost_usd, cost_elsewhere_usd FROM costs")
+    assert {row["study"]: tuple(row.values())[1:] for row in rows} == {
+        "demo": (1, 1, 0, 0.01, None),
+        "second": (1, 2, 1, 0.02, 0.01),
+    }
+
+
 def test_an_unknown_price_is_null_and_counted_never_zero(lake: LakeBuilder) -> None:
     """No price, no number."""
     lake.plan([{"slot": 1, "request_id": "r1"}])
