@@ -253,7 +253,7 @@ def audit(invocation: Invocation, study: str | None, form: Format) -> ExitCode:
         names = list(found[0]) if found else AUDIT_COLUMNS
         output.records(names, [tuple(row.values()) for row in found], form)
     off = [row for row in found if row["is_balanced"] is False]
-    n_open = sum(row["is_balanced"] is None and row["attempt_state"] != "absent" for row in found)
+    n_open = sum(row["is_balanced"] is None and row["n_sent"] > 0 for row in found)
     n_settled = sum(row["is_balanced"] is True for row in found)
     for row in off:
         invocation.diagnostics.warning(

@@ -17,7 +17,7 @@ from batchpond.errors import UsageError
 from batchpond.interop.labels import Sheet
 from batchpond.lake.attempts import Attempt
 from batchpond.lake.events import EventLog
-from batchpond.lake.records import Approval, Created, Event, Intent, Planned, Sent, Unknown
+from batchpond.lake.records import Approval, Created, Event, Intent, Planned, Rejected, Sent, Unknown
 from batchpond.lake.schemas import SHARD_REQUESTS
 from batchpond.lake.store import Store
 from batchpond.plan.report import PlanReport
@@ -135,6 +135,15 @@ def test_audit_does_not_judge_an_open_batch(store: Store) -> None:
     (row,) = json.loads(done.stdout)
     assert (row["n_sent"], row["n_outstanding"], row["is_balanced"]) == (7, 7, None)
     assert done.return_value == 0
+
+
+def test_audit_counts_as_open_what_a_provider_has_or_may_have(store: Store) -> None:
+    """A batch that was refused, and waits to be asked for again, is not open."""
+    for attempt_id, *more in (("a" * 16,), ("b" * 16, fact(Rejected, attempt_id="b" * 16, error_code="rate_limit"))):
+        flying(store, attempt_id, *more)
+        row = {"shard_id": f"shard-{attempt_id}", "line_number": 1, "request_id": "r", "request_key": "r"}
+        store.publish(SHARD_REQUESTS, attempt_id, [row])
+    assert "0 settled batches in balance, 1 still open" in call(store.path, "audit").stderr
 
 
 def test_doctor_names_what_needs_a_decision(store: Store) -> None:
