@@ -2,7 +2,8 @@
 -- question: How far is each study with each model, what did it cost so far, and how long has its oldest batch waited?
 -- source: results by request_state (each planned row counts; a request that cells share counts in each), costs, and
 --   the batches in flight. A model that only earlier versions of the study asked has a row too, with nothing planned:
---   what it cost was spent. Age runs from the provider's creation time, or from sending where that is not known.
+--   what it cost was spent. Where only some of a model's answers are simulated, cost_usd leaves them out. Age runs from
+--   the provider's creation time, or from sending where that is not known.
 CREATE OR REPLACE VIEW report_status AS
 WITH states AS (
   SELECT
@@ -20,33 +21,6 @@ WITH states AS (
   FROM results
   WHERE coalesce(list_place, 1) = 1
   GROUP BY study, provider, request_model
-),
-flying AS (
-  SELECT
-    study,
-    provider,
-    request_model,
-    count(*) FILTER (WHERE is_in_flight) AS n_batches_open,
-    count(*) FILTER (WHERE is_settled) AS n_batches_settled,
-    count(*) FILTER (WHERE needs_attention) AS n_batches_attention,
-    min(coalesce(created_at, sent_at, intended_at)) FILTER (WHERE is_in_flight) AS oldest_open_at,
-    min(expires_at) FILTER (WHERE is_in_flight AND NOT is_terminal) AS next_expires_at
-  FROM attempts
-  GROUP BY study, provider, request_model
-),
-spent AS (
-  SELECT
-    costs.study,
-    costs.provider,
-    costs.request_model,
-    sum(costs.cost_usd) AS cost_usd,
-    sum(costs.cost_expected_usd) AS cost_expected_usd,
-    sum(costs.cost_max_usd) AS cost_max_usd,
-    sum(costs.n_cost_unknown) AS n_cost_unknown,
-    CASE WHEN min(costs.origin) = max(costs.origin) THEN min(costs.origin) ELSE 'mixed' END AS origin
-  FROM studies_current
-  JOIN costs ON costs.study = studies_current.study
-  GROUP BY costs.study, costs.provider, costs.request_model
 )
 SELECT
   coalesce(states.study, spent.study) AS study,
@@ -71,11 +45,39 @@ SELECT
   coalesce(spent.n_cost_unknown, 0) AS n_cost_unknown,
   CASE WHEN states.study IS NULL THEN spent.origin ELSE states.origin END AS origin
 FROM states
-FULL OUTER JOIN spent
+FULL OUTER JOIN (
+  SELECT
+    costs.study,
+    costs.provider,
+    costs.request_model,
+    CASE
+      WHEN min(costs.origin) = 'simulated' AND max(costs.origin) = 'simulated' THEN sum(costs.cost_usd)
+      ELSE sum(costs.cost_usd) FILTER (WHERE costs.origin <> 'simulated')
+    END AS cost_usd,
+    sum(costs.cost_expected_usd) AS cost_expected_usd,
+    sum(costs.cost_max_usd) AS cost_max_usd,
+    sum(costs.n_cost_unknown) AS n_cost_unknown,
+    CASE WHEN min(costs.origin) = max(costs.origin) THEN min(costs.origin) ELSE 'mixed' END AS origin
+  FROM studies_current
+  JOIN costs ON costs.study = studies_current.study
+  GROUP BY costs.study, costs.provider, costs.request_model
+) AS spent
   ON spent.study = states.study
   AND spent.provider = states.provider
   AND spent.request_model = states.request_model
-LEFT JOIN flying
+LEFT JOIN (
+  SELECT
+    study,
+    provider,
+    request_model,
+    count(*) FILTER (WHERE is_in_flight) AS n_batches_open,
+    count(*) FILTER (WHERE is_settled) AS n_batches_settled,
+    count(*) FILTER (WHERE needs_attention) AS n_batches_attention,
+    min(coalesce(created_at, sent_at, intended_at)) FILTER (WHERE is_in_flight) AS oldest_open_at,
+    min(expires_at) FILTER (WHERE is_in_flight AND NOT is_terminal) AS next_expires_at
+  FROM attempts
+  GROUP BY study, provider, request_model
+) AS flying
   ON flying.study = coalesce(states.study, spent.study)
   AND flying.provider = coalesce(states.provider, spent.provider)
   AND flying.request_model = coalesce(states.request_model, spent.request_model);

@@ -6,11 +6,11 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from batchpond.cli import output
-from batchpond.cli.formats import Format, age
+from batchpond.cli.formats import Format, age, summed
 from batchpond.cli.frame import Invocation, pond_command, providers
 from batchpond.errors import ExitCode, UsageError
 from batchpond.model import Mode, Origin
-from batchpond.text import plural, usd
+from batchpond.text import plural
 
 if TYPE_CHECKING:
     from batchpond.lake.attempts import LakeState
@@ -155,7 +155,8 @@ def _model_row(model: dict[str, Any]) -> tuple[Any, ...]:
 def _cost(model: dict[str, Any]) -> str | None:
     if not model["n_answered"] and model["cost_usd"] is None:
         return None
-    return "simulated" if model["origin"] == Origin.SIMULATED else usd(model["cost_usd"])
+    unknown = [None] * bool(model["n_cost_unknown"])
+    return "simulated" if model["origin"] == Origin.SIMULATED else summed([model["cost_usd"], *unknown])
 
 
 def _batch_row(batch: dict[str, Any], now_s: float) -> tuple[Any, ...]:

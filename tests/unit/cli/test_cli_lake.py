@@ -30,6 +30,7 @@ from batchpond.run.session import Counts
 from batchpond.run.submit import RetryReport, SubmitPreview, SubmitReport
 from batchpond.run.sync import SyncReport
 from tests.rigs.events import fact
+from tests.rigs.lakes import OK, LakeBuilder
 
 README = Path(output.__file__).with_name("README.md")
 
@@ -121,6 +122,17 @@ def test_status_of_one_study_leaves_the_others_out(store: Store) -> None:
     assert json.loads(call(store.path, "status", "other", "--json").stdout)["batches"] == []
     rows = call(store.path, "status", "demo", "--batches", "--format", "csv").stdout.splitlines()
     assert len(rows) == 2
+
+
+def test_status_says_where_a_cost_is_not_all(tmp_path: Path) -> None:
+    """An answer whose price is unknown is never taken for nothing, and a simulated one never for money."""
+    lake = LakeBuilder(tmp_path / "priced")
+    lake.plan([{"slot": n, "request_id": f"r{n}"} for n in (1, 2, 3)])
+    lake.sent("A1", "S1", ["r1", "r2"], origin="batch")
+    lake.lines("A1", [{"request_id": "r1", "origin": "batch"} | OK, {"request_id": "r2", "origin": "batch"} | OK | {"cost_usd": None}])
+    lake.sent("A2", "S2", ["r3"])
+    lake.lines("A2", [{"request_id": "r3"} | OK])
+    assert "$0.0100 + unknown" in call(lake.path, "status", "--format", "table").stdout
 
 
 def test_audit_does_not_judge_an_open_batch(store: Store) -> None:
