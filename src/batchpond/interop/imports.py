@@ -26,7 +26,7 @@ from batchpond.files import PROBLEMS_SHOWN_MAX, Columns, RowFile, listed
 from batchpond.interop import foreign
 from batchpond.interop.foreign import Defaults, Doubt, Findings, ForeignJudgment, ForeignRubric, ForeignText, Record
 from batchpond.lake import disk, tables
-from batchpond.lake.schemas import IMPORTED_JUDGMENTS, ITEMS, RUBRICS, Table
+from batchpond.lake.schemas import IMPORTED_JUDGMENTS, ITEMS, RESPONSES, RUBRICS, Table
 from batchpond.lake.store import Store
 from batchpond.model import Origin, Outcome, Verdict
 from batchpond.plan.items import Item
@@ -344,7 +344,7 @@ WORDS: Final = (*Verdict, *(word for word in Outcome if word not in {Outcome.DEC
 class ImportReport:
     """What an import found: `n_rows` = `n_new` + `n_known` (in the lake before) + `n_repeated` (in the file).
 
-    Beside these, `n_left_out` rows of `results` hold no judgment: answers that are to come, and texts.
+    Beside these, `n_left_out` rows of `results` hold none: answers that are to come, texts, and what this lake asked.
     """
 
     path: Path
@@ -363,7 +363,7 @@ def import_judgments(store: Store, path: Path, *, study: str | None = None) -> I
     """
     file = RowFile(path, FILE_COLUMNS)
     with _file_rows(store, file) as given, store.lock("import judgments"):
-        with connect(store, [IMPORTED_JUDGMENTS.name]) as connection:
+        with connect(store, [IMPORTED_JUDGMENTS.name, RESPONSES.name]) as connection:
             _take(connection, given, file)
             of_file = {"unit": file.unit, "file": file.path.name, "study": study or STUDY_DEFAULT}
             key(connection, _query("typed"), of_file)

@@ -24,6 +24,7 @@ from batchpond.lake.schemas import IMPORTED_JUDGMENTS
 from batchpond.lake.store import Store
 from batchpond.model import Outcome
 from batchpond.views import database
+from tests.rigs.lakes import OK, LakeBuilder
 from tests.rigs.swept import IS_ALL
 
 HEADER = "item_first,item_second,verdict\n"
@@ -421,6 +422,20 @@ def test_an_empty_file_imports_nothing(store: Store, folder: Path) -> None:
     """A header without rows is fine and publishes no file."""
     assert import_judgments(store, write(folder, HEADER)).n_rows == 0
     assert store.files("imported_judgments") == []
+
+
+def test_what_the_lake_asked_itself_does_not_count_twice(folder: Path) -> None:
+    """Its own `results`, brought back by mistake, are told by batch and custom_id; another lake's come in."""
+    asked = LakeBuilder(folder / "asked")
+    asked.plan([{"slot": n, "request_id": f"r{n}", "item_second": f"b{n}"} for n in (1, 2)])
+    asked.sent("A1", "S1", ["r1", "r2"])
+    asked.lines("A1", [{"request_id": "r1"} | OK, {"request_id": "r2"} | OK])
+    asked.ended("A1")
+    results = folder / "results.csv"
+    pl.DataFrame(asked.query("SELECT * FROM results")).write_csv(results)
+    own = import_judgments(Store.open(asked.path), results)
+    assert (own.n_new, own.n_left_out) == (0, 2)
+    assert import_judgments(Store.init(folder / "other"), results).n_new == 2
 
 
 def test_metrics_speak_of_imported_judgments(store: Store, folder: Path) -> None:
