@@ -129,7 +129,13 @@ def test_status_says_where_a_cost_is_not_all(tmp_path: Path) -> None:
     lake = LakeBuilder(tmp_path / "priced")
     lake.plan([{"slot": n, "request_id": f"r{n}"} for n in (1, 2, 3)])
     lake.sent("A1", "S1", ["r1", "r2"], origin="batch")
-    lake.lines("A1", [{"request_id": "r1", "origin": "batch"} | OK, {"request_id": "r2", "origin": "batch"} | OK | {"cost_usd": None}])
+    lake.lines(
+        "A1",
+        [
+            {"request_id": "r1", "origin": "batch"} | OK,
+            {"request_id": "r2", "origin": "batch"} | OK | {"cost_usd": None},
+        ],
+    )
     lake.sent("A2", "S2", ["r3"])
     lake.lines("A2", [{"request_id": "r3"} | OK])
     assert "$0.0100 + unknown" in call(lake.path, "status", "--format", "table").stdout

@@ -215,3 +215,12 @@ def test_a_share_of_few_pairs_says_of_how_many(tmp_path: Path) -> None:
     rows = [*twice("ab", "m1", "none"), *twice("cd", "m1", "none", "first tie"), *twice("ef", "m1", "none", "tie tie")]
     (text,) = [text for texts in findings(tmp_path, rows).values() for text in texts if "same winner" in text]
     assert text.endswith("of 1 pair (of 3; the others lack a winner in an order).")
+
+
+def test_people_who_label_are_no_judges_in_any_sentence(tmp_path: Path) -> None:
+    """Their labels are told apart from what judges said, in the first sentence and where raters agree."""
+    pairs = [{"item_first": f"i{n}", "item_second": "z", "verdict": "first" if n % 3 else "second"} for n in range(8)]
+    raters = [{"provider": "human", "request_model": name, "template_id": "unspecified"} for name in ("anna", "bob")]
+    told = findings(tmp_path, [pair | who for pair in pairs for who in (*raters, {})])
+    assert [text.split(" (")[0] for text in told["agreement-overall"]] == ["2 people"]
+    assert "24 judgments by 1 judge and 2 raters were expected" in markdown.render(build.build(tmp_path / "lake", "s"))
