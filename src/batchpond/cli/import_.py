@@ -51,9 +51,8 @@ def judgments(invocation: Invocation, file: Path, study: str | None, is_json: bo
     if not report.n_rows and not report.n_left_out:
         invocation.diagnostics.warning(f"{file} has no row: nothing was imported")
         return
-    left_out = f"; left out {plural(report.n_left_out, 'row')} of no judgment or of this lake's own" * bool(
-        report.n_left_out
-    )
+    n_out = report.n_left_out
+    left_out = f"; {plural(n_out, 'row')} left out: without a judgment, or this lake's own" if n_out else ""
     known = f"; {report.n_known:,} were in the lake before" if report.n_known else ""
     repeated = f"; {report.n_repeated:,} stood in the file more than once" if report.n_repeated else ""
     invocation.diagnostics.note(
