@@ -9,6 +9,7 @@ import pytest
 from batchpond.plan.report import PlanReport
 from batchpond.plan.verb import plan_study
 from batchpond.study import file
+from tests.rigs.sim_inputs import STUDY, write_study
 from tests.rigs.sim_providers import SIMULATED
 from tests.rigs.sim_study import Rig
 
@@ -62,6 +63,30 @@ def test_submit_says_the_same_as_plan(tmp_path: Path) -> None:
     said = planned(rig).cost.expected_usd
     preview = rig.submit().preview
     assert preview.cost_expected_usd == pytest.approx(said)
+
+
+def test_submit_says_the_same_as_plan_of_what_another_study_asked_first(tmp_path: Path) -> None:
+    """A study that has answers before it has a batch of its own: one estimate all the same."""
+    rig = Rig(tmp_path, n_items=8, max_requests=500)
+    rig.settle()
+    rig.n_items += 1
+    write_study(rig.path / "study", max_requests=500, n_items=rig.n_items, models=rig.models)
+    rig.study_path.write_text(rig.study_path.read_text("utf-8").replace(f'"{STUDY}"', '"second"'), "utf-8")
+    said = planned(rig)
+    assert all(cell.n_learned_from > 20 for cell in said.cells)
+    assert rig.submit(study="second").preview.cost_expected_usd == pytest.approx(said.cost.expected_usd)
+
+
+def test_a_version_that_shares_no_question_learns_as_well(tmp_path: Path) -> None:
+    """What was answered to other items says what an answer costs, where the template is the same."""
+    rig = Rig(tmp_path, n_items=8, max_requests=500)
+    rig.settle()
+    items = rig.study_path.with_name("items.csv")
+    items.write_text(items.read_text("utf-8").replace("text number", "words"), "utf-8")
+    said = planned(rig)
+    assert said.n_answered_already == 0
+    assert all(cell.n_learned_from > 20 for cell in said.cells)
+    assert rig.submit().preview.cost_expected_usd == pytest.approx(said.cost.expected_usd)
 
 
 def test_a_new_version_learns_from_the_last_one_where_the_template_is_the_same(tmp_path: Path) -> None:

@@ -196,7 +196,7 @@ def count(
     shards = cut(map(pa.Table.from_batches, ([part] for part in to_ask)), limits, spec.segments)
     n_shards = Counter(groups[rows["group"][0].as_py()].model for rows in shards)
     n_plan_rows = sum(cell.n_plan_rows for cell in cells)
-    learned = used(connection, study, version) if n_answered else {}
+    learned = used(connection, study, version)
     return Counted(n_plan_rows, n_requests, n_answered, n_in_shards, cells, n_shards, learned)
 
 

@@ -162,7 +162,7 @@ def new_shards(
     settings = load_config(store.path)
     book = Prices.of_lake(store.path / CONFIG, store.clock.now())
     expected, caches = versions.expected_output_tokens(store, version), versions.caches(store, version)
-    is_any_answered = any(a.phase is Phase.VERIFIED for a in lake_state.attempts.values() if a.intent.study == study)
+    is_any_answered = any(a.phase is Phase.VERIFIED for a in lake_state.attempts.values())
     chosen, values = _chosen(lake_state, again)
     kind = ShardKind.FIRST if again is None else ShardKind.RETRY
     generation = len(lake_state.voided) + (0 if again is None else len(lake_state.shards))
