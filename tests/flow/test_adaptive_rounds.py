@@ -98,6 +98,12 @@ def test_an_idle_sync_writes_nothing_and_status_says_that_all_is_asked(unkilled:
     assert status.stopped == "all rounds are asked: 2"
 
 
+def test_a_plan_of_a_study_whose_rounds_are_all_asked_foresees_no_cost(unkilled: StageRig) -> None:
+    report = unkilled.planned()
+    assert not any(stage.is_forecast for stage in report.stages)
+    assert (report.n_to_ask, report.cost.expected_usd, report.cost.worst_usd) == (0, 0.0, 0.0)
+
+
 def test_cells_that_go_on_after_late_answers_are_no_longer_told_to_have_stopped(unkilled: StageRig) -> None:
     """Why a stage stopped is what its last look found, and nothing where that found none."""
     store, (version,) = unkilled.store(), unkilled.lake_state().current_versions.values()

@@ -328,6 +328,8 @@ def plan_study(
             counted = _counted(store, draft)
         refresh.refresh(store)
         n_new = _n_requests(store) - n_before
+    left = versions.later_shares(store, draft.version)
+    foreseen = [found for found in foreseen if left.get(found.stage.name)]
     return _report(draft, counted, foreseen, prices, told, n_new=n_new, is_new_version=is_new_version)
 
 

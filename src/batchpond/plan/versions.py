@@ -147,7 +147,18 @@ def used(connection: duckdb.DuckDBPyConnection, study: str, version: str) -> Use
 def later_cost(
     store: Store, version: str, n_again: int = 0, sample: int | None = None
 ) -> tuple[float | None, float | None]:
-    """Return what rounds that are still to be planned may cost: expected, and at worst, in USD; None is unknown.
+    """Return what rounds that are still to be planned may cost: expected, and at worst, in USD; None is unknown."""
+    later = study_settings(store, version).get("later") or {}
+    shares = later_shares(store, version, n_again, sample)
+    totals: list[float | None] = []
+    for key in ("expected_usd", "worst_usd"):
+        costs = [(later[name][key], share) for name, share in shares.items() if share]
+        totals.append(None if any(usd is None for usd, _ in costs) else sum(usd * share for usd, share in costs))
+    return totals[0], totals[1]
+
+
+def later_shares(store: Store, version: str, n_again: int = 0, sample: int | None = None) -> dict[str, float]:
+    """Return which share of its later rounds each stage that has such is still to plan.
 
     What is asked once more, `n_again` requests, may lead to as large a share of all later rounds again, and so may
     what is asked from the start and in no shard yet. Of a `sample` of so many requests only its share follows.
@@ -155,7 +166,7 @@ def later_cost(
     settings = study_settings(store, version)
     later: dict[str, dict[str, Any]] = settings.get("later") or {}
     if not later:
-        return 0.0, 0.0
+        return {}
     rows = tables.rows(store, ["plan", "shard_requests"], _REACHED, [version])
     reached: dict[str, int] = {stage: turn_no for stage, turn_no, *_ in rows}
     n_first = max(1, sum(row[2] for row in rows))
@@ -166,13 +177,8 @@ def later_cost(
         name: max(share_again, 1 - reached[name] / found["n_rounds"] if found["n_rounds"] and name in reached else 0)
         for name, found in later.items()
     }
-    passed = _passed(settings.get("stages") or [], reached)
-    shares |= {name: share_again if name in passed else n_sample / n_first for name in later if name not in reached}
-    totals: list[float | None] = []
-    for key in ("expected_usd", "worst_usd"):
-        costs = [(found[key], shares[name]) for name, found in later.items() if shares[name]]
-        totals.append(None if any(usd is None for usd, _ in costs) else sum(usd * share for usd, share in costs))
-    return totals[0], totals[1]
+    over = _passed(settings.get("stages") or [], reached)
+    return shares | {name: share_again if name in over else n_sample / n_first for name in later if name not in reached}
 
 
 def _passed(stages: Iterable[Mapping[str, Any]], reached: Iterable[str]) -> set[str]:

@@ -162,12 +162,11 @@ def new_shards(
     settings = load_config(store.path)
     book = Prices.of_lake(store.path / CONFIG, store.clock.now())
     expected, caches = versions.expected_output_tokens(store, version), versions.caches(store, version)
-    is_any_answered = any(a.phase is Phase.VERIFIED for a in lake_state.attempts.values())
     chosen, values = _chosen(lake_state, again)
     kind = ShardKind.FIRST if again is None else ShardKind.RETRY
     generation = len(lake_state.voided) + (0 if again is None else len(lake_state.shards))
     with tables.connect(store, ASKED_TABLES) as connection:
-        used = versions.used(connection, study, version) if is_any_answered else {}
+        used = versions.used(connection, study, version)
         found = connection.sql(
             _DUE.replace("{chosen}", chosen).replace("{sampled}", versions.sampled(sample)),
             params={
