@@ -2,7 +2,7 @@
 -- question: What is in each study, and how much of it is there?
 -- source: metric_completion, added up over cells; what was presented from the current plan and imported judgments.
 --   n_templates are those that models were asked by; what has no rubric adds none to n_rubrics;
---   n_judges counts provider, model and thinking, n_people the raters of imported labels, and n_expected, n_answered and
+--   n_judges counts provider, model and thinking, n_raters the raters of imported labels, and n_expected, n_answered and
 --   n_valid are judgments of both: answers that are themselves what is judged are n_answers of n_answers_expected, by
 --   n_candidates models. n_items are the things judged, n_units what comparisons stay
 --   within. origins are those of the cells, in binary order (mixed: a cell's answers come from several).
@@ -25,7 +25,7 @@ WITH cells AS (
       WHEN is_judgment AND provider <> 'human'
         THEN provider || chr(31) || request_model || chr(31) || coalesce(thinking, '')
     END) AS n_judges,
-    count(DISTINCT CASE WHEN is_judgment AND provider = 'human' THEN request_model END) AS n_people,
+    count(DISTINCT CASE WHEN is_judgment AND provider = 'human' THEN request_model END) AS n_raters,
     count(DISTINCT CASE WHEN NOT is_judgment THEN provider || chr(31) || request_model END) AS n_candidates,
     CAST(sum(CASE WHEN is_judgment THEN n_planned ELSE 0 END) AS BIGINT) AS n_expected,
     CAST(sum(CASE WHEN is_judgment THEN n_answered ELSE 0 END) AS BIGINT) AS n_answered,
@@ -77,7 +77,7 @@ SELECT
   cells.n_templates,
   cells.n_rubrics,
   cells.n_judges,
-  cells.n_people,
+  cells.n_raters,
   coalesce(judged.n_items, 0) AS n_items,
   counts.n_units,
   cells.n_expected,

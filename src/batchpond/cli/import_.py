@@ -51,8 +51,7 @@ def judgments(invocation: Invocation, file: Path, study: str | None, is_json: bo
     if not report.n_rows and not report.n_left_out:
         invocation.diagnostics.warning(f"{file} has no row: nothing was imported")
         return
-    n_out = report.n_left_out
-    left_out = f"; {plural(n_out, 'row')} left out: without a judgment, or this lake's own" if n_out else ""
+    left_out = f"; {plural(report.n_left_out, 'row')} without a new judgment left out" if report.n_left_out else ""
     known = f"; {report.n_known:,} were in the lake before" if report.n_known else ""
     repeated = f"; {report.n_repeated:,} stood in the file more than once" if report.n_repeated else ""
     invocation.diagnostics.note(

@@ -73,8 +73,7 @@ def _summary(facts: dict[str, Any]) -> list[str]:
     told = []
     if facts["n_expected"]:
         were, was = ("was" if facts[name] == 1 else "were" for name in ("n_expected", "n_answered"))
-        people = f" and {plural(facts['n_people'], 'rater')}" * (facts["n_people"] > 0)
-        by_whom = plural(facts["n_judges"], "judge") + people
+        by_whom = " and ".join(plural(facts[f"n_{noun}s"], noun) for noun in ("judge", "rater") if facts[f"n_{noun}s"])
         told.append(
             f"{plural(facts['n_expected'], 'judgment')} by {by_whom} {were} expected; "
             f"{facts['n_answered']:,} {was} answered, {facts['n_valid']:,} of them with a verdict."
