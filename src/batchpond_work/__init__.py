@@ -1,10 +1,13 @@
 """The worker of mode `files`: any number of these, on any hosts, answer what lies in a folder of requests.
 
-It knows the folder's contract (`batchpond guide files`) and nothing of batchpond: it is the standard library, and httpx
-for engines that speak HTTP, so that this package can be copied to a machine that has the GPUs and nothing else.
+It knows the folder's contract (`batchpond guide files`) and nothing of batchpond: it is the standard library, httpx for
+engines that speak HTTP, and obstore where the folder is in an object store, so that this package can be copied to a
+machine that has the GPUs and nothing else.
 
     settings    what a worker is told, with its help: the options of both command lines; and what it did
-    folder      the contract: batches, parts, which answers the inbox holds, put-if-absent
+    place       the contract: batches and their parts, whatever holds the files
+    folder      a folder: put-if-absent by links, and passing names that can be swept away
+    address     an object store: put-if-absent, and names that can be taken before another takes them
     claims      who works on which part: leases, and the election of who takes over
     held        a part that this worker holds: answers that come, written in small files, joined at its end
     supply      where the next part comes from: batches in order, whatever nobody holds

@@ -15,7 +15,9 @@ from batchpond_work.work import stopped_by_signals, work
 def main(arguments: Sequence[str] | None = None) -> int:
     """Work as the arguments say; returns the exit code."""
     parser = argparse.ArgumentParser("batchpond_work", description=__doc__)
-    parser.add_argument("folder", type=Path, help="the folder with outbox and inbox")
+    parser.add_argument(
+        "folder", type=Path, help="the folder with outbox and inbox, or its address: s3://, gs://, az://"
+    )
     for option in OPTIONS:
         says, metavar = option.metadata["help"], option.metadata["metavar"]
         name = f"--{option.name.replace('_', '-')}"

@@ -1,53 +1,46 @@
 """Who works on which part: a lease in a file of its own, and the election of the one who takes over.
 
 `claims/PART.gN.claim` is the Nth claim to a part and says who holds it. It is made by put-if-absent, so that of all who
-want to be the Nth exactly one is; the highest is the one that counts. Its holder touches it; where that has not
-happened for as long as the claim itself says, by the clock of the file system, the next may be made. A holder
-that was asleep finds the later claim before it writes again.
+want to be the Nth exactly one is; the highest is the one that counts. Its holder renews it; where that has not
+happened for as long as the claim itself says, by the clock that dates the files, the next may be made. A holder
+that was asleep adds nothing more: who takes over sees to that before it looks at what is answered.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from batchpond_work.folder import Folder, parsed
+from batchpond_work.place import CLAIMS, INBOX, Claim, Mark, Place, parsed
 
-_CLAIM: Final = re.compile(r"\.g(\d+)\.claim")
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """A part that this worker holds; `after` says who let it lie, None where nobody had it."""
-
-    part: str
-    generation: int
-    after: str | None
+_CLAIM: Final = re.compile(r"g(\d+)\.claim")
+_ROWS: Final = re.compile(r"-g(\d+)-(\d+)\.jsonl")
 
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """The claims in a folder, as one worker sees them."""
+    """The claims at a place, as one worker sees them."""
 
-    folder: Folder
+    folder: Place
     worker: str
     lease_s: float
 
     def take(self, part: str) -> Claim | None:
-        """Claim a part that nobody holds; None where somebody does, or came first."""
+        """Claim a part that nobody holds, and see to it that nobody else adds to it; None where somebody came first."""
         latest, before = self._latest(part), None
         if latest:
             before = self._standing(part, latest)
             if before is None or not self._has_lapsed(before):
                 return None
-        said = json.dumps({"part": part, "worker": self.worker, "lease_s": self.lease_s}).encode() + b"\n"
-        if not self.folder.put(self._path(part, latest + 1), said, self.worker):
+        generation = max(latest, self.folder.generation(part)) + 1
+        claim = Claim(part, generation, None if before is None else str(before[1].get("worker")))
+        if not self.folder.make(_path(part, generation), self._said(part), self.worker):
             return None
-        return Claim(part, latest + 1, None if before is None else str(before[1].get("worker")))
+        self.folder.fence(part, generation)
+        return claim
 
     def holds(self, claim: Claim) -> bool:
         """Whether a claim is still the one that counts."""
@@ -55,54 +48,75 @@ class Claims:
         is_ours = standing is not None and standing[1].get("worker") == self.worker
         return is_ours and self._latest(claim.part) == claim.generation
 
-    def renew(self, claim: Claim) -> bool:
-        """Say that its holder lives, unless another holds the part by now; whether that was so."""
-        if not self.holds(claim):
-            return False
-        with contextlib.suppress(FileNotFoundError):
-            os.utime(self._path(claim.part, claim.generation))
-        return True
+    def renew(self, claim: Claim, *, is_free: bool = False) -> bool:
+        """Say that its holder lives, or that whoever comes next may have the part; whether it was still held."""
+        said = self._said(claim.part, **({"free": True} if is_free else {}))
+        return self.holds(claim) and self.folder.renew(_path(claim.part, claim.generation), said, is_free=is_free)
 
     def free(self, claim: Claim) -> None:
         """Let a part go that has requests left: whoever comes next may have it at once."""
-        if self.holds(claim):
-            os.utime(self._path(claim.part, claim.generation), (0, 0))
+        self.renew(claim, is_free=True)
+
+    def write(self, claim: Claim, number: int, data: bytes) -> bool:
+        """Let the next file of a part's rows appear as long as the part is this worker's; whether it did."""
+        return self.folder.write(claim, number, data, self.worker, lambda: self.holds(claim))
 
     def drop(self, claim: Claim) -> None:
         """Take away a part's claims once all answers are in, the one that counts last: who slept holds it no more."""
         for generation in range(1, claim.generation + 1):
-            self._path(claim.part, generation).unlink(missing_ok=True)
+            self.folder.remove(_path(claim.part, generation))
 
     def drop_all(self, batch: str) -> None:
         """Take away what claims are left of a batch of which every answer is in the inbox."""
-        for part in {path.name.rsplit(".", 2)[0] for path in self.folder.claims.glob(f"{batch}-*.claim")}:
+        names = (name for name in self.folder.listed(CLAIMS, f"{batch}-") if name.endswith(".claim"))
+        for part in {name.rsplit(".", 2)[0] for name in names}:
             self.drop(Claim(part, self._latest(part), None))
 
-    def _path(self, part: str, generation: int) -> Any:
-        return self.folder.claims / f"{part}.g{generation}.claim"
+    def close(self, batch: str, sizes: Mapping[str, int]) -> None:
+        """Say that these files answer all of a batch, and take away what killed workers left of it."""
+        self.folder.fence(batch, 0)
+        self.drop_all(batch)
+        self.folder.replace(f"{CLAIMS}/{batch}.answered", json.dumps(sizes).encode(), self.worker)
+
+    def was_answered(self, batch: str, sizes: Mapping[str, int]) -> bool:
+        """Whether a worker found all of a batch answered by these files: then none has to read them again."""
+        said = self.folder.read(f"{CLAIMS}/{batch}.answered")
+        return said is not None and parsed(said) == sizes
+
+    def _said(self, part: str, **more: object) -> bytes:
+        said = {"part": part, "worker": self.worker, "lease_s": self.lease_s}
+        return json.dumps(said | more).encode() + b"\n"
 
     def _latest(self, part: str) -> int:
-        names = (name.removeprefix(part) for name in os.listdir(self.folder.claims) if name.startswith(part))
+        names = (name.removeprefix(f"{part}.") for name in self.folder.listed(CLAIMS, f"{part}.g"))
         return max((int(found[1]) for found in map(_CLAIM.fullmatch, names) if found), default=0)
 
     def _standing(self, part: str, generation: int) -> tuple[float, dict[str, Any]] | None:
         """Return when a claim was last renewed, and what it says; None where it is gone."""
-        try:
-            with self._path(part, generation).open("rb") as file:  # opened, NFS asks its server for the time
-                return os.fstat(file.fileno()).st_mtime, parsed(file.read()) or {}
-        except FileNotFoundError:
-            return None
+        standing = self.folder.standing(_path(part, generation))
+        return standing and (standing[0], parsed(standing[1]) or {})
 
     def _has_lapsed(self, standing: tuple[float, dict[str, Any]]) -> bool:
         renewed_s, said = standing
-        lease_s = said.get("lease_s")
-        return self._now_s() - renewed_s > (lease_s if isinstance(lease_s, int | float) else self.lease_s)
+        stated = said.get("lease_s")
+        lease_s = stated if isinstance(stated, int | float) else self.lease_s
+        return said.get("free") is True or self.folder.now_s(self.worker) - renewed_s > lease_s
 
-    def _now_s(self) -> float:
-        """Return the time by the clock that dates the files of this folder."""
-        path = self.folder.claims / f".now-{self.worker}"
-        path.touch()
-        os.utime(path)
-        now_s = path.stat().st_mtime
-        path.unlink(missing_ok=True)
-        return now_s
+
+def _path(part: str, generation: int) -> str:
+    return f"{CLAIMS}/{part}.g{generation}.claim"
+
+
+def rows_name(part: str, generation: int, number: int) -> str:
+    """Return the name of a file of a part's rows that says under which claim it was written."""
+    return f"{INBOX}/{part}-g{generation}-{number:04d}.jsonl"
+
+
+def last_files(part: str, listed: Mapping[str, Mark]) -> dict[int, tuple[int, int]]:
+    """Return of each claim whose holder wrote such files the number and the size of the last."""
+    last: dict[int, tuple[int, int]] = {}
+    for name, mark in listed.items():
+        if (found := _ROWS.fullmatch(name.removeprefix(part))) is not None:
+            generation = int(found[1])
+            last[generation] = max(last.get(generation, (0, 0)), (int(found[2]), mark.size_bytes))
+    return last

@@ -1,196 +1,147 @@
-"""The folder of mode `files`, as a worker sees it: batches, their parts, which answers are there, put-if-absent.
+"""A folder on a file system: all that is written appears whole and durable under a name that nobody had, or not at all.
 
-A part is a range of lines of `outbox/NAME.jsonl`, `part_requests` of them. The inbox is the only checkpoint: a request
-whose custom_id a whole row of any file there names is answered. All that is written appears whole and durable
-under a name that nobody had, or not at all, by `link`, which needs no lock and holds over NFS.
+That is by `link`, which needs no lock and holds over NFS.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import gzip
-import hashlib
-import json
 import os
 import re
 import stat
-import zlib
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+import tempfile
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import ClassVar, Final
 
 from batchpond_work import USAGE, WorkError
+from batchpond_work.place import CLAIMS, INBOX, NO_OUTBOX, OUTBOX, Claim, Mark, Place, ids_of, parsed
 
-PROTOCOL: Final = 2
-PART_REQUESTS: Final = 1_000
-MANIFEST: Final = ".manifest.json"
-_RESULTS: Final = re.compile(r"(?:[^A-Za-z0-9].*)?\.jsonl(?:\.gz)?")
-_FIRST_ID: Final = re.compile(rb'\{"custom_id":\s?"([^"\\]+)"')
-
-
-class NotWholeError(Exception):
-    """A batch that cannot be worked on as it lies there, with the reason."""
+_ADDRESS: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+(.*)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """So many lines of a batch's requests, by the place of their first byte."""
+class Folder(Place):
+    """A folder; raises WorkError where there is none."""
 
-    name: str
-    requests: Path
-    offset: int
-    custom_ids: tuple[str, ...]
-
-    def lines(self) -> dict[str, bytes]:
-        """Return its request lines, without their ends, by custom_id."""
-        with self.requests.open("rb") as file:
-            file.seek(self.offset)
-            return {custom_id: file.readline().rstrip(b"\n") for custom_id in self.custom_ids}
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """The requests of one batch, cut into parts."""
-
-    name: str
-    model: str
-    first_line: bytes
-    parts: tuple[Part, ...]
-
-
-@dataclass(slots=True)
-class Inbox:
-    """Which custom_ids the result files of one batch hold; each file is read once, until it changes."""
-
-    path: Path
-    batch: str
-    _read: dict[str, tuple[tuple[int, int], frozenset[str]]] = field(default_factory=dict)
-
-    def files(self) -> list[Path]:
-        """Return the result files, in name order."""
-        found = (name for name in os.listdir(self.path) if name.startswith(self.batch))
-        return [self.path / name for name in sorted(found) if _RESULTS.fullmatch(name[len(self.batch) :])]
-
-    def held(self) -> set[str]:
-        """Return the custom_ids of all whole rows that are there now."""
-        # A directory that this machine has just written to is read anew, where NFS would show a remembered one.
-        look = self.path / f".{self.batch}-look.part"
-        look.touch()
-        look.unlink(missing_ok=True)
-        while True:
-            try:
-                known = {path.name: self._of(path) for path in self.files()}
-            except FileNotFoundError:  # joined to another meanwhile, which is there now
-                continue
-            self._read = known
-            return set().union(*(held for _, held in known.values()))
-
-    def _of(self, path: Path) -> tuple[tuple[int, int], frozenset[str]]:
-        status = path.lstat()
-        mark = (status.st_size, status.st_mtime_ns)
-        known = self._read.get(path.name)
-        if known is not None and known[0] == mark:
-            return known
-        return mark, frozenset(_ids(path) if stat.S_ISREG(status.st_mode) else ())
-
-
-def _ids(path: Path) -> Iterator[str]:
-    """Yield the custom_ids of a file's whole rows; one that is cut or damaged has those before that place."""
-    damages = (EOFError, gzip.BadGzipFile, zlib.error)
-    with contextlib.suppress(*damages), gzip.open(path) if path.suffix == ".gz" else path.open("rb") as lines:
-        for line in lines:
-            row = parsed(line)
-            if row is not None and isinstance(row.get("custom_id"), str):
-                yield row["custom_id"]
-
-
-def parsed(line: bytes) -> dict[str, Any] | None:
-    """Return a line's JSON object, None where it is none that every reader takes."""
-    try:
-        row = json.loads(line, parse_constant=_refuse)
-    except (ValueError, RecursionError):
-        return None
-    return row if isinstance(row, dict) else None
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is no JSON")
-
-
-@dataclass(frozen=True, slots=True)
-class Folder:
-    """The folder; raises WorkError where there is none."""
-
+    is_joining: ClassVar[bool] = True
     path: Path
 
     def __post_init__(self) -> None:
         if not self.outbox.is_dir():
-            hint = 'it is made by `batchpond submit` of a study with `mode = "files"`; `lake/files` without settings'
-            raise WorkError(f"{self.path} has no outbox", hint=hint, exit_code=USAGE)
+            raise WorkError(f"{self.path} has no outbox", hint=NO_OUTBOX, exit_code=USAGE)
         for side in (self.inbox, self.claims):
             with contextlib.suppress(FileExistsError):
                 side.mkdir()
                 side.chmod(stat.S_IMODE(self.outbox.stat().st_mode))
 
+    def __str__(self) -> str:
+        return str(self.path)
+
     @property
     def outbox(self) -> Path:
         """Where requests lie."""
-        return self.path / "outbox"
+        return self.path / OUTBOX
 
     @property
     def inbox(self) -> Path:
         """Where results belong."""
-        return self.path / "inbox"
+        return self.path / INBOX
 
     @property
     def claims(self) -> Path:
         """Where workers say what they work on."""
-        return self.path / "claims"
+        return self.path / CLAIMS
 
-    def names(self) -> list[str]:
-        """Return the names of all batches, in order."""
-        found = sorted(name for name in os.listdir(self.outbox) if name.endswith(MANIFEST))
-        return [name.removesuffix(MANIFEST) for name in found if not name.startswith(".")]
+    def listed(self, side: str, start: str = "") -> dict[str, Mark]:
+        """Return the ordinary files of one side; what goes while they are listed was replaced by another."""
+        folder = self.path / side
+        if side == INBOX:
+            # A directory that this machine has just written to is read anew, where NFS would show a remembered one.
+            look = folder / f".{start}-look.part"
+            look.touch()
+            look.unlink(missing_ok=True)
+        while True:
+            names = sorted(name for name in os.listdir(folder) if name.startswith(start))
+            with contextlib.suppress(FileNotFoundError):
+                found = {name: (folder / name).lstat() for name in names}
+                break
+        plain = ((name, one) for name, one in found.items() if stat.S_ISREG(one.st_mode))
+        return {name: Mark(one.st_size, str(one.st_mtime_ns), one.st_mtime) for name, one in plain}
 
-    def is_closed(self, name: str) -> bool:
-        """Whether somebody said of a batch that no more should come."""
-        return (self.outbox / f"{name}.cancelled").exists() or (self.inbox / f"{name}.done").exists()
+    def read(self, name: str) -> bytes | None:
+        """Return a small file's bytes."""
+        with contextlib.suppress(FileNotFoundError):
+            return (self.path / name).read_bytes()
+        return None
 
-    def manifest(self, name: str) -> Mapping[str, Any]:
-        """Return a batch's manifest; raises NotWholeError for none that could be one."""
-        path = self.outbox / f"{name}{MANIFEST}"
-        manifest = parsed(path.read_bytes()) if path.exists() else None
-        if manifest is None or manifest.get("batch") != name:
-            raise NotWholeError(f"{path} is no manifest of that batch")
-        if manifest.get("protocol") not in (None, PROTOCOL):
-            raise NotWholeError(f"{path} is of a later protocol than {PROTOCOL}")
-        return manifest
+    def requests(self, batch: str) -> Path | None:
+        """Return a batch's requests where they lie."""
+        path = self.outbox / f"{batch}.jsonl"
+        return path if path.exists() else None
 
-    def batch(self, manifest: Mapping[str, Any]) -> Batch:
-        """Return a batch with its parts; raises NotWholeError where its requests are not those of the manifest."""
-        name = str(manifest["batch"])
-        path, size = self.outbox / f"{name}.jsonl", manifest.get("part_requests")
-        n_part = size if isinstance(size, int) and size > 0 else PART_REQUESTS
-        if not path.exists():
-            raise NotWholeError(f"{path} is not there")
-        digest, place, offsets, ids, first = hashlib.sha256(), 0, list[int](), list[str](), b""
-        with path.open("rb") as lines:
-            for number, line in enumerate(lines):
-                if number % n_part == 0:
-                    offsets.append(place)
-                first = first or line
-                digest.update(line)
-                place += len(line)
-                ids.append(_asked_as(line, path, number))
-        if digest.hexdigest() != manifest.get("sha256") or len(set(ids)) != len(ids):
-            raise NotWholeError(f"{path} is not, or not yet, the file that its manifest describes")
-        parts = (
-            Part(f"{name}-p{number:04d}", path, offset, tuple(ids[number * n_part : (number + 1) * n_part]))
-            for number, offset in enumerate(offsets)
-        )
-        return Batch(name, str(manifest.get("model") or ""), first, tuple(parts))
+    def answered(self, names: Collection[str]) -> list[frozenset[str]]:
+        """Return what files of the inbox answer."""
+        return [ids_of(self.inbox / name) for name in names]
+
+    def standing(self, name: str) -> tuple[float, bytes] | None:
+        """Return a claim, opened: then NFS asks its server for the time."""
+        with contextlib.suppress(FileNotFoundError), (self.path / name).open("rb") as file:
+            return os.fstat(file.fileno()).st_mtime, file.read()
+        return None
+
+    def now_s(self, by: str) -> float:
+        """Return the time of a file that was touched just now."""
+        path = self.claims / f".now-{by}"
+        path.touch()
+        os.utime(path)
+        now_s = path.stat().st_mtime
+        path.unlink(missing_ok=True)
+        return now_s
+
+    def make(self, name: str, data: bytes, by: str) -> bool:
+        """Put a claim."""
+        return self.put(self.path / name, data, by)
+
+    def renew(self, name: str, data: bytes, *, is_free: bool) -> bool:  # noqa: ARG002 - what it says stays
+        """Touch a claim, or date it to 1970."""
+        with contextlib.suppress(FileNotFoundError):
+            os.utime(self.path / name, (0, 0) if is_free else None)
+        return True
+
+    def remove(self, name: str) -> None:
+        """Unlink a claim."""
+        (self.path / name).unlink(missing_ok=True)
+
+    def replace(self, name: str, data: bytes, by: str) -> None:
+        """Put a file once the other is gone."""
+        self.remove(name)
+        self.put(self.path / name, data, by)
+
+    def fence(self, part: str, generation: int) -> None:  # noqa: ARG002 - whoever it was
+        """Sweep away what former holders were about to add."""
+        self.sweep(part)
+
+    def write(self, claim: Claim, number: int, data: bytes, by: str, is_held: Callable[[], bool]) -> bool:
+        """Put a file that nobody swept away."""
+        return self.put(self.inbox / f"{claim.part}-{by}-{number:04d}.jsonl", data, by, is_held)
+
+    def join(self, names: Collection[str], write: Callable[[bytes], bool]) -> None:
+        """Replace files by one with all of their rows, identical ones once.
+
+        The joined one stands before any other goes: whoever dies in between leaves rows that are there twice, byte
+        for byte, until the next worker joins them, and whoever looks sees each at least once.
+        """
+        own = [self.inbox / name for name in names if name.endswith(".jsonl")]
+        lines = [line for path in own for line in path.read_bytes().splitlines(keepends=True)]
+        if len(own) > 1 and all(map(parsed, lines)):
+            whole = b"".join(line if line.endswith(b"\n") else line + b"\n" for line in dict.fromkeys(lines))
+            if write(whole):
+                for path in own:
+                    path.unlink(missing_ok=True)
+                sync_folder(self.inbox)
 
     def put(self, path: Path, data: bytes, by: str, is_allowed: Callable[[], bool] = lambda: True) -> bool:
         """Let a file appear, whole and durable, under a name that nobody has; whether this call did that.
@@ -240,11 +191,22 @@ def sync_folder(path: Path) -> None:
         os.close(descriptor)
 
 
-def _asked_as(line: bytes, path: Path, number: int) -> str:
-    found = _FIRST_ID.match(line)
-    if found is not None:
-        return found[1].decode()
-    custom_id = (parsed(line) or {}).get("custom_id")
-    if not isinstance(custom_id, str):
-        raise NotWholeError(f"line {number + 1} of {path} has no custom_id")
-    return custom_id
+def url_of(path: Path) -> str | None:
+    """Return the address that a path was written as, of which it has one slash of two; None for a path."""
+    found = _ADDRESS.fullmatch(str(path))
+    return found and f"{found[1]}://{found[2]}"
+
+
+@contextlib.contextmanager
+def opened(path: Path, url: str | None) -> Iterator[Place]:
+    """Yield the folder of that path, or of `file://`, or the place at an address."""
+    if url is None or url.startswith("file:"):
+        yield Folder(path if url is None else Path(f"/{url.removeprefix('file://')}"))
+        return
+    try:
+        from batchpond_work.address import Address  # noqa: PLC0415 - a folder needs no object store
+    except ModuleNotFoundError as error:
+        hint = "pip install obstore, or 'batchpond[cluster]'"
+        raise WorkError(f"{url} needs {error.name}", hint=hint, exit_code=USAGE) from None
+    with tempfile.TemporaryDirectory(prefix="batchpond-work-") as scratch:
+        yield Address(url, Path(scratch))

@@ -1,14 +1,17 @@
-"""A part that this worker holds: answers come, small files of them go out, and one file of them all at its end."""
+"""What the inbox holds, and a part that this worker holds: answers come, small files go out, and one at its end."""
 
 from __future__ import annotations
 
 import json
+import re
 import time
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
-from batchpond_work.claims import Claim, Claims
-from batchpond_work.folder import Folder, Inbox, Part, parsed, sync_folder
+from batchpond_work.claims import Claims
+from batchpond_work.place import INBOX, Claim, Part, Place, parsed
+
+_RESULTS: Final = re.compile(r"(?:[^A-Za-z0-9].*)?\.jsonl(?:\.gz)?")
 
 
 def row_of(custom_id: str, *, response: dict[str, Any] | None = None, error: dict[str, str] | None = None) -> bytes:
@@ -30,13 +33,45 @@ def is_error(row: bytes) -> bool:
 
 
 @dataclass(slots=True)
+class Inbox:
+    """Which custom_ids the result files of one batch hold; each file is read once, until it changes."""
+
+    place: Place
+    batch: str
+    _read: dict[str, tuple[tuple[int, str], frozenset[str]]] = field(default_factory=dict)
+
+    def sizes(self) -> dict[str, int]:
+        """Return the sizes of the result files, in name order."""
+        return {name: size_bytes for name, (size_bytes, _) in self._marks().items()}
+
+    def held(self) -> set[str]:
+        """Return the custom_ids of all whole rows that are there now."""
+        while True:
+            marks = self._marks()
+            known = {
+                name: self._read[name] for name in marks if name in self._read and self._read[name][0] == marks[name]
+            }
+            new = [name for name in marks if name not in known]
+            try:
+                found = zip(new, self.place.answered(new), strict=True)
+                self._read = known | {name: (marks[name], ids) for name, ids in found}
+            except FileNotFoundError:  # joined to another meanwhile, which is there now
+                continue
+            return set().union(*(held for _, held in self._read.values()))
+
+    def _marks(self) -> dict[str, tuple[int, str]]:
+        found = self.place.listed(INBOX, self.batch)
+        return {name: found[name][:2] for name in found if _RESULTS.fullmatch(name[len(self.batch) :])}
+
+
+@dataclass(slots=True)
 class Held:
     """A part under a claim; `wanted` has the custom_ids without a row, `rows` what came and is not written yet.
 
     `n_wanted` is how many had none when it was claimed, `n_late` how many rows came when it was another's.
     """
 
-    folder: Folder
+    folder: Place
     claims: Claims
     claim: Claim
     part: Part
@@ -60,7 +95,8 @@ class Held:
     def write(self) -> None:
         """Write what came; of a part that another took over nothing, for that one asks for the same again."""
         if self.rows and not self.is_lost:
-            self.is_lost = not self._put(b"".join(self.rows.values()))
+            self.is_lost = not self.claims.write(self.claim, self._n_files + 1, b"".join(self.rows.values()))
+            self._n_files += 1
         if self.is_lost:
             self.n_late += len(self.rows)
         self.rows = {}
@@ -81,28 +117,7 @@ class Held:
             self.claims.free(self.claim)
             return False
         if not self.is_closed:  # whoever ended it may be reading already
-            self._join()
+            own = [name for name in self.inbox.sizes() if name.startswith(f"{self.part.name}-")]
+            self.folder.join(own, lambda data: self.claims.write(self.claim, self._n_files + 1, data))
         self.claims.drop(self.claim)
         return not self.wanted
-
-    def _put(self, data: bytes) -> bool:
-        """Let a file of rows appear as long as the part is this worker's; whether it did."""
-        self._n_files += 1
-        path = self.folder.inbox / f"{self.part.name}-{self.claims.worker}-{self._n_files:04d}.jsonl"
-        return self.folder.put(path, data, self.claims.worker, lambda: self.claims.holds(self.claim))
-
-    def _join(self) -> None:
-        """Replace the small files of a part by one with all of their rows, identical ones once.
-
-        The joined one stands before any other goes: whoever dies in between leaves rows that are there twice, byte
-        for byte, until the next worker joins them, and whoever looks sees each at least once.
-        """
-        named = (path for path in self.inbox.files() if path.name.startswith(f"{self.part.name}-"))
-        own = [path for path in named if path.suffix == ".jsonl"]
-        lines = [line for path in own for line in path.read_bytes().splitlines(keepends=True)]
-        if len(own) > 1 and all(map(parsed, lines)):
-            whole = b"".join(line if line.endswith(b"\n") else line + b"\n" for line in dict.fromkeys(lines))
-            if self._put(whole):
-                for path in own:
-                    path.unlink(missing_ok=True)
-                sync_folder(self.folder.inbox)

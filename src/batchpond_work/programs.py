@@ -18,7 +18,7 @@ from threading import Event
 from typing import IO, Final
 
 from batchpond_work import USAGE, WorkError
-from batchpond_work.folder import parsed
+from batchpond_work.place import parsed
 from batchpond_work.server import Engine, Server, Take
 from batchpond_work.settings import Settings
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
 import time
@@ -12,8 +11,8 @@ from threading import Event
 from typing import Final
 
 from batchpond_work.claims import Claims
-from batchpond_work.folder import Batch, Folder, Inbox, NotWholeError, Part, parsed
-from batchpond_work.held import Held
+from batchpond_work.held import Held, Inbox
+from batchpond_work.place import Batch, NotWholeError, Part, Place
 from batchpond_work.server import Engine
 from batchpond_work.settings import Settings
 
@@ -21,16 +20,16 @@ PUT_OFF_S: Final = 300.0
 
 
 class Supply:
-    """The parts of a folder, claimed one by one.
+    """The parts that lie at a place, claimed one by one.
 
     `is_held_by_others` says of the last look whether it met parts that others hold, `n_skipped` how many requests had
     an answer when their batch was first looked at, `not_whole` which batches cannot be worked on.
     """
 
-    def __init__(self, folder: Folder, settings: Settings, say: Callable[[str], None]) -> None:
+    def __init__(self, folder: Place, settings: Settings, say: Callable[[str], None]) -> None:
         self._folder, self._settings, self._say = folder, settings, say
-        self.worker = f"{settings.host_name}-{os.getpid()}-{secrets.token_hex(2)}"
-        self._claims = Claims(folder, self.worker, settings.lease)
+        worker = f"{settings.host_name}-{os.getpid()}-{secrets.token_hex(4)}"
+        self._claims = Claims(folder, worker, settings.lease)
         self._model = settings.model
         self._open: dict[str, tuple[Batch, Inbox]] = {}
         self._over: set[str] = set()
@@ -67,8 +66,8 @@ class Supply:
             manifest = self._folder.manifest(name)
             if self._model and manifest.get("model") != self._model:
                 return None
-            inbox = Inbox(self._folder.inbox, name)
-            if self._was_answered(name, inbox):
+            inbox = Inbox(self._folder, name)
+            if self._claims.was_answered(name, inbox.sizes()):
                 self.n_skipped += int(manifest.get("n_requests") or 0)
                 self._over.add(name)
                 return None
@@ -88,27 +87,19 @@ class Supply:
         self._open[name] = batch, inbox
         return self._open[name]
 
-    def _was_answered(self, name: str, inbox: Inbox) -> bool:
-        """Whether a worker found all of it answered by the files that are there: then none has to read them again."""
-        path = self._folder.claims / f"{name}.answered"
-        return path.exists() and parsed(path.read_bytes()) == _sizes(inbox)
-
     def _close(self, name: str, inbox: Inbox) -> None:
-        """Be done with a batch that is answered, and take away what killed workers left of it."""
+        """Be done with a batch that is answered."""
         self._over.add(name)
         del self._open[name]
-        self._folder.sweep(name)
-        self._claims.drop_all(name)
-        path = self._folder.claims / f"{name}.answered"
-        path.unlink(missing_ok=True)
-        self._folder.put(path, json.dumps(_sizes(inbox)).encode(), self.worker)
+        self._claims.close(name, inbox.sizes())
 
     def _of(self, batch: Batch, inbox: Inbox, engine: Engine, stop: Event) -> Held | None:
         """Return a part of a batch that this worker holds from now on."""
         known, is_over = inbox.held(), True
-        n_files = Counter(path.name[: len(batch.parts[0].name)] for path in inbox.files()) if batch.parts else {}
+        is_joining = self._folder.is_joining and batch.parts
+        n_files = Counter(name[: len(batch.parts[0].name)] for name in inbox.sizes()) if is_joining else {}
         for part in batch.parts:
-            if known.issuperset(part.custom_ids) and (n_files[part.name] < 2 or part.name in self._joined):
+            if known.issuperset(part.custom_ids) and (n_files.get(part.name, 0) < 2 or part.name in self._joined):
                 continue
             is_over = False
             if part.name in self._mine or self._is_put_off(part):
@@ -121,7 +112,6 @@ class Supply:
             if claim is None:
                 self.is_held_by_others = True
                 continue
-            self._folder.sweep(part.name)  # before the inbox is read: nobody else adds to this part from here on
             wanted = set(part.custom_ids) - inbox.held()
             self._mine.add(part.name)
             self._joined.add(part.name)
@@ -135,7 +125,3 @@ class Supply:
         if since_s is None:
             return False
         return not self._settings.watch or time.monotonic() - since_s < PUT_OFF_S
-
-
-def _sizes(inbox: Inbox) -> dict[str, int]:
-    return {path.name: path.lstat().st_size for path in inbox.files()}

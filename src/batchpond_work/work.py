@@ -18,15 +18,15 @@ from threading import Event, Thread
 from typing import Final
 
 from batchpond_work import WorkError
-from batchpond_work.folder import Folder
+from batchpond_work.folder import opened, url_of
 from batchpond_work.held import Held, is_error
+from batchpond_work.place import Place
 from batchpond_work.programs import engine_of
 from batchpond_work.server import Engine
 from batchpond_work.settings import Settings, Tally
 from batchpond_work.supply import Supply
 
 FLUSH_S: Final = 10.0
-LOOK_S: Final = 2.0
 PROGRESS_S: Final = 60.0
 TURN_S: Final = 0.1
 TAKEN_MAX: Final = 1_000
@@ -80,11 +80,11 @@ class _Came:
 
 
 class Worker:
-    """One worker at one folder; raises WorkError for an engine that cannot be."""
+    """One worker at one place; raises WorkError for an engine that cannot be."""
 
-    def __init__(self, folder: Folder, settings: Settings, say: Say, stop: Stop) -> None:
+    def __init__(self, folder: Place, settings: Settings, say: Say, stop: Stop) -> None:
         self._settings, self._say, self._stop = settings, say, stop
-        self._supply = Supply(folder, settings, say)
+        self._supply, self._look_s = Supply(folder, settings, say), min(folder.look_s, settings.lease)
         self._engine: Engine = engine_of(settings)
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._came: queue.SimpleQueue[_Came] = queue.SimpleQueue()
@@ -128,7 +128,7 @@ class Worker:
     def _feed(self) -> None:
         """Hand out the requests of another part before the engine's threads have none left."""
         now_s = time.monotonic()
-        if self._jobs.qsize() >= self._engine.n_threads or (not self._is_fed and now_s - self._looked_s < LOOK_S):
+        if self._jobs.qsize() >= self._engine.n_threads or (not self._is_fed and now_s - self._looked_s < self._look_s):
             return
         self._looked_s = now_s
         held = self._supply.next(self._engine, self._stop.event)
@@ -173,7 +173,7 @@ class Worker:
         if now_s - self._said_s >= PROGRESS_S:
             self._said_s = now_s
             self._say(f"{self.tally.n_answered:,} answered, {self._jobs.qsize():,} wait here for their turn")
-        if now_s - self._kept_s >= min(LOOK_S, self._settings.lease / 4):
+        if now_s - self._kept_s >= min(self._look_s, self._settings.lease / 4):
             self._kept_s = now_s
             for held in self._held:
                 held.renew()
@@ -209,6 +209,7 @@ class Worker:
         is_whole = held.leave()
         is_left = not (is_whole or held.is_lost or held.is_closed)
         self._supply.take_back(held.part.name, is_put_off=is_left)
+        self._is_fed = self._is_fed or is_whole  # it may be the last of its batch: the next look closes that
         self.tally.n_parts += is_whole and held.n_wanted > 0
         self.tally.n_late += held.n_late
         if is_left:
@@ -238,10 +239,12 @@ class Worker:
 
 
 def work(path: Path, settings: Settings, say: Say, stop: Stop) -> Tally:
-    """Answer what lies in a folder, and return what was done; raises WorkError for what ended it before."""
+    """Answer what lies in a folder or at an address, and return what was done; raises WorkError for what ended it."""
+    url = url_of(path)
     try:
-        return Worker(Folder(path), settings, say, stop).run()
+        with opened(path, url) as place:
+            return Worker(place, settings, say, stop).run()
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        hint = "make, mount or unlock it, and run the worker again"
-        raise WorkError(f"{path} cannot be used: {where}{error.strerror or error}", hint=hint) from error
+        hint = "make, mount, unlock or reach it, and run the worker again"
+        raise WorkError(f"{url or path} cannot be used: {where}{error.strerror or error}", hint=hint) from error

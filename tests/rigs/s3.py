@@ -1,7 +1,8 @@
 """A small S3 over HTTP on loopback that can be told to fail: what a test's buckets stand in.
 
-Path-style addresses; GET, HEAD, PUT with `If-None-Match: *`, multipart uploads, DeleteObjects, and ListObjectsV2 with
-pages, as the API reference has them (https://docs.aws.amazon.com/AmazonS3/latest/API/). Nothing checks signatures.
+Path-style addresses; GET, HEAD, PUT with `If-None-Match: *` or `If-Match`, multipart uploads, DeleteObjects, and
+ListObjectsV2 with pages and `start-after`, as the API reference has them
+(https://docs.aws.amazon.com/AmazonS3/latest/API/). Nothing checks signatures.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class Shop:
 
     `log` has each call's method, key, and how many bytes came with it. `faults` are taken from the front by the next
     call that they fit: a method, `LIST` or `PART`, a piece of the key, and what happens: `lost_ack` does it and answers
-    nothing, `slow` does it and answers late, `conflict`, `slow_down` and `denied` refuse it.
+    nothing, `slow` does it and answers late, `conflict`, `slow_down`, `denied` and `no_bucket` refuse it.
     """
 
     objects: dict[str, tuple[bytes, datetime]] = field(default_factory=dict)
@@ -62,6 +63,11 @@ class Shop:
         }
 
 
+def now() -> datetime:
+    """Return the store's time, in whole seconds as S3 dates objects."""
+    return datetime.now(UTC).replace(microsecond=0)
+
+
 def _tag(data: bytes) -> str:
     return f'"{hashlib.md5(data, usedforsecurity=False).hexdigest()}"'
 
@@ -83,7 +89,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def _refuse(self, status: int, code: str) -> None:
-        self._answer(status, f"<Error><Code>{code}</Code><Message>no</Message></Error>".encode())
+        declared = '<?xml version="1.0" encoding="UTF-8"?>\n'
+        self._answer(status, f"{declared}<Error><Code>{code}</Code><Message>no</Message></Error>".encode())
 
     def _handle(self) -> None:
         shop, split = self.shop, urlsplit(self.path)
@@ -102,6 +109,8 @@ class _Handler(BaseHTTPRequestHandler):
                     return self._refuse(503, "SlowDown")
                 case "denied":
                     return self._refuse(403, "AccessDenied")
+                case "no_bucket":
+                    return self._refuse(404, "NoSuchBucket")
             done = getattr(self, f"_{method.lower()}")(key, query, sent)
         if fault == "slow":
             time.sleep(SLOW_S)
@@ -128,14 +137,19 @@ class _Handler(BaseHTTPRequestHandler):
         if self.command == "DELETE":
             return 204, b"", {}
         data = b"".join(parts[number] for number in sorted(parts))
-        self.shop.objects[key] = data, datetime.now(UTC)
+        self.shop.objects[key] = data, now()
         text = f"<Key>{escape(key)}</Key><ETag>{escape(_tag(data))}</ETag>"
         return 200, f"<CompleteMultipartUploadResult>{text}</CompleteMultipartUploadResult>".encode(), {}
 
     def _put(self, key: str, _: object, sent: bytes) -> tuple[int, bytes | str, dict[str, str]]:
         if self.headers.get("If-None-Match") == "*" and key in self.shop.objects:
             return 412, "PreconditionFailed", {}
-        self.shop.objects[key] = sent, datetime.now(UTC)
+        if (wanted := self.headers.get("If-Match")) is not None:
+            if key not in self.shop.objects:
+                return 404, "NoSuchKey", {}
+            if wanted != _tag(self.shop.objects[key][0]):
+                return 412, "PreconditionFailed", {}
+        self.shop.objects[key] = sent, now()
         return 200, b"", {"ETag": _tag(sent)}
 
     def _get(self, key: str, *_: object) -> tuple[int, bytes | str, dict[str, str]]:
@@ -160,7 +174,8 @@ class _Handler(BaseHTTPRequestHandler):
         return 200, f"<DeleteResult>{rows}</DeleteResult>".encode(), {}
 
     def _list(self, bucket: str, query: dict[str, list[str]], _: bytes) -> tuple[int, bytes | str, dict[str, str]]:
-        prefix, after = query.get("prefix", [""])[0], query.get("continuation-token", [""])[0]
+        prefix = query.get("prefix", [""])[0]
+        after = max(query.get(name, [""])[0] for name in ("continuation-token", "start-after"))
         start = f"{bucket.rstrip('/')}/"
         names = sorted(key.removeprefix(start) for key in self.shop.objects if key.startswith(start + prefix))
         names = [name for name in names if name > after]

@@ -6,6 +6,7 @@ The server is the simulated one of the OpenAI-compatible kind; its ledger knows 
 from __future__ import annotations
 
 import json
+import os
 import random
 import re
 import shutil
@@ -17,12 +18,14 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 
 from batchpond.errors import ExitCode
 from batchpond.lake.attempts import Phase
 from batchpond_sim.host import server
 from batchpond_sim.world.world import Settings
+from tests.rigs import s3
 from tests.rigs.files_study import FilesRig
 
 BOUND_S = 60.0
@@ -71,16 +74,27 @@ class Workers:
         """What the workers are told of the server."""
         return self.simulator.base_url_of("compatible")
 
+    @property
+    def place(self) -> str:
+        """Where the workers are told that the requests are."""
+        return str(self.rig.folder)
+
+    @property
+    def environ(self) -> dict[str, str]:
+        """What a worker has beside what this process has."""
+        return {}
+
     def start(self, *arguments: str, engine: str | None = None, host: str = HOSTS[0]) -> subprocess.Popen[str]:
         """Start a worker as a program of its own."""
-        command = [sys.executable, "-m", "batchpond_work", str(self.rig.folder), "--engine", engine or self.url]
-        process = subprocess.Popen([*command, "--host", host, *arguments], stderr=subprocess.PIPE, text=True)
+        command = [sys.executable, "-m", "batchpond_work", self.place, "--engine", engine or self.url, "--host", host]
+        environ = os.environ | self.environ
+        process = subprocess.Popen([*command, *arguments], stderr=subprocess.PIPE, text=True, env=environ)
         self.started.append(process)
         return process
 
-    def run(self, *arguments: str, engine: str | None = None) -> tuple[int, str]:
+    def run(self, *arguments: str, engine: str | None = None, host: str = HOSTS[0]) -> tuple[int, str]:
         """Run a worker to its end; returns its exit code and what it said."""
-        process = self.start(*arguments, engine=engine)
+        process = self.start(*arguments, engine=engine, host=host)
         said = process.communicate(timeout=BOUND_S)[1]
         return process.returncode, said
 
@@ -110,6 +124,56 @@ class Workers:
         ]
         assert list(self.rig.folder.glob("claims/*.claim")) == []
         assert list(self.rig.inbox.glob(".*")) == []
+
+
+@dataclass
+class FarWorkers(Workers):
+    """Workers at an address, whose requests were put there and whose results are brought from there."""
+
+    shop: s3.Shop = field(default_factory=s3.Shop)
+    at: str = "bucket-one/judging"
+
+    @property
+    def place(self) -> str:
+        """The address."""
+        return f"s3://{self.at}"
+
+    @property
+    def environ(self) -> dict[str, str]:
+        """How to reach the store."""
+        return self.shop.environ
+
+    def lay_out(self) -> None:
+        """Put the requests there."""
+        for path in self.rig.outbox.iterdir():
+            self.shop.objects[f"{self.at}/outbox/{path.name}"] = path.read_bytes(), datetime.now(UTC)
+
+    def files(self, side: str) -> dict[str, bytes]:
+        """Return the objects of one side."""
+        found = ((key.removeprefix(f"{self.at}/"), data) for key, (data, _) in sorted(self.shop.objects.items()))
+        return {name.removeprefix(f"{side}/"): data for name, data in found if name.startswith(f"{side}/")}
+
+    def rows(self) -> Counter[str]:
+        """Return how often each custom_id stands in the inbox."""
+        lines = (line for data in self.files("inbox").values() for line in data.splitlines())
+        return Counter(json.loads(line)["custom_id"] for line in lines)
+
+    def check_whole(self) -> None:
+        """Assert that each request has one row there, that no claim is left, and the rest as in a folder."""
+        assert set(self.rows().values()) == {1}
+        assert [name for name in self.files("claims") if name.endswith(".claim")] == []
+        for name, data in self.files("inbox").items():
+            (self.rig.inbox / name).write_bytes(data)
+        super().check_whole()
+
+
+@contextmanager
+def far_workers(folder: Path, lake: FilesRig, size: Size, **settings: object) -> Iterator[FarWorkers]:
+    """Lay out a submitted lake's requests in a bucket of its own."""
+    with s3.served() as shop, workers(folder, lake, size, **settings) as near:
+        made = FarWorkers(near.rig, near.simulator, size, near.started, shop)
+        made.lay_out()
+        yield made
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from batchpond_work.settings import OPTIONS, Settings
 
 @pond_command("work")
 def command(invocation: Invocation, folder: Path, is_json: bool, **settings: Any) -> int:
-    """Answer the requests in a folder of mode `files`: as many of these at once as you like, anywhere."""
+    """Answer the requests in a folder of mode `files`, or at its address: as many as you like, anywhere."""
     from batchpond_work.work import stopped_by_signals, work
 
     try:

@@ -16,8 +16,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from batchpond_work.claims import Claim, Claims
+from batchpond_work.claims import Claims
 from batchpond_work.folder import Folder
+from batchpond_work.place import Claim
 
 PART = "batch-p0003"
 LEASE_S = 60.0

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from batchpond_work import WorkError
 from batchpond_work.claims import Claims
-from batchpond_work.folder import Batch, Folder, Inbox, NotWholeError
-from batchpond_work.held import Held, is_error, row_of
+from batchpond_work.folder import Folder
+from batchpond_work.held import Held, Inbox, is_error, row_of
+from batchpond_work.place import Batch, NotWholeError
 from batchpond_work.settings import Settings
 from batchpond_work.work import Stop, work
 
@@ -48,7 +49,7 @@ def held(folder: Folder, batch: Batch, worker: str = "w") -> Held:
     claims = Claims(folder, worker, 60.0)
     claim = claims.take(part.name)
     assert claim is not None
-    return Held(folder, claims, claim, part, Inbox(folder.inbox, NAME), set(part.custom_ids), len(part.custom_ids))
+    return Held(folder, claims, claim, part, Inbox(folder, NAME), set(part.custom_ids), len(part.custom_ids))
 
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -120,7 +121,7 @@ def test_the_inbox_holds_whatever_a_whole_row_names(folder: Folder) -> None:
     }
     for name, data in files.items():
         (folder.inbox / name).write_bytes(data)
-    inbox = Inbox(folder.inbox, NAME)
+    inbox = Inbox(folder, NAME)
     assert inbox.held() == set("acdef")
     (folder.inbox / f"{NAME}.jsonl").write_bytes(rows["b"])
     (folder.inbox / f"{NAME}.extra.jsonl.gz").unlink()
