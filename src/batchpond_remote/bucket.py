@@ -33,9 +33,7 @@ if TYPE_CHECKING:
 
     from batchpond.clock import Clock
 
-CALL_DEADLINE_S: Final = 300.0
-"""For one call, its retries included: an object goes in one piece."""
-_RETRIES_MAX: Final = 4
+CALL_DEADLINE_S: Final = 300.0  # with its retries: an object goes in one piece
 _WAITS_S: Final = (0.0, 0.2, 1.0, 5.0)
 _KEYS: Final = (
     "AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
@@ -84,6 +82,17 @@ class Bucket:
                 for one in found
             }
 
+    def listed(self, folder: str, start: str) -> dict[str, tuple[int, int]]:
+        """Return size and time of what stands in a folder under names that begin so, which stores list together."""
+        found, first = dict[str, tuple[int, int]](), f"{folder}/{start}"
+        with self._told(f"list {folder}"):
+            for page in obstore.list(self._store, folder, offset=first, chunk_size=_LIST_PAGE):
+                mine = [one for one in page if one["path"].startswith(first)]
+                found |= {one["path"]: (one["size"], int(one["last_modified"].timestamp()) * 10**9) for one in mine}
+                if len(mine) < len(page):
+                    break
+        return {path.removeprefix(f"{folder}/"): stands for path, stands in found.items()}
+
     def holds(self, name: str) -> bool:
         """Whether an object has this name, or one below it as in a folder."""
         with self._told(f"look for {name}"):
@@ -122,8 +131,7 @@ class Bucket:
 
     def get(self, name: str) -> bytes | None:
         """Return an object's bytes, None where there is none of that name."""
-        found = self._get_or_none(name)
-        return None if found is None else found[0]
+        return (self._get_or_none(name) or (None, ""))[0]
 
     def _get_or_none(self, name: str) -> tuple[bytes, str] | None:
         with suppress(FileNotFoundError), self._told(f"read {name}"):
@@ -150,13 +158,14 @@ class Bucket:
             yield
         except (AlreadyExistsError, PreconditionError) as error:
             raise _TakenError from error
-        except (PermissionDeniedError, UnauthenticatedError) as error:
-            hint = "credentials are looked for as the cloud's own tools do; the guide `remote` names them"
-            raise LakeError(f"{self.url}: may not {what}: {_first_line(error)}", hint=hint) from error
         except FileNotFoundError:
             raise
         except (BaseError, OSError) as error:
-            raise _UnclearError(f"{self.url}: could not {what}: {_first_line(error)}", hint=_HINT) from error
+            text = _first_line(error)
+            if isinstance(error, PermissionDeniedError | UnauthenticatedError) or " 403 " in text:
+                hint = "credentials are looked for as the cloud's own tools do; the guide `remote` names them"
+                raise LakeError(f"{self.url}: may not {what}: {text}", hint=hint) from error
+            raise _UnclearError(f"{self.url}: could not {what}: {text}", hint=_HINT) from error
 
 
 class Place:
@@ -229,7 +238,7 @@ def _connected(url: str) -> ObjectStore:
     return from_url(
         url,
         client_options={"timeout": deadline, "allow_http": True},  # where somebody gave an endpoint without TLS
-        retry_config={"max_retries": _RETRIES_MAX, "retry_timeout": deadline},
+        retry_config={"max_retries": 4, "retry_timeout": deadline},
     )
 
 

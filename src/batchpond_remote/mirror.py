@@ -41,9 +41,7 @@ _PULL_WAIT_S: Final = 600.0
 def folder_of(url: str) -> Path:
     """Return the folder that mirrors an address on this machine; it is made, and nothing is brought yet."""
     url = checked(url)
-    base = os.environ.get(MIRRORS_VARIABLE) or Path.home() / ".local" / "share" / "batchpond" / "mirrors"
-    words = re.sub(r"[^A-Za-z0-9]+", "-", url).strip("-")[-60:]
-    folder = Path(base).absolute() / f"{words}-{ids.digest('mirror', url, length=8)}"
+    folder = kept_at(url)
     for name in (TMP, PAYLOADS):
         disk.make_directory(folder / name)
     if not (folder / ADDRESS).exists():
@@ -51,6 +49,13 @@ def folder_of(url: str) -> Path:
         disk.write_private(staged, f"{url}\n".encode())
         disk.link_into_place(staged, folder / ADDRESS)
     return folder
+
+
+def kept_at(words: str) -> Path:
+    """Return where this machine keeps what is at an address, under a name that says what."""
+    base = os.environ.get(MIRRORS_VARIABLE) or Path.home() / ".local" / "share" / "batchpond" / "mirrors"
+    told = re.sub(r"[^A-Za-z0-9]+", "-", words).strip("-")[-60:]
+    return Path(base).absolute() / f"{told}-{ids.digest('mirror', words, length=8)}"
 
 
 class Mirror:

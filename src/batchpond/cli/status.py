@@ -9,7 +9,7 @@ from batchpond.cli import output
 from batchpond.cli.formats import Format, age, summed
 from batchpond.cli.frame import Invocation, pond_command, providers
 from batchpond.errors import ExitCode, UsageError
-from batchpond.model import Mode, Origin
+from batchpond.model import Origin
 from batchpond.text import plural
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def command(
         invocation.diagnostics.note(wait["text"])
     if lake_state and n_failed:
         noun = "planned row" if shared else "request"
-        _remark_failures(invocation, store, lake_state, models, plural(n_failed, noun))
+        _remark_failures(invocation, lake_state, models, plural(n_failed, noun))
     _remark_stages(invocation, found)
     is_for_a_person = is_any_concern or any(wait["needs_attention"] for wait in waiting)
     return ExitCode.ATTENTION if is_for_a_person else _exit_code(models, live, is_exit_code=is_exit_code)
@@ -184,44 +184,30 @@ def _remark(invocation: Invocation, models: list[dict[str, Any]], live: list[dic
             f" {'a second batch, ' if batch['shard_kind'] == 'duplicate' else ''}{batch['attempt_state']}",
             hint=f"`batchpond sync` says more; `batchpond resolve {batch['attempt_id'][:ID_SHOWN]}` lets you decide",
         )
-    _remark_files(invocation, [batch for batch in live if batch["mode"] == Mode.FILES])
 
 
 def _remark_concerns(invocation: Invocation, lake_state: LakeState, study: str | None) -> bool:
-    """Say which batches are late and which results perish; whether there are any."""
-    from batchpond.run.told import concerns
+    """Say what waits in folders, which batches are late and which results perish; whether there are any of those."""
+    from batchpond.run.told import NEXT_STEP, concerns, waiting
 
     now = invocation.store().clock.now()
+    mine = (attempt for attempt in lake_state.attempts.values() if study in {None, attempt.intent.study})
+    for text in waiting(mine, invocation.store()):
+        invocation.diagnostics.note(text, hint=NEXT_STEP)
     found = [one for one in concerns(lake_state, now) if study in {None, one.attempt.intent.study}]
     for concern in found:
         invocation.diagnostics.warning(concern.text, hint=concern.hint)
     return bool(found)
 
 
-def _remark_failures(
-    invocation: Invocation, store: Store, lake_state: LakeState, models: list[dict[str, Any]], failed: str
-) -> None:
+def _remark_failures(invocation: Invocation, lake_state: LakeState, models: list[dict[str, Any]], failed: str) -> None:
     from batchpond.run.told import failures
 
     invocation.diagnostics.note(f"{failed} failed or missing", hint="`batchpond query report_errors` says why")
     studies = {model["study"] for model in models}
-    for failure in failures(store, lake_state, lake_state.attempts.values()):
+    for failure in failures(invocation.store(), lake_state, lake_state.attempts.values()):
         if failure.study in studies:
             invocation.diagnostics.note(failure.text, hint=failure.hint)
-
-
-def _remark_files(invocation: Invocation, batches: list[dict[str, Any]]) -> None:
-    if not batches:
-        return
-    from batchpond.providers.shared.folder import of_host
-    from batchpond.run.told import NEXT_STEP, waiting_text
-
-    for host in sorted({batch["host"] for batch in batches}):
-        mine = [batch for batch in batches if batch["host"] == host]
-        folder = of_host(host, invocation.store().path)
-        if folder is not None:
-            text = waiting_text(len(mine), sum(batch["n_requests"] for batch in mine), folder)
-            invocation.diagnostics.note(text, hint=NEXT_STEP)
 
 
 def _exit_code(models: list[dict[str, Any]], live: list[dict[str, Any]], *, is_exit_code: bool) -> ExitCode:

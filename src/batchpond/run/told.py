@@ -196,8 +196,7 @@ def _span(length: timedelta) -> str:
     seconds = int(length.total_seconds())
     for size, unit in ((86_400, "day"), (3_600, "hour"), (60, "minute")):
         if seconds >= size:
-            n = seconds // size
-            return f"{n:,} {unit}{'' if n == 1 else 's'}"
+            return plural(seconds // size, unit)
     return f"{seconds} s"
 
 
@@ -249,30 +248,30 @@ NEXT_STEP: Final = (
 STRAYS_HINT: Final = "a result's name begins with that of the requests it answers; what comes late stays unread"
 
 
-def waiting_text(n_batches: int, n_requests: int, folder: Folder) -> str:
-    """Return what waits for somebody to answer it, and where."""
-    noun = "file of requests waits" if n_batches == 1 else "files of requests wait"
-    return f"{n_batches:,} {noun} to be answered in {folder.outbox} ({n_requests:,} requests)"
-
-
 def tell_waiting(session: Session) -> None:
     """Say where the requests are that somebody must answer, if this pass put any there, and what will be read soon."""
-    mine = [a for a in _attempts(session.open_state.attempts.values()) if a.phase is Phase.OPEN]
-    n_recent = sum(a.status is not None and a.status.provider_status == RECENT for a in mine)
+    attempts = session.open_state.attempts.values()
+    n_recent = sum(a.status is not None and a.status.provider_status == RECENT for a in _waiting(attempts))
     if n_recent:
         text = f"results were written to just now and may still grow (batches: {n_recent:,})"
         session.note(Severity.INFO, text, hint="`batchpond sync` takes them once they have come to rest")
-    if not session.counts.n_created:
-        return
-    for folder, attempts in _by_folder(mine, session.store):
-        n_requests = sum(attempt.intent.n_requests for attempt in attempts)
-        session.note(Severity.INFO, waiting_text(len(attempts), n_requests, folder), hint=NEXT_STEP)
+    for text in waiting(attempts, session.store) if session.counts.n_created else ():
+        session.note(Severity.INFO, text, hint=NEXT_STEP)
+
+
+def waiting(attempts: Iterable[Attempt], store: Store) -> Iterator[str]:
+    """Yield a sentence for each folder with requests that wait for somebody to answer them."""
+    for folder, mine in _by_folder(_waiting(attempts), store):
+        noun = "file of requests waits" if len(mine) == 1 else "files of requests wait"
+        n_requests = sum(attempt.intent.n_requests for attempt in mine)
+        yield f"{len(mine):,} {noun} to be answered in {folder.far or folder.path}/outbox ({n_requests:,} requests)"
 
 
 def tell_strays(session: Session) -> None:
     """Say which result files nobody will read: named after no batch, or come after theirs was settled."""
-    for text in strays(session.open_state.attempts.values(), session.store):
-        session.note(Severity.WARNING, text, hint=STRAYS_HINT)
+    with session.isolated("", "looking for results that nobody will read"):
+        for text in strays(session.open_state.attempts.values(), session.store):
+            session.note(Severity.WARNING, text, hint=STRAYS_HINT)
 
 
 def strays(attempts: Iterable[Attempt], store: Store) -> Iterator[str]:
@@ -283,7 +282,7 @@ def strays(attempts: Iterable[Attempt], store: Store) -> Iterator[str]:
         if found:
             names = ", ".join(found[:STRAYS_SHOWN_MAX])
             more = f" and {len(found) - STRAYS_SHOWN_MAX:,} more" if len(found) > STRAYS_SHOWN_MAX else ""
-            yield f"in {folder.inbox}, {names}{more} answers no batch that is open"
+            yield f"in {folder.far or folder.path}/inbox, {names}{more} answers no batch that is open"
 
 
 def absent(attempts: Iterable[Attempt], store: Store) -> Iterator[str]:
@@ -298,6 +297,10 @@ def _read_files(attempt: Attempt) -> frozenset[str] | None:
     if attempt.phase in UNDER_WAY_PHASES:
         return None
     return frozenset(event.file_id for event in attempt.downloads)
+
+
+def _waiting(attempts: Iterable[Attempt]) -> list[Attempt]:
+    return [attempt for attempt in _attempts(attempts) if attempt.phase is Phase.OPEN]
 
 
 def _attempts(attempts: Iterable[Attempt]) -> list[Attempt]:

@@ -12,7 +12,6 @@ does not know. What a copy of this lake sent is not looked for here: it is taken
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -289,7 +288,7 @@ def _candidates(session: Session, study: str, name: str, endpoints: Collection[s
 
 def _listed_of_study(session: Session, study: str, name: str, provider: BatchProvider) -> tuple[RemoteBatch, ...]:
     folder = of_host(provider.host, session.store.path) if name.endswith(FILES_MARK) else None
-    if folder is not None and not os.path.isdir(folder.outbox):
+    if folder is not None and not folder.outbox.is_dir():
         return ()
     kept = timedelta(days=provider.descriptor.results_retention_days)
     since = min(planned_since(session, study), day_before(session.store.clock.now() - kept))

@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Annotated, Final
 
 from batchpond.providers import registry
+from batchpond.providers.shared.folder import FOLDER_ENV
 from batchpond.study.typed import Table, at_most, between, parse, read
+from batchpond.text import address
 
 SECTIONS: Final = ("limits", "prices", "providers", "files", "live")
 LIMIT_MAX: Final = 10**15
@@ -94,7 +96,10 @@ def variables(root: Table) -> Mapping[str, str]:
     return found
 
 
-def folder(root: Table, lake_path: Path) -> str | None:
-    """Return the folder of `mode = "files"`, from the lake on, where one is written."""
+def files(root: Table, lake_path: Path) -> Mapping[str, str]:
+    """Return what names the folder of `mode = "files"`, from the lake on, or its address, where one is written."""
     table = root.inside("files")
-    return os.fspath(lake_path / Path(read(table, Files).folder).expanduser()) if table.data else None
+    if not table.data:
+        return {}
+    named = Path(read(table, Files).folder).expanduser()
+    return {FOLDER_ENV: os.fspath(named if address(named) else lake_path / named)}

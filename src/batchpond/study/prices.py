@@ -28,7 +28,6 @@ from batchpond.lake.store import CONFIG
 from batchpond.model import Mode, PricedModel
 from batchpond.providers import registry
 from batchpond.providers.base import Descriptor
-from batchpond.providers.shared.folder import FOLDER_ENV
 
 if TYPE_CHECKING:
     from batchpond.study.typed import Table
@@ -413,10 +412,8 @@ def load_config(lake_path: Path) -> Config:
         for name, tier in tiers.items()
         if tier is not None
     }
-    folder = config_file.folder(root, lake_path)
-    files = {} if folder is None else {FOLDER_ENV: folder}
     limits = {name: Limits(**one) for name, one in written.items()}
-    return Config(limits, known, {**config_file.variables(root), **files})
+    return Config(limits, known, {**config_file.variables(root), **config_file.files(root, lake_path)})
 
 
 def _account_tier(table: Table, provider: str, tier: str) -> Mapping[str, Any]:

@@ -28,7 +28,7 @@ import orjson
 
 from batchpond import fields, ids, model
 from batchpond.clock import Clock
-from batchpond.errors import ProviderError
+from batchpond.errors import AccessError, ProviderError
 from batchpond.lake import disk
 from batchpond.model import Download, FileRole, Mode
 from batchpond.providers.base import BatchProvider, Descriptor
@@ -46,6 +46,7 @@ CAVEATS: Final = (
 )
 _VLLM_KEYS: Final = frozenset({"custom_id", "method", "url", "body"})
 _VLLM_ENDPOINTS: Final = frozenset({"/v1/chat/completions", "/v1/embeddings"})
+_RUNNING: Final = model.BatchState.RUNNING
 _RECORD_BYTES_MAX: Final = 1 << 20
 _HINT: Final = (
     f"make, mount or unlock it, then `batchpond sync`; {FOLDER_ENV}, or [files] in the lake's config.toml, names it"
@@ -105,9 +106,10 @@ class Files(BatchProvider):
     def create(self, spec: model.CreateSpec) -> model.CreateAnswer:
         """Publish the requests and their manifest; the same token twice is one batch."""
         try:
+            self._bring(spec.token)
             if self._hidden(spec.token, "batch").exists():
                 return model.Created(self._batch(spec.token), self.host)
-        except (OSError, ProviderError) as error:
+        except (OSError, ProviderError, AccessError) as error:
             return model.Unclear(str(error))
         try:
             self._stage(spec.payload_path, f"{spec.token}.jsonl")
@@ -119,15 +121,19 @@ class Files(BatchProvider):
         except OSError as error:
             return model.Rejected(model.ErrorClass.TRANSIENT, "folder", self._problem(error), 0)
         try:
+            if far := self._folder.far:
+                manifest = far.send(spec.token, spec.payload_path, manifest)
             with folders.published(self._hidden(spec.token, "batch")) as out:
                 out.write(manifest)  # from here on the batch exists, whoever dies
+            self._bring(spec.token)
             return model.Created(self._batch(spec.token), self.host)
-        except (OSError, ProviderError) as error:
+        except (OSError, ProviderError, AccessError) as error:
             return model.Unclear(str(error))
 
     def list_page(self, cursor: str | None) -> model.BatchPage:  # noqa: ARG002 - one page holds them all
         """Return all batches in the folder; whether they are answered only `get` says."""
         with self._errors():
+            self._bring()
             names = (name[1:].rpartition(".") for name in sorted(os.listdir(self._folder.outbox)) if name[0] == ".")
             tokens = (token for token, _, kind in names if kind == "batch" and TOKEN.fullmatch(token))
             return model.BatchPage(tuple(map(self._listed, tokens)), None)
@@ -141,7 +147,10 @@ class Files(BatchProvider):
         """Return a batch, None where the folder has none of that id; raises ProviderError without the folder."""
         with self._errors():
             os.stat(self._folder.outbox)
-            if TOKEN.fullmatch(batch_id) is None or not self._hidden(batch_id, "batch").exists():
+            if TOKEN.fullmatch(batch_id) is None:
+                return None
+            self._bring(batch_id)
+            if not self._hidden(batch_id, "batch").exists():
                 return None
             return self._batch(batch_id)
 
@@ -151,9 +160,10 @@ class Files(BatchProvider):
         if batch is None or batch.state.is_terminal:
             return None
         with self._errors():
-            if not self._cancelled(batch_id).exists():
-                disk.write_private(self._cancelled(batch_id), b"")
-                disk.sync(self._folder.outbox)
+            if far := self._folder.far:
+                far.cancel(batch_id)
+            with folders.published(self._cancelled(batch_id)):
+                pass  # that it is there says it all
         return self.get(batch_id)
 
     def result_files(self, batch: model.RemoteBatch) -> tuple[tuple[FileRole, str], ...]:
@@ -173,9 +183,15 @@ class Files(BatchProvider):
     def check(self) -> str:
         """Return the folder as the scope; raises ProviderError unless both of its sides are there."""
         with self._errors():
+            self._bring()
             os.stat(self._folder.outbox)
             os.stat(self._folder.inbox)
         return self.host
+
+    def _bring(self, token: str = "") -> None:
+        """Have what is at an address of a batch, or of all batches their records, in the copy of this machine."""
+        if far := self._folder.far:
+            far.bring(token)
 
     def _hidden(self, token: str, kind: str) -> Path:
         return self._folder.outbox / f".{token}.{kind}"
@@ -183,12 +199,9 @@ class Files(BatchProvider):
     def _cancelled(self, token: str) -> Path:
         return self._folder.outbox / f"{token}.cancelled"
 
-    def _staged(self, filename: str) -> Path:
-        return self._hidden(filename.removesuffix(".jsonl"), "requests")
-
     def _requests(self, filename: str) -> Path | None:
         """Return the requests of that name, hidden before their batch exists, visible after."""
-        paths = (self._staged(filename), self._folder.outbox / filename)
+        paths = (self._hidden(filename.removesuffix(".jsonl"), "requests"), self._folder.outbox / filename)
         return next((path for path in paths if path.exists()), None)
 
     def _stage(self, payload: Path, filename: str) -> None:
@@ -204,17 +217,15 @@ class Files(BatchProvider):
         if known is not None:
             folders.check_same(known, payload)
             return
-        with payload.open("rb") as source, folders.published(self._staged(filename)) as out:
+        staged = self._hidden(filename.removesuffix(".jsonl"), "requests")
+        with payload.open("rb") as source, folders.published(staged) as out:
             shutil.copyfileobj(source, out)
 
     def _show(self, token: str) -> None:
         """Show a batch's requests, and after them the manifest, unless that was done: they may be tidied away."""
-        manifest, requests = self._hidden(token, "manifest"), self._hidden(token, "requests")
-        if not manifest.exists():
-            return
-        if requests.exists():
-            folders.show(requests, self._folder.outbox / f"{token}.jsonl")
-        folders.show(manifest, self._folder.outbox / f"{token}.manifest.json")
+        for kind, name in (("requests", f"{token}.jsonl"), ("manifest", f"{token}.manifest.json")):
+            if (hidden := self._hidden(token, kind)).exists():
+                folders.show(hidden, self._folder.outbox / name)
 
     def _manifest(self, spec: model.CreateSpec) -> dict[str, Any]:
         named = dict(spec.metadata)
@@ -273,38 +284,37 @@ class Files(BatchProvider):
         """Return a batch with the state that its results and markers give it."""
         token, n_total = listed.batch_id, listed.n_total or 0
         found = folders.parts(self._folder.inbox, token)
-        done_s = _mtime_s(self._folder.inbox / f"{token}.done")
-        is_closing = done_s is not None or self._cancelled(token).exists()
+        done = disk.stands(f"{self._folder.inbox}/{token}.done")
+        is_closing = done is not None or self._cancelled(token).exists()
         n_lines = folders.count_lines(found)
         batch = dataclasses.replace(listed, seen={"results": [part.path.name for part in found]})
         if not is_closing and n_lines < n_total:
             if not found:
                 return batch
             n_so_far = min(n_lines, n_total)
-            return dataclasses.replace(
-                batch, state=model.BatchState.RUNNING, provider_status="partial", n_completed=n_so_far
-            )
+            return dataclasses.replace(batch, state=_RUNNING, provider_status="partial", n_completed=n_so_far)
         named = ids.lake_and_attempt(token)
         prefix = ids.custom_id_prefix(named[1] if named else token)
         n_succeeded, n_failed = folders.read_answers(found, self._module.read_line, prefix)
         n_answered = n_succeeded + n_failed
         is_all = n_answered >= n_total
-        is_final = folders.is_at_rest(found, self._clock.now().timestamp(), done_s)
-        state, word = _standing(is_all=is_all, is_closing=is_closing, is_final=is_final)
-        batch = dataclasses.replace(
-            batch, state=state, provider_status=word, n_completed=n_succeeded, n_failed=n_failed
-        )
-        if is_all or is_closing:
-            return batch
-        text = f"its results have {n_lines:,} lines, but for {n_answered:,} of its {n_total:,} requests only"
-        return dataclasses.replace(batch, errors=(model.BatchError("files", text),))
+        batch = dataclasses.replace(batch, n_completed=n_succeeded, n_failed=n_failed)
+        if not (is_all or is_closing):
+            text = f"its results have {n_lines:,} lines, but for {n_answered:,} of its {n_total:,} requests only"
+            errors = (model.BatchError("files", text),)
+            return dataclasses.replace(batch, state=_RUNNING, provider_status="partial", errors=errors)
+        if not folders.is_at_rest(found, self._clock.now().timestamp(), done and done[1] / 1e9):
+            return dataclasses.replace(batch, state=_RUNNING, provider_status=RECENT)
+        state = model.BatchState.COMPLETED if is_all else model.BatchState.CANCELLED
+        return dataclasses.replace(batch, state=state, provider_status="complete" if is_all else "ended")
 
     def _part(self, name: str) -> Part:
         path = self._folder.inbox / name
         if Path(name).name != name:
             raise ProviderError(f"{name!r} is no file name")
-        status = path.lstat()
-        return Part(path, status.st_size, status.st_mtime_ns)
+        if not path.exists() and (token := TOKEN.match(name)):
+            self._bring(token.group())
+        return folders.part_of(path)
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
@@ -318,15 +328,6 @@ class Files(BatchProvider):
         return f"the folder of request and result files cannot be used: {error.filename or self._folder.path}: {reason}"
 
 
-def _standing(*, is_all: bool, is_closing: bool, is_final: bool) -> tuple[model.BatchState, str]:
-    """Return the state of a batch that is answered as a whole, or that somebody ended."""
-    if not (is_all or is_closing):
-        return model.BatchState.RUNNING, "partial"
-    if not is_final:
-        return model.BatchState.RUNNING, RECENT
-    return (model.BatchState.COMPLETED, "complete") if is_all else (model.BatchState.CANCELLED, "ended")
-
-
 def _record(path: Path) -> dict[str, Any]:
     with path.open("rb") as file:
         data = file.read(_RECORD_BYTES_MAX)
@@ -334,10 +335,3 @@ def _record(path: Path) -> dict[str, Any]:
     if not record:
         raise ProviderError(f"{path} is damaged", hint="restore it: it is the manifest of the same name")
     return record
-
-
-def _mtime_s(path: Path) -> float | None:
-    try:
-        return path.stat().st_mtime_ns / 1e9
-    except FileNotFoundError:
-        return None

@@ -14,13 +14,17 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Final, cast
+from typing import IO, TYPE_CHECKING, Final, cast
 
 from batchpond import ids
-from batchpond.errors import ProviderError, UsageError
+from batchpond.errors import ProviderError, UsageError, needed
 from batchpond.lake import disk, jsonl
 from batchpond.lake.store import ADDRESS
 from batchpond.model import Download, Response, ResponseStatus
+from batchpond.text import address
+
+if TYPE_CHECKING:
+    from batchpond_remote.exchange import Exchange
 
 QUIET_S: Final = 5.0
 _SUFFIX: Final = re.compile(r"(?:[^A-Za-z0-9].*)?\.jsonl(?:\.gz)?")
@@ -41,22 +45,19 @@ class Part:
 
 
 def parts(inbox: Path, token: str) -> list[Part]:
-    """Return the files that are named after a batch, in name order.
-
-    Raises ProviderError for one that is no ordinary file: its bytes could change, or never end, unseen.
-    """
-    found = []
-    for name in os.listdir(inbox):
-        if not is_named(name, token):
-            continue
-        path = inbox / name
-        status = path.lstat()
-        if not stat.S_ISREG(status.st_mode):
-            raise ProviderError(f"{path} is no ordinary file", hint="put a copy of the file there, not a link to it")
-        found.append(Part(path, status.st_size, status.st_mtime_ns))
+    """Return the files that are named after a batch, in name order; raises ProviderError as `part_of` does."""
+    found = [part_of(inbox / name) for name in os.listdir(inbox) if is_named(name, token)]
     if len(found) > _PARTS_MAX:
         raise ProviderError(f"{inbox} has {len(found):,} files of {token}", hint="join them to fewer")
     return sorted(found, key=lambda part: part.path.name)
+
+
+def part_of(path: Path) -> Part:
+    """Return a result file; raises ProviderError for no ordinary one: its bytes could change, or never end, unseen."""
+    status = path.lstat()
+    if not stat.S_ISREG(status.st_mode):
+        raise ProviderError(f"{path} is no ordinary file", hint="put a copy of the file there, not a link to it")
+    return Part(path, status.st_size, status.st_mtime_ns)
 
 
 def is_named(name: str, token: str) -> bool:
@@ -154,19 +155,26 @@ class Folder:
 
     A folder inside the lake is made when needed, and remembered by its place there, so that the lake can be
     moved. Any other must exist: making it where a disk is not mounted would hide files under the mount.
+    Of one at an address, `path` is a copy on this machine, which `far` brings up to date before a look.
     """
 
     path: Path
     host: str
     is_in_lake: bool
+    far: Exchange | None = None
 
     @classmethod
     def of(cls, path: Path, lake: Path | None = None) -> Folder:
-        """Return the folder at a path, which need not exist yet."""
-        absolute = Path(os.path.abspath(path))
-        lake = None if lake is None else Path(os.path.abspath(lake))
-        if lake is not None and absolute.is_relative_to(lake):
-            return cls(absolute, f"{HOST_MARK}./{absolute.relative_to(lake).as_posix()}", is_in_lake=True)
+        """Return the folder at a path or an address, which need not exist yet."""
+        url = address(path) or ""
+        if url and not url.startswith("file:"):
+            with needed(f"files at {url}", "cluster"):
+                from batchpond_remote.exchange import Exchange
+            far = Exchange(url)
+            return cls(far.copy, f"{HOST_MARK}{url}", is_in_lake=False, far=far)
+        absolute = Path(os.path.abspath(url.removeprefix("file://") or path))
+        if lake is not None and absolute.is_relative_to(base := os.path.abspath(lake)):
+            return cls(absolute, f"{HOST_MARK}./{absolute.relative_to(base).as_posix()}", is_in_lake=True)
         return cls(absolute, f"{HOST_MARK}{absolute}", is_in_lake=False)
 
     @property
@@ -187,7 +195,8 @@ class Folder:
         """
         if not (os.path.isdir(self.inbox) and os.access(self.inbox, os.R_OK | os.X_OK)):
             return []
-        names = sorted(name for name in os.listdir(self.inbox) if not name.startswith("."))
+        there = self.far.results() if self.far else os.listdir(self.inbox)
+        names = sorted(name for name in there if not name.startswith("."))
         return [name for name in names if name.endswith((".jsonl", ".jsonl.gz")) and _is_stray(name, known)]
 
 
@@ -213,7 +222,8 @@ def folder(environ: Mapping[str, str], lake: Path | None) -> Folder:
     found = Folder.of(Path(named).expanduser() if named else Path(lake or "") / "files", lake)
     if lake is not None and found.is_in_lake and (lake / ADDRESS).exists():
         text = f"{found.path} is of this machine alone, and the lake at its address is of several"
-        raise UsageError(text, hint=f"`[files] folder` in config.toml or {FOLDER_ENV} names one that all of them have")
+        hint = f"`[files] folder` in config.toml or {FOLDER_ENV} names an address, s3://..., or a path that all have"
+        raise UsageError(text, hint=hint)
     return found
 
 
@@ -256,4 +266,5 @@ def of_host(host: str, lake: Path) -> Folder | None:
     """Return the folder that attempts remember as this host; None where it is none."""
     if not host.startswith(HOST_MARK):
         return None
-    return Folder.of(lake / host.removeprefix(HOST_MARK), lake)
+    named = Path(host.removeprefix(HOST_MARK))
+    return Folder.of(named if address(named) else lake / named, lake)

@@ -1,0 +1,115 @@
+"""The folder of mode `files` at an address, and its copy on this machine, which is where all reading is.
+
+What this machine adds is put there first: a batch's requests, then the record that makes them a batch, by put if
+absent, then the manifest that workers look for. Whoever looks at a batch puts the manifest that a process owed when it
+died. The copy may be deleted.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from batchpond.clock import SystemClock, random_hex
+from batchpond.errors import AccessError, ExitCode, LakeError, ProviderError
+from batchpond.ids import TOKEN_PREFIX
+from batchpond.lake import disk
+from batchpond_remote.bucket import Bucket
+from batchpond_remote.mirror import kept_at
+
+Listed = Mapping[str, tuple[int, int]]
+OUTBOX, INBOX = "outbox", "inbox"
+_RECORD, _CANCELLED, _DONE = ".batch", ".cancelled", ".done"
+_ROWS: Final = (".jsonl", ".jsonl.gz")
+_AT_ONCE: Final = 8
+
+
+class Exchange:
+    """A folder at an address, and `copy` of it; raises ProviderError or AccessError where it cannot be used."""
+
+    def __init__(self, url: str) -> None:
+        self._bucket = Bucket(url, SystemClock())
+        self.copy = kept_at(f"{url}-files")
+        for side in (OUTBOX, INBOX):
+            disk.make_directory(self.copy / side)
+
+    def __str__(self) -> str:
+        return self._bucket.url
+
+    def bring(self, token: str) -> None:
+        """Have here what is there of a batch now: its record, its ends, and the rows that were written.
+
+        Without one, the records of all batches.
+        """
+        with _errors():
+            if not token:
+                start = f".{TOKEN_PREFIX}"
+                found = self._bucket.listed(OUTBOX, start)
+                self._match(OUTBOX, start, {name: one for name, one in found.items() if name.endswith(_RECORD)})
+                return
+            there = self._bucket.listed(OUTBOX, token)
+            record = f".{token}{_RECORD}"
+            hidden = self._bucket.listed(OUTBOX, f".{token}")
+            self._match(OUTBOX, record, hidden)
+            self._match(OUTBOX, f"{token}{_CANCELLED}", there)
+            self._match(INBOX, token, _written(self._bucket.listed(INBOX, token)))
+            if record in hidden and f"{token}.jsonl" in there and f"{token}.manifest.json" not in there:
+                manifest = (self.copy / OUTBOX / record).read_bytes()
+                self._bucket.put_new(f"{OUTBOX}/{token}.manifest.json", manifest)
+
+    def send(self, token: str, requests: Path, manifest: bytes) -> bytes:
+        """Make requests a batch there, unless somebody did; return the record that says so, whoever's it is."""
+        with _errors():
+            self._bucket.put(f"{OUTBOX}/{token}.jsonl", requests)
+            name = f"{OUTBOX}/.{token}{_RECORD}"
+            is_ours, _ = self._bucket.put_new(name, manifest)
+            return manifest if is_ours else self._bucket.get(name) or manifest
+
+    def cancel(self, token: str) -> None:
+        """Say there of a batch that it should end."""
+        with _errors():
+            self._bucket.put(f"{OUTBOX}/{token}{_CANCELLED}", b"")
+
+    def results(self) -> list[str]:
+        """Return the names of all files of rows there."""
+        with _errors():
+            return [name for name in _written(self._bucket.listed(INBOX, "")) if name.endswith(_ROWS)]
+
+    def _match(self, side: str, start: str, there: Listed) -> None:
+        """Bring what is new of files whose names begin so, dated as it is there, and drop what is gone."""
+        folder = self.copy / side
+        wanted = {name: one for name, one in there.items() if name.startswith(start) and "/" not in name}
+        here = {name: disk.stands(os.fspath(folder / name)) for name in os.listdir(folder) if name.startswith(start)}
+        for name in here.keys() - wanted.keys():
+            if not name.endswith((".requests", ".manifest", ".part")):  # what this machine is about to send
+                disk.drop(folder / name)
+        new = [name for name, stands in wanted.items() if here.get(name) != stands]
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            list(pool.map(lambda name: self._bring(side, name, wanted[name][1]), new))
+
+    def _bring(self, side: str, name: str, changed_ns: int) -> None:
+        staged = self.copy / side / f".{random_hex(12)}.part"
+        try:
+            if self._bucket.fetch(f"{side}/{name}", staged):
+                os.utime(staged, ns=(changed_ns, changed_ns))
+                os.replace(staged, self.copy / side / name)
+        finally:
+            staged.unlink(missing_ok=True)
+
+
+def _written(listed: Listed) -> dict[str, tuple[int, int]]:
+    """Return what has rows, or ends a batch: an empty file of rows only says that a worker may add no more."""
+    return {name: stands for name, stands in listed.items() if stands[0] or name.endswith(_DONE)}
+
+
+@contextmanager
+def _errors() -> Iterator[None]:
+    try:
+        yield
+    except LakeError as error:
+        kind = ProviderError if error.exit_code is ExitCode.FAILED else AccessError
+        raise kind(error.message, hint=error.hint) from error
