@@ -12,7 +12,7 @@ from markupsafe import Markup
 from batchpond.clock import Work
 from batchpond.results.report import drawing, markdown, palette
 from batchpond.results.report.markdown import table
-from batchpond.results.report.parts import Exhibit, Figure, Report
+from batchpond.results.report.parts import Figure, Report
 from batchpond.results.report.reading import undrawn_rows
 
 FOLDER: Final = Path(__file__).parent / "html"
@@ -32,7 +32,9 @@ def render(report: Report, link_to: LinkTo | None = None) -> str:
         return _environment(work).get_template("report.html.j2").render(
             report=report,
             back="" if link_to is None else link_to({}),
-            links=lambda exhibit: [] if link_to is None else [_link(link_to, row) for row in _rows(exhibit)],
+            links=lambda exhibit: []
+            if link_to is None
+            else [_link(link_to, row) for row in exhibit.frame.head(markdown.TABLE_ROWS_MAX).to_dicts()],
             judged=lambda finding: "" if link_to is None else _link(link_to, finding.row) or link_to({}),
             names=names,
             anchor=lambda key: f"{key}-{'figure' if names[key].startswith('Figure') else 'table'}",
@@ -56,10 +58,6 @@ def _environment(work: Work) -> Environment:
         "command": markdown.command, "drawing": drawn, "undrawn": undrawn_rows,
     }  # fmt: skip
     return environment
-
-
-def _rows(exhibit: Exhibit) -> list[dict[str, Any]]:
-    return exhibit.frame.head(markdown.TABLE_ROWS_MAX).to_dicts()
 
 
 def _link(link_to: LinkTo, row: Mapping[str, Any]) -> str:
