@@ -198,7 +198,7 @@ def shown(path: PurePath) -> str:
 
 def plural(count: int | str, noun: str) -> str:
     """Return a count, which may be printed already, with its noun, thousands separated."""
-    one, ending = (noun[:-1], "ies") if noun.endswith("y") else (noun, "es" if noun.endswith("ch") else "s")
+    one, ending = (noun[:-1], "ies") if re.search("[^aeou]y$", noun) else (noun, "es" if noun.endswith("ch") else "s")
     number = count if isinstance(count, str) else f"{count:,}"
     return f"{number} {noun if number == '1' else one + ending}"
 
