@@ -4,8 +4,9 @@
 --   n_templates are those that models were asked by; what has no rubric adds none to n_rubrics;
 --   n_judges counts provider, model and thinking, n_raters the raters of imported labels, and n_expected, n_answered and
 --   n_valid are judgments of both: answers that are themselves what is judged are n_answers of n_answers_expected, by
---   n_candidates models. n_items are the things judged, n_units what comparisons stay
---   within. origins are those of the cells, in binary order (mixed: a cell's answers come from several).
+--   n_candidates models, and n_given of them are no error, refusal or the like. n_items are the things judged, n_units
+--   what comparisons stay within. origins are those of the cells, in binary order (mixed: a cell's answers come from
+--   several).
 CREATE OR REPLACE VIEW report_facts AS
 WITH cells AS (
   SELECT
@@ -31,7 +32,8 @@ WITH cells AS (
     CAST(sum(CASE WHEN is_judgment THEN n_answered ELSE 0 END) AS BIGINT) AS n_answered,
     CAST(sum(CASE WHEN is_judgment THEN n_valid ELSE 0 END) AS BIGINT) AS n_valid,
     CAST(sum(CASE WHEN is_judgment THEN 0 ELSE n_planned END) AS BIGINT) AS n_answers_expected,
-    CAST(sum(CASE WHEN is_judgment THEN 0 ELSE n_answered END) AS BIGINT) AS n_answers
+    CAST(sum(CASE WHEN is_judgment THEN 0 ELSE n_answered END) AS BIGINT) AS n_answers,
+    CAST(sum(CASE WHEN is_judgment THEN 0 ELSE n_valid END) AS BIGINT) AS n_given
   FROM metric_completion
   GROUP BY study
 ),
@@ -85,7 +87,8 @@ SELECT
   cells.n_valid,
   cells.n_candidates,
   cells.n_answers_expected,
-  cells.n_answers
+  cells.n_answers,
+  cells.n_given
 FROM cells
 JOIN counts ON counts.study = cells.study
 LEFT JOIN judged ON judged.study = cells.study;

@@ -224,3 +224,11 @@ def test_people_who_label_are_no_judges_in_any_sentence(tmp_path: Path) -> None:
     told = findings(tmp_path, [pair | who for pair in pairs for who in (*raters, {})])
     assert [text.split(" (")[0] for text in told["agreement-overall"]] == ["2 people"]
     assert "24 judgments by 1 judge and 2 raters were expected" in markdown.render(build.build(tmp_path / "lake", "s"))
+
+
+def test_a_model_that_refused_or_failed_gave_no_answer(tmp_path: Path) -> None:
+    """What it was asked for stands beside what it gave; nothing of it is pending."""
+    outcomes = ("decided", "decided", "refused", "error")
+    findings(tmp_path, [{"task": "generation", "item_first": f"i{n}", "outcome": o} for n, o in enumerate(outcomes)])
+    told = markdown.render(build.build(tmp_path / "lake", "s"))
+    assert "1 model gave 2 of 4 answers, which are no judgments.\n" in told

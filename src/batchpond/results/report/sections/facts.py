@@ -80,7 +80,7 @@ def _summary(facts: dict[str, Any]) -> list[str]:
         )
     if facts["n_answers_expected"]:
         told.append(
-            f"{plural(facts['n_candidates'], 'model')} gave {facts['n_answers']:,} of {facts['n_answers_expected']:,} "
+            f"{plural(facts['n_candidates'], 'model')} gave {facts['n_given']:,} of {facts['n_answers_expected']:,} "
             "answers, which are no judgments."
         )
     n_expected = facts["n_expected"] + facts["n_answers_expected"]
