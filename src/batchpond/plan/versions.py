@@ -144,16 +144,13 @@ def used(connection: duckdb.DuckDBPyConnection, study: str, version: str) -> Use
     return {tuple(row[:5]): Usage(*row[5:]) for row in rows}
 
 
-def later_cost(
-    store: Store, version: str, n_again: int = 0, sample: int | None = None
-) -> tuple[float | None, float | None]:
-    """Return what rounds that are still to be planned may cost: expected, and at worst, in USD; None is unknown."""
+def later_cost(store: Store, version: str, shares: Mapping[str, float]) -> tuple[float | None, float | None]:
+    """Return what these shares of later rounds may cost: expected, and at worst, in USD; None is unknown."""
     later = study_settings(store, version).get("later") or {}
-    shares = later_shares(store, version, n_again, sample)
     totals: list[float | None] = []
     for key in ("expected_usd", "worst_usd"):
         costs = [(later[name][key], share) for name, share in shares.items() if share]
-        totals.append(None if any(usd is None for usd, _ in costs) else sum(usd * share for usd, share in costs))
+        totals.append(None if any(usd is None for usd, _ in costs) else sum((usd * share for usd, share in costs), 0.0))
     return totals[0], totals[1]
 
 

@@ -121,7 +121,8 @@ def preview(
     models = tuple(_model_cost(key, group) for key, group in sorted(groups.items()))
     largest_usd = max((shard.cost_max_usd or 0.0 for shard in shards), default=0.0)
     n_again = sum(shard.n_requests for shard in repeated)
-    later = versions.later_cost(store, version, n_again, limit) if shards else (0.0, 0.0)
+    shares = versions.later_shares(store, version, n_again, limit) if shards else {}
+    later = versions.later_cost(store, version, shares)
     return SubmitPreview(study, version, models, _notes(store, version, groups), largest_usd, *later)
 
 

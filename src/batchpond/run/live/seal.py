@@ -227,12 +227,9 @@ def unsettled(lake_state: LakeState) -> list[Attempt]:
         attempt
         for attempt in lake_state.attempts.values()
         if attempt.mode is Mode.LIVE
-        and (attempt.phase is Phase.ENDED or (attempt.phase is Phase.OPEN and _is_whole(attempt)))
+        and attempt.phase in {Phase.OPEN, Phase.ENDED}
+        and (attempt.phase is Phase.ENDED or sum(one.n_lines for one in attempt.downloads) >= attempt.intent.n_requests)
     ]
-
-
-def _is_whole(attempt: Attempt) -> bool:
-    return sum(event.n_lines for event in attempt.downloads) >= attempt.intent.n_requests
 
 
 def settle(session: Session) -> None:
