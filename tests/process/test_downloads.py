@@ -70,6 +70,7 @@ def test_an_answer_that_differs_later_is_a_conflict_until_somebody_takes_one(
     assert [row["n"] for row in program.rows(verdicts)] == [9, 3]
     assert program.rows("select n_conflict, is_balanced from audit") == [{"n_conflict": 9, "is_balanced": False}]
     assert program.sync().returncode == 3
+    assert "--take first|second|none" in program.run("audit").stderr
     done = program.run("resolve", batch["id"], "--take", "second", "--yes")
     assert done.returncode == 0, done.stderr
     assert [row["n"] for row in program.rows(verdicts)] == [N]

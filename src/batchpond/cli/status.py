@@ -243,10 +243,11 @@ def audit(invocation: Invocation, study: str | None, form: Format) -> ExitCode:
     n_open = sum(row["is_balanced"] is None and row["n_sent"] > 0 for row in found)
     n_settled = sum(row["is_balanced"] is True for row in found)
     for row in off:
-        invocation.diagnostics.warning(
-            f"attempt {row['attempt_id'][:ID_SHOWN]} is out of balance",
-            hint=f"`batchpond resolve {row['attempt_id'][:ID_SHOWN]} --refetch` downloads its files again",
-        )
+        name = row["attempt_id"][:ID_SHOWN]
+        differ = f"`batchpond resolve {name} --take first|second|none` says which of two answers that differ counts"
+        again = f"`batchpond resolve {name} --refetch` downloads its files again"
+        hint = differ if row["n_conflict"] else again
+        invocation.diagnostics.warning(f"attempt {name} is out of balance", hint=hint)
     if not off:
         invocation.diagnostics.note(f"{plural(n_settled, 'settled batch')} in balance, {n_open:,} still open")
     return ExitCode.ATTENTION if off else ExitCode.DONE
