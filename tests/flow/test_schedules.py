@@ -23,7 +23,7 @@ from batchpond.views.draft import AS_TABLES
 from batchpond.views.refresh import scripts
 from tests.rigs import schedules
 from tests.rigs.sim_study import Rig
-from tests.rigs.swept import some
+from tests.rigs.swept import some, sweep
 
 SEEDS_PER_TEST = 3
 
@@ -63,7 +63,8 @@ def _check_lens(rig: Rig) -> None:
     assert shown == anew
 
 
-@pytest.mark.parametrize("seeds", some((104, 120, 123), swept=[(109, 114)]), ids=str)
+@sweep
+@pytest.mark.parametrize("seeds", [(109, 114), (104, 120, 123)], ids=str)
 def test_what_the_lens_folds_bit_by_bit_is_what_it_folds_anew(
     seeds: tuple[int, ...], tmp_path: Path, undisturbed: schedules.Undisturbed
 ) -> None:

@@ -6,10 +6,12 @@ import dataclasses
 from pathlib import Path
 
 from tests.rigs import soak
+from tests.rigs.swept import sweep
 
 N_DAYS = 14
 
 
+@sweep
 def test_two_weeks_of_use_break_no_promise_and_outgrow_no_bound(tmp_path: Path) -> None:
     """Three providers, faults, four passes a day: every answer once, files and work as many as there are batches."""
     year = soak.play(tmp_path, N_DAYS, seed=2)

@@ -18,6 +18,7 @@ from batchpond.lake.store import Store
 from batchpond.views import database, refresh
 from batchpond_spark import dialect
 from tests.rigs import spark_page
+from tests.rigs.swept import sweep
 
 SCRIPTS = {script.name: script for script in refresh.scripts() if script.views}
 MACROS = {name for script in refresh.scripts() for name in script.macros}
@@ -51,6 +52,7 @@ def deep() -> Iterator[None]:
     sys.setrecursionlimit(before)
 
 
+@sweep
 @pytest.mark.usefixtures("deep")
 def test_the_script_is_spark_sql_in_which_no_macro_and_no_decimal_is_left(script: str) -> None:
     """Spark divides a decimal by a decimal at six digits, and says nothing."""
