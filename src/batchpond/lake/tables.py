@@ -40,6 +40,10 @@ class _Engine:
     n_open: int = 0
 
 
+QUIET: Final = "SET enable_progress_bar = FALSE;"
+"""For each connection: where DuckDB takes Python for interactive, as in `python -c`, it draws a bar on stdout."""
+
+
 class _Engines:
     """The engine of the lake that was asked about last, and others as long as somebody still asks them."""
 
@@ -61,6 +65,7 @@ class _Engines:
             engine.n_open += 1
         try:
             with engine.database.cursor() as connection:
+                connection.execute(QUIET)
                 yield connection
         finally:
             with self._lock:

@@ -29,7 +29,7 @@ from batchpond.lake.disk import held
 from batchpond.lake.manifest import GONE, Damage
 from batchpond.lake.schemas import LARGE, TABLES, Table
 from batchpond.lake.store import ADDRESS, LENS, TMP, whole
-from batchpond.lake.tables import literal, query, quoted
+from batchpond.lake.tables import QUIET, literal, query, quoted
 from batchpond.views import refresh
 from batchpond.views.draft import AT_HAND, CATALOG, MEMORY_LIMIT, Draft, Seen, as_tables, config, seen
 from batchpond.views.refresh import Files, Good, Sound, fingerprint, first_line, named, sorted_out, views_digest
@@ -174,7 +174,7 @@ def connect_at_hand(lake_path: Path, *, memory_limit: str = MEMORY_LIMIT) -> duc
         if draft is None:
             return connect(lake_path, memory_limit=memory_limit)
         connection = draft.connection.cursor()
-        connection.execute(_set_lake(lake_path))
+        connection.execute(_set_lake(lake_path) + QUIET)
         if _shows(connection, lake_path):
             return _warned(connection)
         connection.close()
@@ -195,7 +195,7 @@ def _opened(lake_path: Path, memory_limit: str) -> duckdb.DuckDBPyConnection:
         build(lake_path, files)  # what is brought to a mirror comes without a file of views
     connection = duckdb.connect(":memory:", config=config(lake_path, memory_limit))
     try:
-        connection.execute(_set_lake(lake_path))
+        connection.execute(_set_lake(lake_path) + QUIET)
         if not _attach(connection, lake_path):
             _attach_own(connection, lake_path)
     except duckdb.Error as error:

@@ -93,6 +93,7 @@ def test_the_other_line_of_duckdb_reads_the_file(lake: LakeBuilder) -> None:
     lake.build()
     program = (
         "import duckdb, sys; c = duckdb.connect(sys.argv[1], read_only=True)\n"
+        "c.execute('SET enable_progress_bar = FALSE')\n"
         "[c.sql(f'SELECT * FROM {n}').to_arrow_table() for n in sys.argv[2:]]\n"
         "print(duckdb.__version__, c.execute('SELECT request_state FROM results').fetchall())"
     )
@@ -104,6 +105,23 @@ def test_the_other_line_of_duckdb_reads_the_file(lake: LakeBuilder) -> None:
     version, states = done.stdout.split(" ", 1)
     assert version != duckdb.__version__
     assert states.strip() == "[('outstanding',)]"
+
+
+def test_no_engine_of_ours_draws_on_stdout(lake: LakeBuilder) -> None:
+    """A command that is given to Python is interactive to DuckDB, which then shows how far a long query is."""
+    lake.build()
+    program = (
+        "import sys; from pathlib import Path; from batchpond.lake import tables\n"
+        "from batchpond.lake.store import Store\n"
+        "from batchpond.views import database; path = Path(sys.argv[1])\n"
+        "ask = \"SELECT current_setting('enable_progress_bar')\"\n"
+        "with tables.connect(Store.open(path), ['plan']) as own, database.connect(path) as lens:\n"
+        "    print(own.execute(ask).fetchall(), lens.execute(ask).fetchall())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, os.fspath(lake.path)], capture_output=True, text=True, check=False
+    )
+    assert (done.stdout, done.returncode) == ("[(False,)] [(False,)]\n", 0), done.stderr
 
 
 def test_the_lens_is_private_and_leaves_nothing_else_behind(lake: LakeBuilder) -> None:
