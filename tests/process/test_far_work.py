@@ -8,8 +8,6 @@ from __future__ import annotations
 import random
 import signal
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,6 +16,7 @@ from batchpond.cli import main
 from batchpond_work import ACCESS, USAGE
 from batchpond_work.__main__ import main as worker
 from tests.rigs.files_study import FilesRig
+from tests.rigs.live_study import wait_for
 from tests.rigs.workers import BOUND_S, HOSTS, FarWorkers, Size, far_workers, kill_at_random, submitted
 
 SIZE = Size(n_items=11, max_requests=70, part_requests=20)
@@ -35,13 +34,6 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> FilesRig:
 def small(tmp_path_factory: pytest.TempPathFactory) -> FilesRig:
     """Twelve requests in one part."""
     return submitted(tmp_path_factory.mktemp("small"), SMALL)
-
-
-def wait_until(is_so: Callable[[], bool]) -> None:
-    until_s = time.monotonic() + BOUND_S
-    while not is_so():
-        assert time.monotonic() < until_s
-        time.sleep(0.01)
 
 
 def test_workers_on_two_hosts_ask_each_request_once(tmp_path: Path, lake: FilesRig) -> None:
@@ -78,7 +70,7 @@ def test_who_slept_through_a_takeover_adds_nothing_when_it_wakes(tmp_path: Path,
     with far_workers(tmp_path, small, SMALL, live_latency_s=(0.4, 0.5)) as made:
         words = ("--concurrency", "2", "--lease", "2", "--flush")
         sleeper = made.start(*words, "5", host="sleeper")
-        wait_until(lambda: made.n_asked >= 8 and len(made.files("inbox")) == 1)
+        wait_for(lambda: made.n_asked >= 8 and len(made.files("inbox")) == 1)
         sleeper.send_signal(signal.SIGSTOP)
         code, said = made.run(*words, "1", host="other")
         assert code == 0, said

@@ -30,6 +30,8 @@ FOLDED: Final[Mapping[str, tuple[str, ...]]] = {"shard_requests": (), "responses
 FOLD_ABOVE = 64
 _FOLD: Final = "2"
 FOLD_SHARE = 16  # what is folded is copied again once so large a part of it has come since
+QUIET: Final = "SET enable_progress_bar = FALSE;"
+"""For each connection: where DuckDB takes Python for interactive, as in `python -c`, it draws a bar on stdout."""
 
 
 @dataclass(slots=True)
@@ -38,10 +40,6 @@ class _Engine:
     spill: Path
     database: duckdb.DuckDBPyConnection
     n_open: int = 0
-
-
-QUIET: Final = "SET enable_progress_bar = FALSE;"
-"""For each connection: where DuckDB takes Python for interactive, as in `python -c`, it draws a bar on stdout."""
 
 
 class _Engines:

@@ -221,7 +221,7 @@ def over(folder: Path, files: Mapping[str, Sequence[str]], memory_limit: str) ->
     """
     connection = duckdb.connect(":memory:", config=config(folder, memory_limit))
     _create(connection)
-    connection.execute(_set_lake(folder))
+    connection.execute(_set_lake(folder) + QUIET)
     for view, paths in files.items():
         described = connection.execute(f"DESCRIBE {quoted(view)}").fetchall()
         columns = ", ".join(

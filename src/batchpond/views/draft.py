@@ -21,7 +21,7 @@ import duckdb
 from batchpond.clock import random_hex
 from batchpond.lake.schemas import EVENTS, TABLES
 from batchpond.lake.store import TMP
-from batchpond.lake.tables import literal, query, quoted
+from batchpond.lake.tables import QUIET, literal, query, quoted
 from batchpond.views import refresh
 from batchpond.views.refresh import Script
 
@@ -64,7 +64,7 @@ class Draft:
             if base is None:
                 os.unlink(path)
             connection.execute(f"ATTACH {literal(path)} AS {CATALOG} ({options}RECOVERY_MODE 'no_wal_writes')")
-            connection.execute(f"USE {CATALOG}")
+            connection.execute(f"{QUIET} USE {CATALOG}")
             return cls(connection, os.open(path, os.O_RDONLY | os.O_CLOEXEC))
         except BaseException:
             connection.close()

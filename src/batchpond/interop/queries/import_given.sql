@@ -1,5 +1,6 @@
 -- A file's rows that hold a judgment, texts still; of another lake's results, what is not answered yet and the texts
--- that its stages made are none, and an answer that this lake has is in its figures already. A decision is told by its verdict or, where there is none, by its label or score.
+-- that its stages made are none, and an answer that this lake has is in its figures already. A decision is told by its
+-- verdict or, where there is none, by its label or score.
 CREATE TEMP VIEW judgments_given AS
 SELECT *, task IN ({pairs}) AS is_pair
 FROM (
