@@ -39,9 +39,12 @@ def create(connection: duckdb.DuckDBPyConnection) -> None:
     """Make every macro and view over the tables that are there.
 
     Making a view binds all that it reads. So each is made while what it reads are empty tables of its columns:
-    once in running order, to learn the columns, and then backwards, each before those that it reads.
+    once in running order, to learn the columns, and then backwards, each before those that it reads. What no other
+    view reads stays text, which DuckDB parses where somebody asks for it: of each view that is a tree, whoever opens
+    the database makes all nodes, and whoever changes it writes them again.
     """
     views = [script for script in refresh.scripts() if script.views]
+    read = {name for script in views for name in script.needs}
     for script in refresh.scripts():
         connection.execute(script.text)
         if script.views:
@@ -50,7 +53,8 @@ def create(connection: duckdb.DuckDBPyConnection) -> None:
             connection.execute(f"CREATE TABLE {quoted(script.name)} ({columns})")
     for script in reversed(views):
         connection.execute(f"DROP TABLE {quoted(script.name)}")
-        connection.execute(script.text)
+        text = f"CREATE VIEW {quoted(script.name)} AS FROM query({literal(script.select)})"
+        connection.execute(script.text if script.name in read else text)
 
 
 _LISTS = "SELECT table_name, paths, stood FROM lens_lists"

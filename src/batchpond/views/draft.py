@@ -197,8 +197,7 @@ def _fold(connection: duckdb.DuckDBPyConnection, script: Script, new: Sequence[s
         kept = f" UNION ALL FROM {table} WHERE coalesce(shard_id NOT IN ({shards}), TRUE)"
     # Our own table stands before the lake's of that name; its SELECT is bound and planned over that instead of files.
     connection.execute(f"CREATE TEMP TABLE {EVENTS.name} AS {chosen}")
-    select = script.text.partition(f"VIEW {script.name} AS")[2].rstrip("; \n")
-    connection.execute(f"CREATE TABLE {quoted(_STAGED)} AS ({select}){kept}")
+    connection.execute(f"CREATE TABLE {quoted(_STAGED)} AS ({script.select}){kept}")
     connection.execute(f"DROP TABLE temp.{EVENTS.name}")
     connection.execute(f"DROP {'TABLE' if is_table else 'VIEW'} {table}")
     connection.execute(f"ALTER TABLE {quoted(_STAGED)} RENAME TO {table}")

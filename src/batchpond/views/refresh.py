@@ -47,6 +47,11 @@ class Script:
     macros: tuple[str, ...]
     needs: frozenset[str]
 
+    @property
+    def select(self) -> str:
+        """What a view's file makes it of."""
+        return self.text.partition(f"VIEW {self.name} AS")[2].strip("; \n")
+
 
 def sql_folder() -> Path:
     """Return the folder of the views: inside the installed package, or beside `src` in a checkout."""
@@ -188,7 +193,7 @@ def _definers(found: Sequence[Script]) -> Mapping[str, Script]:
 Files = Mapping[str, Sequence[str] | Sequence[Path]]
 Named = Mapping[str, Iterable[str]]  # by table its files' paths in the lake, in order
 
-_LAYOUT = 7
+_LAYOUT = 8
 
 
 def fingerprint(files: Named) -> str:

@@ -6,7 +6,6 @@ after another, as a report does, shares their parts this way instead.
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 import duckdb
@@ -24,7 +23,6 @@ _IN_VAIN: Final = (
     "SELECT coalesce(string_agg(name, ','), '') FROM duckdb_optimizers()"
     " WHERE name IN ('partial_aggregate_pushdown', 'projection_pullup')"
 )
-_HEAD: Final = re.compile(r"(?:--[^\n]*\n)*CREATE OR REPLACE VIEW \w+ AS\b")
 
 
 class Worked:
@@ -64,7 +62,6 @@ class Worked:
             ((columns,),) = self._connection.execute(query(__package__, "columns"), {"name": script.name}).fetchall()
             content = f"({columns})"
         else:
-            rows = _HEAD.sub("", script.text, count=1).rstrip("; \n")
-            content = f"AS FROM ({rows}\n) {'' if is_of_study else self._of_study}"
+            content = f"AS FROM ({script.select}\n) {'' if is_of_study else self._of_study}"
         counted = self._connection.execute(f"CREATE TABLE {quoted(script.name)} {content}").fetchall()
         self._n_rows[script.name] = sum(n for (n,) in counted)
