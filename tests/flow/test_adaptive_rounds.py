@@ -17,6 +17,7 @@ from batchpond.results.rank import verb as rank
 from batchpond.results.report import build
 from batchpond.results.report import build as files
 from batchpond.results.report.parts import Exhibit
+from batchpond.run import submit
 from batchpond.run.stages import StageState, stages
 from batchpond.study.spec import AdaptiveSpec, PairsSpec, from_config
 from tests.flow.test_stages_rounds import Countdown, asked_by_request
@@ -102,6 +103,27 @@ def test_a_plan_of_a_study_whose_rounds_are_all_asked_foresees_no_cost(unkilled:
     report = unkilled.planned()
     assert not any(stage.is_forecast for stage in report.stages)
     assert (report.n_to_ask, report.cost.expected_usd, report.cost.worst_usd) == (0, 0.0, 0.0)
+
+
+def test_what_is_foreseen_are_the_rounds_still_to_come_and_a_question_asked_again_brings_no_more(
+    tmp_path: Path,
+) -> None:
+    """Of four rounds three follow the first, each of about one size; once all are planned, failures change none."""
+    theta = np.random.default_rng(0).normal(0, 3, N_ITEMS)
+    toml = TOML.replace("rounds = 2", "rounds = 4")
+    rig = rig_of(tmp_path / "rig", theta, toml, models=MODELS[:1], rates={"error_rate": 0.1})
+    rig.planned()
+    rig.submit()
+    left = [rig.planned().cost.expected_usd]
+    while left[-1]:
+        rig.clock.advance(1_000.0)
+        rig.sync()
+        left.append(rig.planned().cost.expected_usd)
+    assert left[:-1] == pytest.approx([left[0] * share for share in (1, 2 / 3, 1 / 3)])
+    rig.finish()
+    again = submit.preview(rig.store(), rig.lake_state(), "demo", None, again=versions.Again())
+    assert again.n_requests
+    assert (again.later_expected_usd, again.later_max_usd) == (0.0, 0.0)
 
 
 def test_cells_that_go_on_after_late_answers_are_no_longer_told_to_have_stopped(unkilled: StageRig) -> None:

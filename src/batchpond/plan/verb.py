@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from itertools import islice
@@ -329,7 +329,7 @@ def plan_study(
         refresh.refresh(store)
         n_new = _n_requests(store) - n_before
     left = versions.later_shares(store, draft.version)
-    foreseen = [found for found in foreseen if left.get(found.stage.name)]
+    foreseen = [replace(one, later=one.later.part(part)) for one in foreseen if (part := left.get(one.stage.name))]
     return _report(draft, counted, foreseen, prices, told, n_new=n_new, is_new_version=is_new_version)
 
 

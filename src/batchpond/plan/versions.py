@@ -158,7 +158,8 @@ def later_shares(store: Store, version: str, n_again: int = 0, sample: int | Non
     """Return which share of its later rounds each stage that has such is still to plan.
 
     What is asked once more, `n_again` requests, may lead to as large a share of all later rounds again, and so may
-    what is asked from the start and in no shard yet. Of a `sample` of so many requests only its share follows.
+    what is asked from the start and in no shard yet; but rounds that answers choose are chosen once. Of a `sample` of
+    so many requests only its share follows.
     """
     settings = study_settings(store, version)
     later: dict[str, dict[str, Any]] = settings.get("later") or {}
@@ -170,11 +171,16 @@ def later_shares(store: Store, version: str, n_again: int = 0, sample: int | Non
     n_sample = n_first if sample is None else min(sample, n_first)
     n_fresh = max(0, n_sample - sum(row[3] for row in rows))
     share_again = min(1.0, (n_again + n_fresh) / n_first)
+    stages: list[dict[str, Any]] = settings.get("stages") or []
+    chosen_once = {stage["name"] for stage in stages if stage["pairs"].get("adaptive")}
     shares = {
-        name: max(share_again, 1 - reached[name] / found["n_rounds"] if found["n_rounds"] and name in reached else 0)
+        name: max(
+            0.0 if name in chosen_once else share_again,
+            1 - reached[name] / found["n_rounds"] if found["n_rounds"] and name in reached else 0.0,
+        )
         for name, found in later.items()
     }
-    over = _passed(settings.get("stages") or [], reached)
+    over = _passed(stages, reached)
     return shares | {name: share_again if name in over else n_sample / n_first for name in later if name not in reached}
 
 

@@ -105,8 +105,16 @@ class Estimate:
     def __add__(self, other: Estimate) -> Estimate:
         """Return the sum; a sum with an unknown part is unknown, but for what is known of it."""
         pairs = zip(astuple(self), astuple(other), strict=True)
-        low, expected, worst, high, *known = (None if a is None or b is None else a + b for a, b in pairs)
-        return Estimate(low, expected, worst, high, *(usd or 0.0 for usd in known))
+        return _estimate(None if a is None or b is None else a + b for a, b in pairs)
+
+    def part(self, share: float) -> Estimate:
+        """Return the cost of so large a share."""
+        return _estimate(None if usd is None else usd * share for usd in astuple(self))
+
+
+def _estimate(figures: Iterable[float | None]) -> Estimate:
+    low, expected, worst, high, *known = figures
+    return Estimate(low, expected, worst, high, *(usd or 0.0 for usd in known))
 
 
 @dataclass(frozen=True, slots=True)
