@@ -304,29 +304,24 @@ def _texts(batch: pa.RecordBatch, name: str, path: Path) -> pa.Array:
 
 def _check_columns(names: Sequence[str], file: RowFile) -> None:
     path, columns = file.path, file.columns
+    hint = f"needed: {', '.join(columns.required)}; optional: {', '.join(columns.optional)}"
     is_own = columns.own and {*columns.own} <= {*names}
     unknown = [name for name in names if name not in columns.names and not is_own]
     if unknown:
         told = ", ".join(_suggested(name, columns) for name in unknown[:_UNKNOWN_SHOWN_MAX])
-        raise UsageError(
-            f"{path}: unknown {'columns' if len(unknown) > 1 else 'column'} {told}", hint=_header_hint(columns)
-        )
+        raise UsageError(f"{path}: unknown {'columns' if len(unknown) > 1 else 'column'} {told}", hint=hint)
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:
         raise UsageError(f"{path}: column {repeated[0]!r} stands in the header more than once")
     missing = [name for name in columns.required if name not in names]
     if missing:
-        raise UsageError(f"{path}: no column {', '.join(map(repr, missing))}", hint=_header_hint(columns))
+        raise UsageError(f"{path}: no column {', '.join(map(repr, missing))}", hint=hint)
 
 
 def _suggested(name: str, columns: Columns) -> str:
     known = columns.aliases.get(name.lower())
     close = [known] if known else difflib.get_close_matches(name.lower(), columns.names, n=1)
     return f"{name[:80]!r}" + (f" (did you mean {close[0]!r}?)" if close else "")
-
-
-def _header_hint(columns: Columns) -> str:
-    return f"needed: {', '.join(columns.required)}; optional: {', '.join(columns.optional)}"
 
 
 _VARIABLE: Final = re.compile(

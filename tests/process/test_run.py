@@ -54,6 +54,21 @@ def test_a_second_run_buys_nothing_and_says_so_as_json(program: Program) -> None
     assert program.rows("select count(*) as n from batches") == [{"n": 1}]
 
 
+def test_what_other_studies_wait_for_is_neither_waited_for_nor_told(program: Program) -> None:
+    """A study that somebody must answer by hand is pending in the same lake, and another is not approved."""
+    text = (program.folder / "study.toml").read_text()
+    by_hand = text.replace('study = "small"', 'study = "by-hand"').replace("max_output_tokens = 200", 'mode = "files"')
+    (program.folder / "by-hand.toml").write_text(by_hand)
+    (program.folder / "never.toml").write_text(text.replace('study = "small"', 'study = "never"\nseed = 9'))
+    assert program.run("plan", "never.toml").returncode == ExitCode.DONE
+    done = program.run("run", "by-hand.toml", "--yes", "--timeout", "0")
+    assert "1 batch pending" in done.stderr, done.stderr
+    done = program.run("run", "study.toml", "--yes", "--interval", "1", "--timeout", "60")
+    assert done.returncode == ExitCode.DONE, done.stderr
+    assert "nothing pending" in done.stderr.splitlines()[-1]
+    assert "1 batch pending" in program.run("sync").stderr
+
+
 def test_nobody_who_has_not_agreed_pays(program: Program) -> None:
     done = program.run("run", "study.toml")
     assert done.returncode == ExitCode.USAGE

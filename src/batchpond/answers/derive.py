@@ -57,11 +57,10 @@ def judge_of(spec: Mapping[str, Any]) -> Judge:
     else:
         read = rule.read if reader == 1 else rule.read_with_care
         judge = partial(_each_once, partial(expected.read, rule, read) if rule.allowed else read)
-    return judge if reader > _TAKES_BLOCKS_FOR_ERRORS else lambda responses: judge([*map(_bare_error, responses)])
-
-
-def _bare_error(response: Response) -> Response:
-    return response._replace(finish=None) if response.status is ResponseStatus.ERRORED else response
+    if reader > _TAKES_BLOCKS_FOR_ERRORS:
+        return judge
+    errored = ResponseStatus.ERRORED
+    return lambda found: judge([one._replace(finish=None) if one.status is errored else one for one in found])
 
 
 def _each_once(read: Callable[[Response], Judgment], responses: Sequence[Response]) -> list[Judgment]:
@@ -251,7 +250,7 @@ def unjudged(published: Collection[str], source: Source, parser_ids: Iterable[st
     return [
         parser_id
         for parser_id in parser_ids
-        if any(_path(JUDGMENTS, _judgments_name(parser_id, stem)) not in published for stem in stems)
+        if any(_path(JUDGMENTS, f"p_parser={parser_id}/{stem}") not in published for stem in stems)
     ]
 
 
@@ -348,7 +347,7 @@ def _derive_part(
         _empty(store, RESPONSES, _responses_name(source.provider, part.stem, version))
     store.replace_file(RESPONSES, name, responses.path)
     for parser_id, staged in judgments.items():
-        store.replace_file(JUDGMENTS, _judgments_name(parser_id, part.stem), staged.path)
+        store.replace_file(JUDGMENTS, f"p_parser={parser_id}/{part.stem}", staged.path)
 
 
 def line_reader(provider: str, role: FileRole) -> Callable[[bytes], Response]:
@@ -395,10 +394,6 @@ def _empty(store: Store, table: Table, name: str) -> None:
 
 def _responses_name(provider: str, stem: str, version: int | None = None) -> str:
     return f"p_reader={provider}-{answers.READER_VERSION if version is None else version}/{stem}"
-
-
-def _judgments_name(parser_id: str, stem: str) -> str:
-    return f"p_parser={parser_id}/{stem}"
 
 
 def _raw_lines(part: Path) -> Iterable[tuple[list[bytes], int]]:

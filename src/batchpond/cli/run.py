@@ -54,7 +54,7 @@ def _waited_for(
 
     total, asked, is_over = Counts(), ExitCode.PENDING, False
     while True:
-        watch = sync.Watch(True, interval_s, max(0.0, deadline_s - time.monotonic()), submit_due=True)
+        watch = sync.Watch(True, interval_s, max(0.0, deadline_s - time.monotonic()), submit_due=True, study=study)
         counts, report = sync.passes(invocation, watch)
         total += counts
         code = sync.exit_code(report, is_exit_code=True)

@@ -39,12 +39,13 @@ WHAT = {
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """How long to go on, how often to look, and what to run in the end."""
+    """How long to go on, how often to look, and for which study, or for all."""
 
     is_on: bool
     interval_s: float
     timeout_s: float
     submit_due: bool
+    study: str | None = None
 
 
 @pond_command("sync")
@@ -117,6 +118,7 @@ def _one_pass(diagnostics: Diagnostics, watch: Watch, deadline_s: float, store: 
                     providers=connected,
                     submit_due=watch.submit_due,
                     on_note=diagnostics.told,
+                    study=watch.study,
                 )
         except BusyError as error:
             if not watch.is_on or time.monotonic() + watch.interval_s > deadline_s:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -161,7 +161,8 @@ def send_due(session: Session, *, only_study: str | None = None, is_explicit: bo
                 due.form_shards(session, study, approval)
             session.uncut.discard(study)
             if approval is not None:
-                session.n_waiting += len(session.open_state.kept & session.open_state.by_study.get(study, {}).keys())
+                kept = session.open_state.kept & session.open_state.by_study.get(study, {}).keys()
+                session.waiting[study] += len(kept)
                 for (reason, exit_code), held in send_study(session, study, approval, trigger, _send).items():
                     session.note(Severity.INFO, wait_text(study, reason, held), exit_code=exit_code)
         if session.uploads:
@@ -213,17 +214,17 @@ def count_unsent(session: Session, only_study: str | None = None) -> tuple[int, 
     return n_unsent, n_live
 
 
-def count_unapproved(session: Session) -> int:
-    """Return how many planned requests nobody has approved, counted anew where plans, shards or approvals changed."""
+def count_unapproved(session: Session) -> Mapping[str, int]:
+    """Return how many planned requests of each study nobody has approved; counted where plans or shards changed."""
     state, store = session.open_state, session.store
     whole = {one.study_version for one in state.approvals.values() if one.n_limit is None}
     partly = {study: version for study, version in state.current_versions.items() if version not in whole}
     if not partly:
-        return 0
+        return {}
     plan, shards = (disk.relative(store.path, store.published(name)) for name in (PLAN.name, SHARD_REQUESTS.name))
     void = [due.void_shards(state, study, version) for study, version in sorted(partly.items())]
     basis = (sorted(partly.items()), sorted(state.voided), void, plan, shards)
-    return session.remembered(".unapproved", basis, lambda: sum(due.unformed(store, state, partly).values()), plan)
+    return session.remembered(".unapproved", basis, lambda: due.unformed(store, state, partly), plan)
 
 
 def lacking_approval(lake_state: LakeState, study: str, now: datetime) -> str | None:
@@ -325,7 +326,7 @@ def send_study(
             if obstacle.holds is not None:
                 precedence.hold(shard, obstacle.holds)
             waiting.setdefault((obstacle.reason, obstacle.exit_code), []).append(shard)
-            session.n_waiting += obstacle.passes_by_itself
+            session.waiting[study] += obstacle.passes_by_itself
     return waiting
 
 
@@ -338,7 +339,7 @@ def _send(
         _begin_following(session, shard, approval, budget, following)
         match send_shard(session, shard, approval):
             case Sending.WAITING:
-                session.n_waiting += 1
+                session.waiting[shard.study] += 1
                 return None
             case Sending.REJECTED:
                 refused = session.lake_state.latest_attempt(shard.shard_id)
@@ -515,8 +516,10 @@ class Budget:
         if approval.cost_max_usd is None and limit_usd is None:
             return cls([])
         attempts = [a for a in session.lake_state.attempts.values() if a.intent.study == approval.study]
-        actual = _actual_costs(session) if attempts else {}
-        doubts = _doubts(session) if any(a.mode is Mode.LIVE for a in attempts) else {}
+        rows = tables.rows(session.store, ["responses"], tables.query(__package__, "costs")) if attempts else []
+        actual: dict[str, float | None] = dict(rows)
+        is_live = any(a.mode is Mode.LIVE for a in attempts)
+        doubts: dict[str, int] = dict(tables.rows(session.store, ["doubts"], _DOUBTS) if is_live else [])
         taken_usd = {a.attempt_id: _taken_usd(a, actual, doubts.get(a.attempt_id, 0)) for a in attempts}
         caps = []
         if approval.cost_max_usd is not None:
@@ -544,27 +547,15 @@ def _is_under(approval: Approval, attempt: Attempt) -> bool:
     return attempt.intent.approval_id == approval.approval_id or is_sent_since
 
 
+# How many live calls of each attempt may have been paid though no answer came.
+_DOUBTS: Final = "SELECT attempt_id, count(*) FROM doubts GROUP BY attempt_id"
+
+
 def _taken_usd(attempt: Attempt, actual: dict[str, float | None], n_doubts: int) -> float:
-    """Return what an attempt may have cost; so may each live call whose answer never came."""
-    unseen_usd = n_doubts * (attempt.intent.cost_max_usd or 0.0) / (attempt.intent.n_requests or 1)
-    return _own_usd(attempt, actual) + unseen_usd
-
-
-def _own_usd(attempt: Attempt, actual: dict[str, float | None]) -> float:
-    worst = attempt.intent.cost_max_usd or 0.0
+    """Return what an attempt may have cost, and each live call whose answer never came."""
+    worst_usd = attempt.intent.cost_max_usd or 0.0
+    unseen_usd = n_doubts * worst_usd / (attempt.intent.n_requests or 1)
     if attempt.phase in BEFORE_SENT_PHASES | {Phase.ABSENT}:
-        return 0.0
-    if attempt.phase is not Phase.VERIFIED:
-        return worst
-    known = actual.get(attempt.attempt_id, 0.0)
-    return worst if known is None else known
-
-
-def _doubts(session: Session) -> dict[str, int]:
-    """Return how many live calls of each attempt may have been paid though no answer came."""
-    return dict(tables.rows(session.store, ["doubts"], "SELECT attempt_id, count(*) FROM doubts GROUP BY attempt_id"))
-
-
-def _actual_costs(session: Session) -> dict[str, float | None]:
-    rows = tables.rows(session.store, ["responses"], tables.query(__package__, "costs"))
-    return {attempt_id: None if n_unknown else float(cost or 0.0) for attempt_id, cost, n_unknown in rows}
+        return unseen_usd
+    known_usd = actual.get(attempt.attempt_id, 0.0) if attempt.phase is Phase.VERIFIED else None
+    return unseen_usd + (worst_usd if known_usd is None else known_usd)

@@ -52,12 +52,7 @@ _ALLOWED = {
 
 
 def resolve(
-    store: Store,
-    attempt_id: str,
-    resolution: Resolution,
-    *,
-    providers: Providers,
-    batch_id: str | None = None,
+    store: Store, attempt_id: str, resolution: Resolution, *, providers: Providers, batch_id: str | None = None
 ) -> Attempt:
     """Record a person's decision and return the attempt as it then stands.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -197,7 +198,8 @@ class Session:
     `listed` has the batches of a client since a study was planned, `heads` the first custom_id of looked-into results,
     `listings` what a client listed to find refused creates, and since when, `looked_at_s` when its batches were listed
     last, `uploads` the input files on their way, by attempt, `read_parts` the files of responses that stood before this
-    pass read any, by the result file that they are of, `uncut` the studies of which what is due was not made shards.
+    pass read any, by the result file that they are of, `uncut` the studies of which what is due was not made shards,
+    `waiting` how many shards of each study wait to be sent.
     """
 
     store: Store
@@ -209,7 +211,7 @@ class Session:
     notes: list[Note] = field(default_factory=list)
     counts: Counts = field(default_factory=Counts)
     paused: set[tuple[str, str]] = field(default_factory=set)
-    n_waiting: int = 0
+    waiting: Counter[str] = field(default_factory=Counter)
     scopes: dict[str, str] = field(default_factory=dict)
     listed: dict[tuple[str, str], tuple[datetime, tuple[RemoteBatch, ...]]] = field(default_factory=dict)
     heads: dict[str, str | None] = field(default_factory=dict)
@@ -267,26 +269,23 @@ class Session:
             self.scopes[name] = provider.check()
         return self.scopes[name]
 
-    def remembered(self, name: str, basis: object, count: Callable[[], int], held: Iterable[str] = ()) -> int:
-        """Return a number kept under a name, counted anew where what it is of has changed: `basis`, or files `held`."""
-        layout = f"2 {hashlib.sha256(repr(basis).encode()).hexdigest()}"
+    def remembered(
+        self, name: str, basis: object, count: Callable[[], Mapping[str, int]], held: Iterable[str] = ()
+    ) -> Mapping[str, int]:
+        """Return each study's number kept under a name, counted anew where `basis` or the files `held` changed."""
+        layout = f"3 {hashlib.sha256(repr(basis).encode()).hexdigest()}"
         kept = recall_memo(self.store, name, layout)
         if kept is None:
             kept = Memo(layout, [*held], (), {"n": count()})
             keep_memo(self.store, name, kept)
-        return int(kept.content["n"])
+        return Counter[str](kept.content["n"])
 
     def attempt(self, attempt_id: str) -> Attempt:
         """Return an attempt as it now stands."""
         return self.open_state.attempts.get(attempt_id) or self.lake_state.attempts[attempt_id]
 
     def note(
-        self,
-        severity: Severity,
-        message: str,
-        *,
-        hint: str | None = None,
-        exit_code: ExitCode = ExitCode.DONE,
+        self, severity: Severity, message: str, *, hint: str | None = None, exit_code: ExitCode = ExitCode.DONE
     ) -> None:
         """Say something to the user once the step is over."""
         note = Note(severity, message, hint, exit_code)

@@ -31,6 +31,7 @@ from batchpond.lake.store import Store
 from batchpond.model import EPOCH, BatchState, Mode, RemoteBatch
 from batchpond.plan import versions
 from batchpond.providers.base import BatchProvider
+from batchpond.run import due
 from batchpond.run.dispatch import count_unapproved, count_unsent, finish_adoptions, send_due
 from batchpond.run.find import check_host, owners, pages, place, resolve_unknowns, take_in_duplicates, tell_duplicates
 from batchpond.run.session import TAKE_HINT, Counts, Note, Providers, Report, Session, Severity, answered
@@ -47,7 +48,7 @@ class SyncReport(Report):
     `n_waiting` of them are not sent yet. `n_failed` requests have failed, in this pass or before it, and nobody asks
     them again. `n_live` requests wait for `batchpond live`, `n_unsent` that are approved are in no batch yet, and
     `n_unapproved` of the plans wait for `batchpond submit`. It `is_stuck` where everything pending waits for another
-    key or address, which no waiting brings.
+    key or address, which no waiting brings. Of `study` all is, where that is named.
     """
 
     counts: Counts
@@ -68,8 +69,9 @@ def sync_once(
     providers: Providers,
     submit_due: bool = True,
     on_note: Callable[[Note], None] | None = None,
+    study: str | None = None,
 ) -> SyncReport:
-    """Make one pass; raises BusyError when another writer holds the lake.
+    """Make one pass, and say what is left of `study`, or of all; raises BusyError when another holds the lake.
 
     A batch or provider that fails is noted and stops no other. `submit_due=False` holds back
     every POST that would create a batch.
@@ -82,7 +84,10 @@ def sync_once(
         take_in_duplicates(session)
         resolve_unknowns(session)
         finish_adoptions(session)
-        _take_in_live(session)
+        if any(attempt.mode is Mode.LIVE for attempt in session.open_state.attempts.values()):
+            from batchpond.run.live.seal import recover_all
+
+            recover_all(session)
         bring_in(session, poll_open(session))
         if submit_due:
             send_due(session)
@@ -96,24 +101,38 @@ def sync_once(
         tell_concerns(session)
         settled = (a for a in session.open_state.attempts.values() if a.phase in SETTLED_PHASES)
         jsonl.sweep_payloads(store, {a.attempt_id for a in settled})
-        n_unsent, n_live = count_unsent(session)
+        study = _scope(session, study)
+        n_unsent, n_live = count_unsent(session, study)
         session.log.compact(lambda: refresh(store))
         session.log.keep()
         versions.keep(store)
         refresh(store)
-        n_unapproved, n_failed = count_unapproved(session), count_failed(session)
+        unapproved, failed = count_unapproved(session), count_failed(session)
+    pending = _pending(session.open_state, study)
+    n_waiting, whys = _of(study, session.waiting), [session.providers.out.get(one.client_name) for one in pending]
+    mine = (a for a in session.open_state.attempts.values() if study in {None, a.intent.study})
     return SyncReport(
         counts=session.counts,
-        n_pending=len(_remote(session.open_state, PENDING_PHASES)) + session.n_waiting,
-        n_waiting=len(_remote(session.open_state, PENDING_PHASES & BEFORE_SENT_PHASES)) + session.n_waiting,
-        n_failed=n_failed,
-        n_attention=sum(attempt.needs_attention for attempt in session.open_state.attempts.values()),
+        n_pending=len(pending) + n_waiting,
+        n_waiting=sum(attempt.phase in BEFORE_SENT_PHASES for attempt in pending) + n_waiting,
+        n_failed=_of(study, failed),
+        n_attention=sum(attempt.needs_attention for attempt in mine),
         n_live=n_live,
         n_unsent=n_unsent,
-        n_unapproved=n_unapproved,
-        is_stuck=_is_stuck(session),
+        n_unapproved=_of(study, unapproved),
+        is_stuck=bool(pending) and not n_waiting and all(isinstance(why, AccessError) for why in whys),
         notes=tuple(session.notes),
     )
+
+
+def _scope(session: Session, study: str | None) -> str | None:
+    """Return the study where its answers come in batches of its own, else None: what is left of all may be its."""
+    approval = session.open_state.approvals.get(study or "")
+    return study if approval is not None and due.asks_all_itself(session, approval) else None
+
+
+def _of(study: str | None, counted: Mapping[str, int]) -> int:
+    return sum(counted.values()) if study is None else counted.get(study, 0)
 
 
 def _conflicts(lake_state: LakeState) -> set[str]:
@@ -148,22 +167,9 @@ def read_unread(session: Session) -> None:
         read_what_is_unread(session, attempts)
 
 
-def _take_in_live(session: Session) -> None:
-    """Bring in what live calls left behind; what makes them is loaded only where there were any."""
-    if any(attempt.mode is Mode.LIVE for attempt in session.open_state.attempts.values()):
-        from batchpond.run.live.seal import recover_all
-
-        recover_all(session)
-
-
-def _is_stuck(session: Session) -> bool:
-    names = {one.client_name for one in _remote(session.open_state, PENDING_PHASES)}
-    whys = map(session.providers.out.get, names)
-    return bool(names) and not session.n_waiting and all(isinstance(why, AccessError) for why in whys)
-
-
-def _remote(lake_state: LakeState, phases: frozenset[Phase]) -> list[Attempt]:
-    found = [a for a in lake_state.attempts.values() if a.phase in phases and a.mode is not Mode.LIVE]
+def _pending(lake_state: LakeState, study: str | None) -> list[Attempt]:
+    mine = (a for a in lake_state.attempts.values() if study in {None, a.intent.study})
+    found = [a for a in mine if a.phase in PENDING_PHASES and a.mode is not Mode.LIVE]
     return [a for a in found if a.phase not in BEFORE_SENT_PHASES or a.shard_id not in lake_state.voided]
 
 

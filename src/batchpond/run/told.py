@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -100,16 +101,18 @@ def tell_failures(session: Session) -> None:
         session.note(Severity.WARNING, failure.text, hint=failure.hint, exit_code=exit_code)
 
 
-def count_failed(session: Session) -> int:
-    """Return how many requests have failed, now or long ago, that no other attempt answered or is about to."""
+def count_failed(session: Session) -> Mapping[str, int]:
+    """Return how many requests of each study have failed, now or long ago, and no attempt answered or is about to."""
     recent, archived = fallen_short(session.log.recent), session.log.archive.short
     if not recent and not archived:
-        return 0
+        return {}
     short = [session.attempt(name) for name in sorted(recent)]
     told = (event.ord for event in session.log.recent if not isinstance(event, _NO_MATTER))
     last = max((*told, *session.log.archive.settled.values()), default=0)
     found = partial(failures, session.store, session.open_state, short, archived)
-    return session.remembered(".failed", last, lambda: sum(failure.n_requests for failure in found()))
+    return session.remembered(
+        ".failed", last, lambda: sum((Counter({one.study: one.n_requests}) for one in found()), Counter[str]())
+    )
 
 
 @dataclass(frozen=True, slots=True)

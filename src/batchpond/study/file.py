@@ -482,7 +482,7 @@ def _template(table: Table, written: tables.TemplateTable | str, task: str) -> T
 
 def _text_of(table: Table, messages: Sequence[tables.MessageTable]) -> str:
     for one, message in zip(table.elements("messages"), messages, strict=True):
-        if templates.has_turns(message.text):
+        if templates.TURN_MARK.search(message.text):
             one.fail("text", "has a line that begins a turn", "give each turn a message of its own")
     return templates.text_of([Turn(message.role, message.text) for message in messages])
 

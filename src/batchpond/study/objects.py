@@ -7,13 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from batchpond.errors import StudyError, UsageError
 from batchpond.lake.disk import destined, placed
 
 if TYPE_CHECKING:
     import polars as pl
+
+FRAME: Final = "__arrow_c_stream__"  # what a frame has, of whatever library
 
 
 class Study:
@@ -24,7 +26,7 @@ class Study:
     """
 
     def __init__(self, study: str, **tables: Any) -> None:
-        if _is_frame(tables.get("items")):
+        if hasattr(tables.get("items"), FRAME):
             tables["items"] = {"path": tables["items"], "id": "id", "text": "text"}
         self._frames: dict[str, Any] = {}
         self._tables = {"study": study, **{name: self._named(value, name) for name, value in tables.items()}}
@@ -34,7 +36,7 @@ class Study:
 
     def _named(self, value: Any, place: str) -> Any:
         """Return plain values, frames kept apart and in their place the names of the files that they become."""
-        if _is_frame(value):
+        if hasattr(value, FRAME):
             name = f"{place.removesuffix('.path')}.parquet"
             self._frames[name] = value
             return name
@@ -82,10 +84,6 @@ def file_of(study: Study | str | os.PathLike[str]) -> Iterator[Path]:
         except StudyError as error:
             text = error.message.replace(os.fspath(path), f"{study!r}.to_toml()").replace(f"{folder}/", "")
             raise StudyError(text, hint=error.hint) from None
-
-
-def _is_frame(value: Any) -> bool:
-    return hasattr(value, "__arrow_c_stream__")
 
 
 def _polars(frame: Any) -> pl.DataFrame:

@@ -32,7 +32,7 @@ _TEXTS: Final = resources.files("batchpond.tasks") / "texts"
 PAIRWISE: Final = "pairwise"
 _WORD: Final = re.compile(r"\{\s*([^\W\d]\w*(?:[.-]\w+)*)\s*\}")
 _NEAR: Final = 0.6
-_MARK: Final = re.compile(r"^\[\[(system|user|assistant)\]\][ \t\r]*$", re.MULTILINE)
+TURN_MARK: Final = re.compile(r"^\[\[(system|user|assistant)\]\][ \t\r]*$", re.MULTILINE)
 _LIKE_MARK: Final = re.compile(r"^[ \t]*\[\[[ \t]*(\w+)[ \t]*\]\][ \t\r]*$", re.MULTILINE)
 _LIKE: Final = 0.8
 _FOLLOWS: Final[Mapping[Role | None, tuple[Role, ...]]] = {
@@ -199,7 +199,7 @@ class Template:
     @cached_property
     def _marks(self) -> list[re.Match[str]]:
         """The lines that begin a turn; none in a text that begins with anything else."""
-        found = list(_MARK.finditer(self.text))
+        found = list(TURN_MARK.finditer(self.text))
         return found if found and not self.text[: found[0].start()].strip() else []
 
     def check(
@@ -261,11 +261,6 @@ class Template:
                     hint="lines [[system]], [[user]] and [[assistant]] do, in a text that begins with one;"
                     f' what a model is to read as it stands: literal = ["{word}"]',
                 )
-
-
-def has_turns(text: str) -> bool:
-    """Return whether a line of a text is one that begins a turn."""
-    return _MARK.search(text) is not None
 
 
 def text_of(turns: Sequence[Turn]) -> str:
