@@ -12,6 +12,7 @@ from batchpond.lake.attempts import UNSENT_PHASES, Phase
 from batchpond.lake.events import read
 from batchpond.lake.records import DuplicateRemote, Resolution
 from batchpond.model import BatchState
+from batchpond.run import due
 from batchpond.run.dispatch import DOUBTS_MAX
 from batchpond.run.resolve import resolve, tidy
 from batchpond.run.submit import SubmitPreview, submit
@@ -313,6 +314,40 @@ def test_an_approval_of_a_plan_that_is_over_does_not_replace_that_of_the_new_one
     finish(rig, 4)
     assert {attempt.phase for attempt in rig.attempts()} == {Phase.VERIFIED}
     assert rig.sync().n_unsent == 0
+
+
+def test_what_another_sent_while_somebody_was_asked_is_not_sent_again(tmp_path: Path) -> None:
+    """Two terminals ask the same; the shards that the first showed are not handed out once more."""
+    rig = Rig(tmp_path, max_requests=5, models=("gpt-4.1-mini",), with_lens=False)
+    rig.plan()
+
+    def agree(_: SubmitPreview) -> bool:
+        rig.submit()
+        return True
+
+    report = submit(rig.store(), STUDY, max_cost_usd=None, limit=None, confirm=agree, providers=rig.providers())
+    assert report.counts is not None
+    assert report.counts.n_created == 0
+    rig.settle()
+    assert rig.billed()[0] == N
+    assert rig.violations() == []
+
+
+def test_what_was_shown_is_not_looked_for_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The shards are cut once where nothing changes between the question and the answer, and anew where it does."""
+    rig = Rig(tmp_path, max_requests=5, models=("gpt-4.1-mini",), with_lens=False)
+    cuts, cut = list[int](), due._cut
+    monkeypatch.setattr(due, "_cut", lambda *asked: (cuts.append(1), cut(*asked))[1])
+    rig.plan()
+    rig.submit()
+    assert len(cuts) == 1
+    rig.world.add_fault("batches.create@*:status=429")
+    rig.change()
+    rig.submit()
+    assert len(cuts) == 2
+    rig.change()
+    rig.submit()
+    assert len(cuts) == 4, "what the change voids is due again"
 
 
 def test_a_refused_key_stops_its_provider_at_once(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakKeyDictionary
 
 from batchpond import ids
 from batchpond.errors import LakeError
@@ -26,10 +27,12 @@ from batchpond.providers.http.errors import ApiError, classify
 from batchpond.run.find import check_settled
 from batchpond.run.send import was_never_made
 from batchpond.run.session import Rules, Session, answered
-from batchpond.study.prices import NOTHING, Estimate, Prices, Used, load_config
+from batchpond.study.prices import NOTHING, Config, Estimate, Prices, Used, load_config
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from batchpond.study.spec import ShardsSpec
 
 OVER_PHASES: Final = frozenset({Phase.VERIFIED, Phase.MISMATCH, Phase.LOST})
 
@@ -153,32 +156,52 @@ def new_shards(
     that is still on its way.
 
     `sample` keeps to so many of what is asked from the start, as `versions.sampled` says, and what follows from it.
+    The shards of a preview are handed out once more where nothing that they follow from has changed since.
     """
-    import pyarrow as pa  # an idle pass cuts nothing
-
-    from batchpond.study.spec import ShardsSpec
+    from batchpond.study.spec import ShardsSpec  # an idle pass cuts nothing
 
     rule = ShardsSpec(**(versions.study_settings(store, version).get("shards") or {}))
+    chosen, values = _chosen(lake_state, again)
+    values |= {
+        "study": study,
+        "version": version,
+        "void": [*lake_state.voided, *void_shards(lake_state, study, version)],
+        "live": [*pending_shards(lake_state)],
+        "again": again is not None,
+        "per_cell": rule.per_cell,
+    }
+    sql = _DUE.replace("{chosen}", chosen).replace("{sampled}", versions.sampled(sample))
+    generation = len(lake_state.voided) + (0 if again is None else len(lake_state.shards))
     settings = load_config(store.path)
+    basis = sql, values, rule, generation, settings, [store.published(name) for name in ASKED_TABLES]
+    before, kept, n_rows = _SHOWN.pop(store, None), list[NewShard](), 0
+    if before is not None and before[0] == basis:
+        yield from before[1]
+        return
+    for new in _cut(store, sql, values, rule, generation, settings):
+        n_rows += len(new.lines)
+        kept += [new] * (n_rows <= _SHOWN_ROWS_MAX)
+        yield new
+    if n_rows <= _SHOWN_ROWS_MAX:
+        _SHOWN[store] = basis, kept
+
+
+_SHOWN_ROWS_MAX: Final = 200_000
+_SHOWN: Final = WeakKeyDictionary[Store, tuple[object, list[NewShard]]]()
+
+
+def _cut(
+    store: Store, sql: str, values: Mapping[str, Any], rule: ShardsSpec, generation: int, settings: Config
+) -> Iterator[NewShard]:
+    import pyarrow as pa
+
+    study, version = values["study"], values["version"]
     book = Prices.of_lake(store.path / CONFIG, store.clock.now())
     expected, caches = versions.expected_output_tokens(store, version), versions.caches(store, version)
-    chosen, values = _chosen(lake_state, again)
-    kind = ShardKind.FIRST if again is None else ShardKind.RETRY
-    generation = len(lake_state.voided) + (0 if again is None else len(lake_state.shards))
+    kind = ShardKind.RETRY if values["again"] else ShardKind.FIRST
     with tables.connect(store, ASKED_TABLES) as connection:
         used = versions.used(connection, study, version)
-        found = connection.sql(
-            _DUE.replace("{chosen}", chosen).replace("{sampled}", versions.sampled(sample)),
-            params={
-                "study": study,
-                "version": version,
-                "void": [*lake_state.voided, *void_shards(lake_state, study, version)],
-                "live": [*pending_shards(lake_state)],
-                "again": again is not None,
-                **values,
-                "per_cell": rule.per_cell,
-            },
-        )
+        found = connection.sql(sql, params=values)
 
         def limits(lines: pa.Table) -> versions.Limits:
             asked = _asked(lines)
