@@ -60,6 +60,9 @@ def parse_study(data: bytes, source: str = "study.toml", base_path: Path = Path(
         file.study, stages, file.seed, file.grid.unsupported, file.shards, retry, file.budget, file.claims, source,
         base_path, written,
     )  # fmt: skip
+    for table in () if study.media else root.elements("stages") or [root]:
+        why = "has no effect: no template shows a picture"
+        table.inside("items").refuse(["media_max_px"], why, "show a column, `{item.COLUMN as media}`, or leave it out")
     # Pairs alone count their repeats themselves, and a version's name was made of both numbers as they are written.
     if study.is_pairs_alone:
         return study
@@ -256,6 +259,9 @@ def _rows(table: Table, written: tables.StageKeys, stages: Sequence[StageSpec]) 
     earlier = {stage.name: (stage.name,) for stage in stages} | {name: one.ratings for name, one in kept.items()}
     columns = {name: str(items.data[name]) for name in _COLUMNS if items.has(name)}
     after = tuple(name for stage in asked.after or () for name in _earlier(items, "after", stage, earlier))
+    if asked.stage is not None or after:
+        why = "has no effect on rows that come from other stages"
+        items.refuse(["media_max_px"], why, "it stands under the items whose pictures are read: those of a file")
     if asked.stage is not None:
         items.refuse((*_OF_FILE, *columns), "cannot be given together with stage")
         _earlier(items, "stage", asked.stage, earlier)

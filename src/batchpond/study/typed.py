@@ -292,7 +292,8 @@ class _Seen:
             case inspect.DictType(value_type=inner):
                 return {name: self.value(inner, part, (*key, name)) for name, part in value.items()}
             case _:
-                self.wrong += [(key, *problem) for problem in _problems(fitting, value, extra.get("enum"))]
+                choices = [*map(str, fitting.cls)] if isinstance(fitting, inspect.EnumType) else extra.get("enum")
+                self.wrong += [(key, *problem) for problem in _problems(fitting, value, choices)]
         return value
 
     def _table(self, fields: Sequence[inspect.Field], value: dict[str, Any], key: Key) -> dict[str, Any]:
@@ -350,10 +351,9 @@ def _meaning(info: inspect.Type) -> str | None:
 
 def _problems(info: inspect.Type, value: Any, choices: Sequence[str] | None) -> Iterator[tuple[str, str | None]]:
     match info:
-        case inspect.EnumType(cls=kind):
-            yield from _not_one_of(value, list(kind))
-        case inspect.StrType() if choices is not None:
-            yield from _not_one_of(value, choices)
+        case inspect.EnumType() | inspect.StrType() if choices is not None:
+            if value not in choices:
+                yield f"is {value!r}, not one of {', '.join(choices)}", did_you_mean(value, choices)
         case inspect.StrType(min_length=int()) if not value.strip():
             yield "is empty", None
         case inspect.StrType(max_length=int(most)) if len(value) > most:
@@ -365,11 +365,6 @@ def _problems(info: inspect.Type, value: Any, choices: Sequence[str] | None) -> 
             yield f"is {value}, not between {low:,} and {high:,}", None
         case inspect.FloatType(ge=low, le=high) if low is not None and high is not None and not low <= value <= high:
             yield f"is {value}, not between {low:g} and {high:g}", None
-
-
-def _not_one_of(value: str, choices: Sequence[str]) -> Iterator[tuple[str, str | None]]:
-    if value not in choices:
-        yield f"is {value!r}, not one of {', '.join(choices)}", did_you_mean(value, choices)
 
 
 def _not_json(key: Key, value: object) -> Iterator[tuple[Key, str]]:

@@ -78,3 +78,43 @@ def test_rows_of_later_sql_show_nothing() -> None:
     assert parse_study((head + use + named + seen).encode()).media == frozenset({"photo"})
     with pytest.raises(StudyError, match="pictures of rows that only SQL will give"):
         parse_study((head + use + later + seen).encode())
+
+
+SMALLER = 'path = "items.csv"\nmedia_max_px = 640\n'
+HEAD = 'study = "demo"\n[[stages]]\nname = "one"\ntask = "generation"\n[stages.items]\n' + SMALLER
+USE = '[[stages.templates]]\nid = "t"\ntext = "{INPUT}"\n[[stages.models]]\nprovider = "openai"\nmodel = "gpt-4o"\n'
+LATER = '[[stages]]\nname = "two"\ntask = "likert"\n[stages.items]\nstage = "one"\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        ((STUDY % "{STATEMENT} {OUTPUT} {ANSWER_FORMAT}").replace('path = "items.csv"\n', SMALLER), ":5: items."),
+        (HEAD + USE, ":7: stages[1].items."),
+        (
+            HEAD + USE + LATER + USE.replace("{INPUT}", "{OUTPUT} " + SEEN.replace(" as media", "")),
+            ":7: stages[1].items.",
+        ),
+    ],
+)
+def test_a_size_of_pictures_that_no_template_shows_is_refused(text: str, where: str) -> None:
+    """By file, line and key, with what to write instead."""
+    with pytest.raises(StudyError) as caught:
+        parse_study(text.encode())
+    assert caught.value.message.startswith(f"study.toml{where}media_max_px has no effect: no template shows a picture")
+    assert "as media}" in (caught.value.hint or "")
+
+
+def test_a_size_of_pictures_that_a_later_stage_shows_is_taken() -> None:
+    """The rows that it stands beside are those that are shown."""
+    study = parse_study((HEAD + USE + LATER + USE.replace("{INPUT}", SEEN)).encode())
+    assert study.stages[0].rows.items == ItemsSpec(ItemsFrom.CSV, "items.csv", media_max_px=640)
+
+
+@pytest.mark.parametrize("rows", ['stage = "one"\n', 'sql = "select 1"\nafter = ["one"]\n'])
+def test_a_size_of_pictures_stands_where_the_pictures_are_read(rows: str) -> None:
+    """Not beside rows that another stage or later SQL gives, where nothing would be made smaller."""
+    later = LATER.replace('stage = "one"\n', rows + "media_max_px = 640\n") + USE.replace("{INPUT}", SEEN)
+    with pytest.raises(StudyError, match=r"study.toml:\d+: stages\[2\].items.media_max_px") as caught:
+        parse_study((HEAD + USE + later).encode())
+    assert "under the items whose pictures are read" in (caught.value.hint or "")
