@@ -26,6 +26,7 @@ from batchpond.lake.store import Store
 from batchpond.plan import verb as plan
 from batchpond.plan.media import told
 from batchpond.providers import registry
+from batchpond.providers.shared.sight import PAGES_UNKNOWN, UNKNOWN_TOKENS
 from batchpond.results.report import build as report
 from batchpond.results.report import markdown, page
 from batchpond.results.report.sections import answers
@@ -36,7 +37,7 @@ from batchpond_sim.world.world import body_id
 from tests.rigs.adaptive_study import STUDY as ADAPTIVE
 from tests.rigs.files_study import FilesRig
 from tests.rigs.live_study import LIVE, Asked, live_rig, write_live_study
-from tests.rigs.pictures import golden, png, shown
+from tests.rigs.pictures import compressed_pdf, golden, png, shown
 from tests.rigs.sim_providers import SIMULATED, one_model_each
 from tests.rigs.sim_study import STUDY, Rig
 from tests.rigs.stage_study import StageRig, models, stage
@@ -274,6 +275,7 @@ from batchpond.lake.store import Store
 from batchpond.lake.attempts import fold
 from batchpond.lake.events import read
 from batchpond.providers import registry
+from batchpond.providers.shared.sight import PAGES_UNKNOWN, UNKNOWN_TOKENS
 store = Store.open(Path(sys.argv[1]))
 shard = next(iter(fold(read(store)).shards.values()))
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -481,3 +483,23 @@ def test_build_payload_is_the_same_every_time(tmp_path: Path) -> None:
     rig.store().payload_path(rig.only().attempt_id).unlink()
     built = build_payload(rig.store(), registry.module("openai"), intent, rig.only().attempt_id)
     assert built.sha256 == intent.sha256
+
+
+def test_a_documents_price_is_that_of_its_pages_and_plan_says_where_nobody_knows_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a document whose page objects are compressed; without the reader as very many, with what brings it."""
+    reports = []
+    for folder in ("read", "unread"):
+        rig = Rig(tmp_path / folder, models=one_model_each(["anthropic"]), max_requests=50, with_lens=False)
+        with_photos(rig.study_path, {name: compressed_pdf(n) for n, name in enumerate("abc", 1)})
+        reports.append(plan.plan_file(rig.lake, rig.study_path))
+        monkeypatch.setitem(sys.modules, "pypdf", None)
+    read, unread = reports
+    of_texts = read.estimated_input_tokens - 4 * 4_568 * (1 + 2 + 3)
+    assert 0 < of_texts < 2_000
+    assert not [note for note in read.notes if "document" in note]
+    assert unread.estimated_input_tokens - of_texts == 4 * 3 * PAGES_UNKNOWN * UNKNOWN_TOKENS
+    (note,) = (note for note in unread.notes if "document" in note)
+    assert note.startswith("3 documents: nobody can tell how many pages they have")
+    assert "pip install 'batchpond[images]'" in note

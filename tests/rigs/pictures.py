@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import json
 import random
 import re
@@ -45,3 +46,28 @@ def shown(value: Any) -> Iterator[bytes]:
                 yield from shown(inner)
         case str() if found := _DATA.fullmatch(value):
             yield base64.b64decode(found[2], validate=True)
+
+
+def compressed_pdf(n_pages: int) -> bytes:
+    """Return a PDF 1.5 as LaTeX and Word write it: all its page objects stand in one compressed object stream."""
+    kids = b" ".join(b"%d 0 R" % number for number in range(3, 3 + n_pages))
+    pages = [b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 200 100]>>"] * n_pages
+    objects = [b"<</Type/Catalog/Pages 2 0 R>>", b"<</Type/Pages/Count %d/Kids[%s]>>" % (n_pages, kids), *pages]
+    starts = itertools.accumulate((len(one) + 1 for one in objects), initial=0)
+    head = b" ".join(b"%d %d" % both for both in zip(range(1, 1 + len(objects)), starts, strict=False)) + b" "
+    of_stream = b"/Type/ObjStm/N %d/First %d" % (len(objects), len(head))
+    found, number = b"%PDF-1.5\n", len(objects) + 1
+    at_stream = len(found)
+    found += _stream(number, of_stream, head + b" ".join(objects))
+    places = [(2, number, place) for place in range(len(objects))]
+    rows = [(0, 0, 0), *places, (1, at_stream, 0), (1, len(found), 0)]
+    table = b"".join(struct.pack(">BIH", *row) for row in rows)
+    at_table = len(found)
+    found += _stream(number + 1, b"/Type/XRef/Size %d/W[1 4 2]/Root 1 0 R" % len(rows), table)
+    return found + b"startxref\n%d\n%%%%EOF\n" % at_table
+
+
+def _stream(number: int, about: bytes, content: bytes) -> bytes:
+    data = zlib.compress(content)
+    head = b"%d 0 obj\n<<%s/Filter/FlateDecode/Length %d>>\nstream\n" % (number, about, len(data))
+    return head + data + b"\nendstream\nendobj\n"

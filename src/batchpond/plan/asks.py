@@ -74,17 +74,11 @@ class SourceRow(_SourceRow):
     @cached_property
     def metadata(self) -> str | None:
         """What the lake keeps of it besides: as its file has it, or where it belongs, as JSON."""
-        return _said_of(self)
-
-
-def _said_of(row: SourceRow) -> str | None:
-    if row.of_file is not None:
-        return row.of_file.metadata
-    places = zip(PLACES, (row.unit_id or None, *row[3:7], row.tier), strict=True)
-    said = {name: value for name, value in places if value is not None}
-    if row.more:
-        said = {name: value for name, value in {**said, **row.more}.items() if value is not None}
-    return orjson.dumps(said, default=str, option=orjson.OPT_SORT_KEYS).decode() if said else None
+        if self.of_file is not None:
+            return self.of_file.metadata
+        places = zip(PLACES, (self.unit_id or None, *self[3:7], self.tier), strict=True)
+        said = {name: value for name, value in {**dict(places), **self.more}.items() if value is not None}
+        return orjson.dumps(said, default=str, option=orjson.OPT_SORT_KEYS).decode() if said else None
 
 
 class Ask(NamedTuple):
@@ -186,8 +180,6 @@ def placed_row(
 ) -> SourceRow:
     """Return a row by what its columns for unit, rubric, candidate, input, tier say; raises StudyError for no tier."""
     own_unit = "" if stage.task in {"pairwise", "listwise"} else item_id  # any two of their rows are compared
-    if not told:
-        return SourceRow(item_id, text, own_unit, None, None, None, None, more)
     unit_id, rubric_id, candidate, asked = [
         None if told.get(name) is None else str(told[name]) for name in ("unit", "rubric", "candidate", "input")
     ]
@@ -338,7 +330,7 @@ class SpilledRows(Sequence[SourceRow]):
         rest = iter(rows)
         while some := list(itertools.islice(rest, _ROWS_AT_ONCE)):
             names, texts = [row.item_id for row in some], [row.text for row in some]
-            said = [_said_of(row) for row in some]
+            said = [row.metadata for row in some]
             found = names_of(ids.hashes_of("item", names, texts, [one or "" for one in said]))
             hashes += found.buffers()[2].to_pybytes()
             both = zip(map(tuple, some), said, strict=True)

@@ -338,7 +338,7 @@ def _given(spec: ItemsSpec, item_ids: Sequence[str], base_path: Path, run_sql: S
 
     hints = "name the columns with `item_1` and `item_2` under [pairs]", "a pair is two items of the study, named once"
     found = np.array(_usable(_rows(spec, base_path, run_sql), spec, "pairs", hints, read), np.int32)
-    return _in_id_order(*found.reshape(-1, 2).T)
+    return in_id_order(*found.reshape(-1, 2).T)
 
 
 def _within(block: str, values: Mapping[str, object]) -> Pairs:
@@ -349,10 +349,11 @@ def _within(block: str, values: Mapping[str, object]) -> Pairs:
         places[str(value)].append(place)
     _check_number(len(values), sum(len(some) * (len(some) - 1) // 2 for some in places.values()))
     parts = [np.array(some, np.int32)[np.array(np.triu_indices(len(some), k=1))] for some in places.values()]
-    return _in_id_order(*np.concatenate(parts, axis=1))
+    return in_id_order(*np.concatenate(parts, axis=1))
 
 
-def _in_id_order(first: Indices, second: Indices) -> Pairs:
+def in_id_order(first: Indices, second: Indices) -> Pairs:
+    """Return pairs of items, each asked in one order, sorted by their ids."""
     lo, hi = np.minimum(first, second), np.maximum(first, second)
     order = np.lexsort((hi, lo))
     return Pairs(lo[order], hi[order], (first < second)[order], np.zeros(len(lo), np.bool_), len(lo))

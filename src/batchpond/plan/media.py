@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import hashlib
 import io
+import logging
 import re
 import struct
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
@@ -74,7 +75,7 @@ class MediaSpool(Spool):
             found = self.found[value] = Media("image/*", url=value)
         else:
             content = _read(folder / value) if isinstance(value, str) else bytes(memoryview(value))
-            found = told(content)
+            found = told(content, self.found)
             if max_px is not None and max(found.width or 0, found.height or 0) > max_px:
                 found = self._smaller(content, f"{found.sha256}@{max_px}", max_px)
             else:
@@ -137,16 +138,17 @@ def smaller(content: bytes, max_px: int) -> bytes:
     return made.getvalue()
 
 
-def told(content: bytes) -> Media:
+def told(content: bytes, seen: Mapping[str, Media] | None = None) -> Media:
     """Return what the first bytes of a picture say, or a document's; raises an error for what is neither, or is cut.
 
-    The pages of a PDF are its page objects, where they are not compressed.
+    The pages of a document that was `seen` before are known by its digest.
     """
     if len(content) > BYTES_MAX:
         raise ValueError(f"it has more than {BYTES_MAX:,} bytes")
     known = hashlib.sha256(content).hexdigest(), len(content)
     if content.startswith(b"%PDF-"):
-        return Media("application/pdf", *known, n_pages=len(_PAGE.findall(content)) or None)
+        before = (seen or {}).get(known[0])
+        return Media("application/pdf", *known, n_pages=before.n_pages if before else _n_pages(content))
     media_type = next((kind for first, kind in _FIRST.items() if content.startswith(first)), None)
     if media_type is None or (media_type == "image/webp" and content[8:12] != b"WEBP"):
         raise ValueError("it is no PNG, JPEG, WebP, GIF or PDF, by its first bytes")
@@ -154,3 +156,23 @@ def told(content: bytes) -> Media:
     if not (width > 0 and height > 0):
         raise ValueError("it has no width or no height")
     return Media(media_type, *known, width, height)
+
+
+def _n_pages(content: bytes) -> int | None:
+    """Return how many pages a PDF has, None where nobody can tell; raises ValueError for one with a password."""
+    try:
+        import pypdf
+    except ModuleNotFoundError:
+        return _n_page_objects(content)
+    logging.getLogger("pypdf").setLevel(logging.CRITICAL)  # what it cannot read counts as unknown, and `plan` says so
+    try:
+        return pypdf.PdfReader(io.BytesIO(content)).get_num_pages() or None
+    except pypdf.errors.FileNotDecryptedError:
+        raise ValueError("it opens with a password, which no provider is given") from None
+    except Exception:  # noqa: BLE001 - its guide: a broken file may cause any
+        return _n_page_objects(content)
+
+
+def _n_page_objects(content: bytes) -> int | None:
+    """Return how many pages stand in plain bytes, None where some may be compressed (ISO 32000-1, 7.5.7)."""
+    return None if b"/ObjStm" in content else len(_PAGE.findall(content)) or None

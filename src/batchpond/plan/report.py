@@ -20,10 +20,11 @@ from batchpond.plan.items import Balance, Pairs
 from batchpond.plan.prompts import BYTES_PER_TOKEN, OF_INPUT, forms_of, rubric_values
 from batchpond.plan.versions import Limits, cut, limits_of, used
 from batchpond.providers import registry
+from batchpond.providers.shared.sight import PAGES_UNKNOWN, PDF
 from batchpond.study.prices import Estimate, Prices, Used, total
 from batchpond.study.spec import Order, PairsSpec, ShardsSpec, StageSpec
 from batchpond.tasks.pairwise import PairwiseRule
-from batchpond.text import Shown
+from batchpond.text import Shown, plural
 
 if TYPE_CHECKING:
     from batchpond.plan.verb import Draft, StageDraft
@@ -273,8 +274,11 @@ def notes(draft: Draft, prices: Prices) -> tuple[str, ...]:
 
 def _of_media(draft: Draft) -> Iterator[str]:
     """Yield for which models nobody says how many tokens of what is shown, so that a forecast counts it as large."""
+    if unread := [one for one in draft.media if one.media_type == PDF and one.n_pages is None]:
+        text = f"{plural(len(unread), 'document')}: nobody can tell how many pages they have, so each counts as"
+        yield f"{text} {PAGES_UNKNOWN}; if none is damaged, `pip install 'batchpond[images]'` brings what counts them"
     for config in draft.configs.values():
-        counted = [config.module.sight.tokens(config.spec.model, one) for one in draft.media]
+        counted = [config.module.sight.tokens(config.spec.model, one) for one in draft.media if one not in unread]
         if unknown := [n_tokens for n_tokens, is_known in counted if not is_known]:
             text = f"{named(config.spec)}: it is not documented how many tokens {len(unknown):,} of {len(counted):,}"
             yield f"{text} pictures and documents are: each is counted as {min(unknown):,} to {max(unknown):,}"
@@ -355,5 +359,4 @@ def _of_pairs(spec: PairsSpec, pairs: Pairs | None) -> Iterator[str]:
 def _of_configs(draft: StageDraft) -> Iterator[str]:
     for config in {config.fingerprint: config for config in draft.configs}.values():
         if names := ", ".join(name for name in config.left_out if name in WISHES):
-            spec = config.spec
-            yield f"{spec.provider}/{spec.model} at thinking {config.thinking} does not take {names}; left out"
+            yield f"{named(config.spec)} at thinking {config.thinking} does not take {names}; left out"

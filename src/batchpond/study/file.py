@@ -72,12 +72,10 @@ def parse_study(data: bytes, source: str = "study.toml", base_path: Path = Path(
 
 def _is_plain(document: Mapping[str, Any]) -> bool:
     """Whether a file without stages is a pairwise study that asks all at once, which is no stage of its own."""
-    items, pairs = document.get("items"), document.get("pairs")
-    answer = document.get("answer")
-    has_fields = isinstance(answer, dict) and "fields" in answer
-    has_tiers = isinstance(items, dict) and "tier" in items
-    is_adaptive = isinstance(pairs, dict) and pairs.get("select") == "adaptive"
-    return document.get("task", "pairwise") == "pairwise" and not (is_adaptive or has_tiers or has_fields)
+    written = (document.get(name) for name in ("items", "pairs", "answer"))
+    items, pairs, answer = (table if isinstance(table, dict) else {} for table in written)
+    is_more = pairs.get("select") == "adaptive" or "tier" in items or "fields" in answer
+    return document.get("task", "pairwise") == "pairwise" and not is_more
 
 
 _IS_PLAIN: Final = {

@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import struct
+import subprocess
+import sys
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -12,6 +14,7 @@ from typing import Any
 
 import polars as pl
 import pyarrow as pa
+import pypdf
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,10 +24,11 @@ from batchpond import Lake
 from batchpond.errors import StudyError
 from batchpond.lake.schemas import ITEMS
 from batchpond.lake.store import Store
+from batchpond.model import Media
 from batchpond.plan.items import each, read_any
 from batchpond.plan.media import BYTES_MAX, MediaSpool, smaller, told
 from batchpond.study.spec import ItemsFrom, ItemsSpec
-from tests.rigs.pictures import golden, png
+from tests.rigs.pictures import compressed_pdf, golden, png
 
 GOLDEN = golden()
 
@@ -58,6 +62,68 @@ def test_any_bytes_are_told_or_refused(rest: bytes, head: bytes) -> None:
     with suppress(ValueError, IndexError, struct.error):
         found = told(head + rest)
         assert found.width is None or (found.width > 0 and (found.height or 0) > 0)
+
+
+@pytest.mark.parametrize("n_pages", [1, 3, 250])
+def test_pages_are_counted_where_their_objects_are_compressed(n_pages: int) -> None:
+    """As in what LaTeX and Word write, where no page object stands in plain bytes."""
+    content = compressed_pdf(n_pages)
+    assert b"/Page" not in content
+    assert told(content).n_pages == n_pages
+
+
+def locked(password: str) -> bytes:
+    """Return a PDF that opens with a password."""
+    made, writer = io.BytesIO(), pypdf.PdfWriter(clone_from=io.BytesIO(compressed_pdf(3)))
+    writer.encrypt(password, "the owner's", algorithm="RC4-128")
+    writer.write(made)
+    return made.getvalue()
+
+
+def test_a_document_with_a_password_is_refused_with_its_place(tmp_path: Path) -> None:
+    """One that opens without is counted, whatever its owner forbids."""
+    assert told(locked("")).n_pages == 3
+    (tmp_path / "locked.pdf").write_bytes(locked("secret"))
+    (tmp_path / "i.jsonl").write_text('{"id": "a", "scan": "locked.pdf"}\n')
+    with pytest.raises(StudyError, match=r"i.jsonl: line 1: scan 'locked.pdf' cannot be shown: it opens with a pass"):
+        taken(tmp_path, "i.jsonl", "scan")
+
+
+@given(st.integers(0, 600), st.binary(max_size=9))
+def test_a_damaged_document_has_the_pages_that_it_had_or_nobody_knows_how_many(at: int, other: bytes) -> None:
+    """Never an error of another kind, and nothing on stderr, which belongs to the command."""
+    content = compressed_pdf(3)
+    with suppress(ValueError):
+        told(b"%PDF-" + content[5:at] + other + content[at + len(other) :])
+        told(b"%PDF-" + content[5:at])
+
+
+def test_a_damaged_document_is_told_in_silence(capfd: pytest.CaptureFixture[str]) -> None:
+    """What its reader logs is no word of the command's."""
+    assert [told(compressed_pdf(3)[:size]).n_pages for size in (20, 100, -5)] == [None, None, 3]
+    assert capfd.readouterr() == ("", "")
+
+
+def test_without_its_reader_compressed_pages_are_not_known_and_never_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that stand in plain bytes are counted all the same."""
+    monkeypatch.setitem(sys.modules, "pypdf", None)
+    assert told(compressed_pdf(3)).n_pages is None
+    assert told(GOLDEN["pdf"][0]).n_pages == GOLDEN["pdf"][1]["pages"]
+
+
+def test_a_document_that_many_items_show_is_read_once() -> None:
+    """What is known of its bytes is known."""
+    content = compressed_pdf(3)
+    name = told(content).sha256
+    assert told(content, {name: Media("application/pdf", name, n_pages=7)}).n_pages == 7
+
+
+def test_the_reader_of_documents_is_loaded_for_documents_alone() -> None:
+    """Pictures do without."""
+    code = "import sys; from batchpond.plan.media import told; from tests.rigs.pictures import png, compressed_pdf\n"
+    code += "told(png(3, 3)); print('pypdf' in sys.modules); told(compressed_pdf(1)); print('pypdf' in sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert ran.stdout.split() == ["False", "True"]
 
 
 def taken(

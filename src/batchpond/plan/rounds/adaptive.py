@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
@@ -17,7 +17,7 @@ import numpy as np
 
 from batchpond import ids
 from batchpond.errors import StudyError
-from batchpond.plan.items import Pairs
+from batchpond.plan.items import Pairs, in_id_order
 from batchpond.stats import adaptive, arrays, ranking, votes
 from batchpond.stats.adaptive import Candidates
 from batchpond.stats.arrays import Bools, Floats, Ints, Keys
@@ -127,9 +127,7 @@ def first_round(item_ids: Sequence[str], spec: PairsSpec, seed: int, stage: str)
 def pairs_of(n_items: int, choices: Sequence[Choice]) -> Pairs:
     """Return the pairs that a first round asks for, each in one order."""
     first, second = (np.array([getattr(c, name) for c in choices], np.int32) for name in ("first", "second"))
-    lo_first = first < second
-    lo, hi = np.minimum(first, second), np.maximum(first, second)
-    return Pairs(lo, hi, lo_first, np.zeros(len(choices), np.bool_), n_items * (n_items - 1) // 2)
+    return replace(in_id_order(first, second), n_possible=n_items * (n_items - 1) // 2)
 
 
 def seed_of(seed: int, stage: str) -> int:

@@ -53,17 +53,15 @@ def standings_of(store: Store, staged: Study, sample: int | None = None) -> dict
         return standings_of_all(store, [staged.name])[staged.name]
     whole = [stage.name for stage in staged.stages if stage.pairs.adaptive is not None]
     sql = tables.query(__package__, "sample", sampled=sampled(sample), standings=_STANDINGS)
-    return _standings(store, sql, [staged.name], whole=whole)[staged.name]
+    return standings_of_all(store, [staged.name], sql, whole=whole)[staged.name]
 
 
-def standings_of_all(store: Store, studies: Sequence[str]) -> dict[str, dict[str, Standing]]:
+def standings_of_all(
+    store: Store, studies: Sequence[str], sql: str = _STANDINGS, **values: Any
+) -> dict[str, dict[str, Standing]]:
     """Return where each stage of these studies' current versions stands, by one query; the lens is up to date."""
-    return _standings(store, _STANDINGS, studies) if studies else {}
-
-
-def _standings(store: Store, sql: str, studies: Sequence[str], **values: Any) -> dict[str, dict[str, Standing]]:
     found: dict[str, dict[str, Standing]] = {name: {} for name in studies}
-    for row in query(store, sql, studies=list(studies), **values):
+    for row in query(store, sql, studies=list(studies), **values) if studies else ():
         name, stage = row.pop("study"), row.pop("stage")
         found[name][stage] = Standing(**row)
     return found

@@ -109,18 +109,15 @@ class Files(BatchProvider):
             self._bring(spec.token)
             if self._hidden(spec.token, "batch").exists():
                 return model.Created(self._batch(spec.token), self.host)
-        except (OSError, ProviderError, AccessError) as error:
-            return model.Unclear(str(error))
-        try:
-            self._stage(spec.payload_path, f"{spec.token}.jsonl")
-            manifest = orjson.dumps(self._manifest(spec), option=orjson.OPT_INDENT_2) + b"\n"
-            with folders.published(self._hidden(spec.token, "manifest")) as out:
-                out.write(manifest)
-        except ProviderError as error:
-            return model.Rejected(model.ErrorClass.PERMANENT, "name_taken", error.message, 0)
-        except OSError as error:
-            return model.Rejected(model.ErrorClass.TRANSIENT, "folder", self._problem(error), 0)
-        try:
+            try:
+                self._stage(spec.payload_path, f"{spec.token}.jsonl")
+                manifest = orjson.dumps(self._manifest(spec), option=orjson.OPT_INDENT_2) + b"\n"
+                with folders.published(self._hidden(spec.token, "manifest")) as out:
+                    out.write(manifest)
+            except ProviderError as error:
+                return model.Rejected(model.ErrorClass.PERMANENT, "name_taken", error.message, 0)
+            except OSError as error:
+                return model.Rejected(model.ErrorClass.TRANSIENT, "folder", self._problem(error), 0)
             if far := self._folder.far:
                 manifest = far.send(spec.token, spec.payload_path, manifest)
             with folders.published(self._hidden(spec.token, "batch")) as out:
@@ -162,7 +159,7 @@ class Files(BatchProvider):
         with self._errors():
             if far := self._folder.far:
                 far.cancel(batch_id)
-            with folders.published(self._cancelled(batch_id)):
+            with folders.published(self._folder.outbox / f"{batch_id}.cancelled"):
                 pass  # that it is there says it all
         return self.get(batch_id)
 
@@ -195,9 +192,6 @@ class Files(BatchProvider):
 
     def _hidden(self, token: str, kind: str) -> Path:
         return self._folder.outbox / f".{token}.{kind}"
-
-    def _cancelled(self, token: str) -> Path:
-        return self._folder.outbox / f"{token}.cancelled"
 
     def _requests(self, filename: str) -> Path | None:
         """Return the requests of that name, hidden before their batch exists, visible after."""
@@ -285,7 +279,7 @@ class Files(BatchProvider):
         token, n_total = listed.batch_id, listed.n_total or 0
         found = folders.parts(self._folder.inbox, token)
         done = disk.stands(f"{self._folder.inbox}/{token}.done")
-        is_closing = done is not None or self._cancelled(token).exists()
+        is_closing = done is not None or (self._folder.outbox / f"{token}.cancelled").exists()
         n_lines = folders.count_lines(found)
         batch = dataclasses.replace(listed, seen={"results": [part.path.name for part in found]})
         if not is_closing and n_lines < n_total:

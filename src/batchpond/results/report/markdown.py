@@ -13,7 +13,7 @@ from typing import Any, Final
 import polars as pl
 
 from batchpond.results.report.numbers import Kind, interval, shown
-from batchpond.results.report.parts import Case, Cases, Column, Exhibit, Facts, Report, Section
+from batchpond.results.report.parts import Cases, Column, Exhibit, Facts, Report, Section
 from batchpond.text import defused, escape, plural
 from batchpond.views import refresh
 from batchpond.views.refresh import Script
@@ -152,17 +152,13 @@ def _facts(facts: Facts) -> Iterator[str]:
 def _cases(cases: Cases) -> Iterator[str]:
     yield f"**{plain(cases.title)}.** {plain(cases.caption)}\n"
     for case in cases.cases:
-        yield from _case(case)
+        yield f"### {plain(case.title)}\n"
+        for passage in (*case.sides, *case.background):
+            yield f"{plain(passage.title)}:\n"
+            rest = f"\n[{passage.n_left_out:,} more characters]" if passage.n_left_out else ""
+            shown = f"\n[{plural(len(passage.pictures), 'picture')}: in the page]" if passage.pictures else ""
+            yield from _fenced(passage.text + rest + shown, "text")
     yield from _fenced(cases.sql, "sql")
-
-
-def _case(case: Case) -> Iterator[str]:
-    yield f"### {plain(case.title)}\n"
-    for passage in (*case.sides, *case.background):
-        yield f"{plain(passage.title)}:\n"
-        rest = f"\n[{passage.n_left_out:,} more characters]" if passage.n_left_out else ""
-        shown = f"\n[{plural(len(passage.pictures), 'picture')}: in the page]" if passage.pictures else ""
-        yield from _fenced(passage.text + rest + shown, "text")
 
 
 def _row(texts: tuple[str, ...] | list[str]) -> str:
