@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import io
 import json
 import os
 import re
@@ -16,6 +17,7 @@ from typing import Any
 import polars as pl
 import pyarrow.parquet as pq
 import pytest
+from PIL import Image
 
 from batchpond.doctor import Level, examine
 from batchpond.errors import ExitCode, LakeError, StudyError
@@ -148,12 +150,65 @@ def test_the_report_shows_small_pictures_beside_answers(tmp_path: Path, monkeypa
     pictures = {f"data:image/{kind};base64,{base64.b64encode(content).decode()}" for content in PICTURES.values()
                 for kind in ("png", "jpeg", "gif", "webp")}  # fmt: skip
     made = report.build(rig.lake)
-    drawn = re.findall(r'<img class="shown" src="([^"]+)" alt="Picture 1 of', page.render(made))
+    drawn = re.findall(r'<img class="shown" loading="lazy" src="([^"]+)" alt="[abc], photo: image/', page.render(made))
     assert (len(drawn), {*drawn} <= pictures) == (4, True)
-    assert "[1 picture: in the page]" in "".join(markdown.render(made))
+    assert re.search(r"\[photo: image/png [\d,]+ bytes: in the page\]", "".join(markdown.render(made)))
     monkeypatch.setattr(answers, "PICTURE_BYTES_MAX", 10)
     text = page.render(report.build(rig.lake))
     assert ('class="shown"' in text.partition("</style>")[2], "[not shown here: image/png " in text) == (False, True)
+
+
+def photos(**sizes: tuple[int, int]) -> dict[str, bytes]:
+    """Return smooth pictures of these sizes, as JPEG or, of an id that says so, as PNG."""
+    found = {}
+    for name, size in sizes.items():
+        made = io.BytesIO()
+        picture = Image.radial_gradient("L").resize(size).convert("RGB")
+        picture.save(made, "PNG" if name == "png" else "JPEG", quality=95)
+        found[name] = made.getvalue()
+    return found
+
+
+def addresses(text: str) -> list[bytes]:
+    """Return the bytes of all pictures of a page that are of another kind than those that were shown: made for it."""
+    return [base64.b64decode(one) for one in re.findall(r"data:image/webp;base64,([A-Za-z0-9+/=]+)", text)]
+
+
+def test_large_pictures_stand_in_the_report_as_thumbnails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of at most 320 pixels and some kB; without Pillow small ones whole, and of larger ones their kind and size."""
+    rig = Rig(tmp_path, models=one_model_each(["openai"]), max_requests=50)
+    shown = photos(png=(900, 700), b=(3000, 2200), c=(2200, 3000))
+    with_photos(rig.study_path, shown)
+    rig.settle()
+    made = page.render(report.build(rig.lake))
+    assert "[not shown here" not in made
+    thumbnails = addresses(made)
+    assert len(thumbnails) >= 4
+    for content in thumbnails:
+        found = told(content)
+        assert (max(found.width or 0, found.height or 0), found.size_bytes < 30_000) == (320, True)
+    monkeypatch.setitem(sys.modules, "PIL", None)
+    plain = page.render(report.build(rig.lake))
+    assert not addresses(plain)
+    small = {name for name, content in shown.items() if len(content) <= answers.PICTURE_BYTES_MAX}
+    assert small == {"png"}
+    assert re.findall(r"not shown here: image/jpeg [\d,]+ bytes", plain)
+    assert "data:image/png;base64," in plain
+
+
+def test_who_labels_sees_a_large_picture_smaller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As large as a screen, where it would make the page too large."""
+    rig = Rig(tmp_path, models=one_model_each(["openai"]), max_requests=50)
+    with_photos(rig.study_path, photos(a=(3000, 2000), b=(2000, 3000), c=(300, 200)))
+    rig.settle()
+    monkeypatch.setattr(labels, "PICTURE_BYTES_MAX", 150_000)
+    for question in labels.draw(rig.lake, STUDY, 3).questions:
+        for text, (picture,) in zip(question.texts, question.pictures, strict=True):
+            assert "not shown" not in text
+            content = base64.b64decode(picture.partition(",")[2])
+            found = told(content)
+            assert len(content) <= 150_000
+            assert max(found.width or 0, found.height or 0) == (300 if "Text c" in text else 2_048)
 
 
 def test_live_calls_show_them_too(tmp_path: Path) -> None:

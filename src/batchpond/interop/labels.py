@@ -43,6 +43,7 @@ _query: Final = partial(tables.query, __package__)
 CHOICES_MAX: Final = 12
 TEXTS_BYTES_MAX: Final = 64 << 20
 PICTURE_BYTES_MAX: Final = 3_000_000
+PICTURE_PX: Final = 2_048
 RATER: Final = "person"
 COLUMNS: Final = ("study", "key", "criterion", "question", "text_1", "text_2", "choices", "label", "comment")
 _TEMPLATE: Final = Path(__file__).with_name("labels.html")
@@ -104,7 +105,7 @@ def draw(lake_path: Path, study: str, n: int, *, by: By = By.STRATA, seed: int =
             raise UsageError(f"study {study} has nothing left to label: {why}", hint="`batchpond sync` brings answers")
         start = int(hashlib.sha256(f"start {seed}".encode()).hexdigest()[:13], 16) / 16**13  # from 0 to 1
         lot = {**of_study, "seed": f"{seed}", "n": n, "start": start}
-        drawn = _dicts(lens, _DRAWN[by], lot)
+        drawn = read.plain_rows(lens, _DRAWN[by], lot)
         questions = list(_questions(lens, study, choices, drawn))
         standings = dict(sorted(Counter(unit["standing"] for unit in drawn).items()))
         return Sheet(study, questions, n_units - n_labelled, n_labelled, standings)
@@ -113,19 +114,14 @@ def draw(lake_path: Path, study: str, n: int, *, by: By = By.STRATA, seed: int =
         return sheet
 
 
-def _dicts(lens: duckdb.DuckDBPyConnection, sql: str, values: Mapping[str, object]) -> list[dict[str, Any]]:
-    ran = lens.execute(sql, values)
-    names = [column[0] for column in ran.description]
-    return [dict(zip(names, row, strict=True)) for row in ran.fetchall()]
-
-
 def _questions(
     lens: duckdb.DuckDBPyConnection, study: str, choices: Mapping[str, tuple[str, ...]], drawn: Sequence[dict[str, Any]]
 ) -> Iterator[Question]:
     ids = sorted({unit[name] for unit in drawn for name in ("item_lo", "item_hi") if unit[name] is not None})
-    shown_items = _query("shown_items", media=read.media("chosen", PICTURE_BYTES_MAX))
-    items = {row["item_id"]: row for row in _dicts(lens, shown_items, {"study": study, "ids": ids})}
-    criteria = {row["rubric_id"]: row["words"] for row in _dicts(lens, _query("criteria"), {"study": study})}
+    shown_items = _query("shown_items", media=read.media("chosen"))
+    items = {row["item_id"]: row for row in read.plain_rows(lens, shown_items, {"study": study, "ids": ids})}
+    pictured = read.drawn(lens, (row["shown"] for row in items.values()), PICTURE_PX, *[PICTURE_BYTES_MAX] * 2)
+    criteria = {row["rubric_id"]: row["words"] for row in read.plain_rows(lens, _query("criteria"), {"study": study})}
     n_bytes = 0
     for unit in drawn:
         named = [name for name in (unit["item_lo"], unit["item_hi"]) if name is not None]
@@ -136,8 +132,8 @@ def _questions(
                 hint="import the texts that were judged, or label elsewhere and `batchpond import judgments`",
             )
         order = named if unit["is_lo_first"] else named[::-1]
-        texts = tuple(read.with_what_lacks(items[name]["text"], items[name]["elsewhere"]) for name in order)
-        pictures = tuple(tuple(items[name]["pictures"]) for name in order)
+        sides = [read.beside(items[name]["text"], items[name]["shown"], pictured) for name in order]
+        texts, pictures = tuple(text for text, _ in sides), tuple(tuple(some.values()) for _, some in sides)
         n_bytes += sum(map(len, (*texts, *chain.from_iterable(pictures))))
         if n_bytes > TEXTS_BYTES_MAX:
             raise UsageError("the sheet would hold more than 64 MiB of texts and pictures", hint="draw fewer: --sample")
@@ -167,7 +163,7 @@ def _choices(lens: duckdb.DuckDBPyConnection, study: str) -> dict[str, tuple[str
             case "prompts" if rule["reader"] == _FIELD:
                 found |= _of_field(rule)
     said: dict[str, list[str]] = {}
-    for row in _dicts(lens, _SAID, {"study": study, "free": []}):
+    for row in read.plain_rows(lens, _SAID, {"study": study, "free": []}):
         said.setdefault(row["task"], []).append(row["held"])
     return {task: tuple(words) for task, words in said.items()} | found
 
@@ -274,7 +270,7 @@ def _labelled(
     def ask(lens: duckdb.DuckDBPyConnection) -> tuple[list[dict[str, Any]], dict[str, tuple[str, ...]]]:
         read.check_study(lens, study)
         units = f"SELECT * FROM ({_UNITS}) WHERE unit_key IN (SELECT unnest($keys))"
-        return _dicts(lens, units, {"study": study, "keys": wanted, "free": []}), _choices(lens, study)
+        return read.plain_rows(lens, units, {"study": study, "keys": wanted, "free": []}), _choices(lens, study)
 
     with read.asked(lake_path, ask) as (found, choices):
         units = {unit["unit_key"]: unit for unit in found}

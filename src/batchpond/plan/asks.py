@@ -183,9 +183,8 @@ def placed_row(
     unit_id, rubric_id, candidate, asked = [
         None if told.get(name) is None else str(told[name]) for name in ("unit", "rubric", "candidate", "input")
     ]
-    unit_id = unit_id or own_unit
     tier = tier_of(stage, item_id, told.get("tier"))
-    return SourceRow(item_id, text, unit_id, rubric_id, candidate, asked or None, more=more, tier=tier)
+    return SourceRow(item_id, text, unit_id or own_unit, rubric_id, candidate, asked or None, more=more, tier=tier)
 
 
 def _pairwise(stage: StageSpec, rows: Sequence[SourceRow], seed: int, pairs: Pairs | None) -> Iterator[Ask]:

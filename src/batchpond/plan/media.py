@@ -14,7 +14,6 @@ import io
 import logging
 import re
 import struct
-import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, replace
 from functools import cached_property
@@ -25,7 +24,7 @@ import imagesize  # type: ignore[import-untyped]
 import msgspec
 import pyarrow as pa
 
-from batchpond.errors import StudyError, needed
+from batchpond.errors import StudyError
 from batchpond.lake import tables
 from batchpond.lake.schemas import BLOBS, ITEMS
 from batchpond.lake.store import Store
@@ -33,10 +32,10 @@ from batchpond.model import Media
 from batchpond.plan.items import Row
 from batchpond.plan.write import Spool, publish_new
 from batchpond.study.spec import ItemsFrom, ItemsSpec
+from batchpond.views.read import smaller
 
 BYTES_MAX: Final = 50_000_000
 _FILE_ROWS: Final = 128
-_QUALITY: Final = 90
 _PAGE: Final = re.compile(rb"/Type\s*/Page(?![A-Za-z])")
 _FIRST: Final = {
     b"\x89PNG\r\n\x1a\n": "image/png", b"GIF87a": "image/gif", b"GIF89a": "image/gif", b"\xff\xd8\xff": "image/jpeg",
@@ -74,7 +73,9 @@ class MediaSpool(Spool):
         if isinstance(value, str) and value.lower().startswith(("http://", "https://")):
             found = self.found[value] = Media("image/*", url=value)
         else:
-            content = _read(folder / value) if isinstance(value, str) else bytes(memoryview(value))
+            is_path = isinstance(value, str)
+            with (folder / value).open("rb") if is_path else io.BytesIO(memoryview(value)) as source:
+                content = source.read(BYTES_MAX + 1)
             found = told(content, self.found)
             if max_px is not None and max(found.width or 0, found.height or 0) > max_px:
                 found = self._smaller(content, f"{found.sha256}@{max_px}", max_px)
@@ -105,37 +106,6 @@ class MediaSpool(Spool):
         """Publish what the lake lacks, before the requests that name it."""
         with tables.connect(store, [BLOBS.name]) as connection:
             publish_new(store, connection, self)
-
-
-def _read(path: Path) -> bytes:
-    with path.open("rb") as file:
-        return file.read(BYTES_MAX + 1)
-
-
-def smaller(content: bytes, max_px: int) -> bytes:
-    """Return a picture upright and with a longer side of so many pixels, a GIF as a PNG of its first picture.
-
-    Raises UsageError without Pillow, OSError or ValueError for what Pillow cannot read.
-    """
-    with needed("media_max_px", "images"):
-        from PIL import Image, ImageOps
-    made = io.BytesIO()
-    try:
-        with (
-            warnings.catch_warnings(action="ignore", category=Image.DecompressionBombWarning),
-            Image.open(io.BytesIO(content)) as found,
-        ):
-            form = found.format if found.format in {"JPEG", "WEBP"} else "PNG"
-            picture: Image.Image = found
-            if found.mode == "P":  # colours by number have nothing between them
-                picture = found.convert("RGBA" if "transparency" in found.info else "RGB")
-            picture.thumbnail((max_px, max_px), Image.Resampling.LANCZOS)
-            colours = {"icc_profile": found.info.get("icc_profile")}  # what its numbers mean, which JPEG would drop
-            of_form = colours if form == "PNG" else {**colours, "quality": _QUALITY}
-            ImageOps.exif_transpose(picture).save(made, form, **of_form)
-    except Image.DecompressionBombError as error:
-        raise ValueError(str(error)) from error
-    return made.getvalue()
 
 
 def told(content: bytes, seen: Mapping[str, Media] | None = None) -> Media:

@@ -68,8 +68,7 @@ _REACHED: Final = tables.query(__package__, "reached")
 def study_settings(store: Store, version: str) -> dict[str, Any]:
     """Return the settings that a study version was planned with."""
     found = study_column(store, version, "config")
-    settings: dict[str, Any] = {} if found is None else json.loads(found)
-    return settings
+    return {} if found is None else dict(json.loads(found))
 
 
 def study_column(store: Store, version: str, column: str) -> Any:
@@ -133,8 +132,7 @@ def marked(store: Store, asked: Asked) -> Callable[[bytes], bytes]:
 def expected_output_tokens(store: Store, version: str) -> dict[str, int]:
     """Return how many output tokens an answer of each stage is expected to have, where the study says it."""
     stages = study_settings(store, version).get("stages") or ()
-    said = {stage["name"]: stage.get("expected_output_tokens") for stage in stages}
-    return {name: n_tokens for name, n_tokens in said.items() if n_tokens is not None}
+    return {one["name"]: n for one in stages if (n := one.get("expected_output_tokens")) is not None}
 
 
 def used(connection: duckdb.DuckDBPyConnection, study: str, version: str) -> Used:

@@ -14,7 +14,7 @@ import os
 import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
@@ -229,18 +229,15 @@ def over(folder: Path, files: Mapping[str, Sequence[str]], memory_limit: str) ->
     for view, paths in files.items():
         described = connection.execute(f"DESCRIBE {quoted(view)}").fetchall()
         columns = ", ".join(
-            f"CAST({quoted(name)} AS {_signed(kind)}) AS {quoted(name)}" for name, kind, *_ in described
+            # An engine without unsigned numbers makes larger ones of them, as of an item's hash.
+            f"CAST({quoted(name)} AS {kind.replace('UBIGINT', 'HUGEINT')}) AS {quoted(name)}"
+            for name, kind, *_ in described
         )
         listed = ", ".join(literal(f"{folder}/{path}") for path in paths)
         rows = f"SELECT {columns} FROM read_parquet([{listed}], hive_partitioning = false)"
         connection.execute(f"CREATE OR REPLACE VIEW {quoted(view)} AS {rows}")
         connection.execute("INSERT INTO lens_lists VALUES (?, ?, '[]')", [view, "\n".join(paths)])
     return connection
-
-
-def _signed(kind: str) -> str:
-    """Return a type that also holds what an engine without unsigned numbers makes of it, as of an item's hash."""
-    return kind.replace("UBIGINT", "HUGEINT")
 
 
 def _set_lake(lake_path: Path) -> str:
@@ -434,13 +431,10 @@ def _unfilled() -> Iterator[bytes]:
 
 @functools.cache
 def _template() -> bytes:
-    draft = Draft.opened(None, Path(tempfile.gettempdir()))
-    try:
+    with closing(Draft.opened(None, Path(tempfile.gettempdir()))) as draft:
         _create(draft.connection)
         as_tables(draft.connection, dict.fromkeys(TABLES))
         return draft.content()
-    finally:
-        draft.close()
 
 
 def _create(connection: duckdb.DuckDBPyConnection) -> None:

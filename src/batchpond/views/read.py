@@ -10,12 +10,15 @@ file and no network.
 
 from __future__ import annotations
 
+import base64
+import io
 import os
 import re
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -24,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 import duckdb
 import orjson
 
-from batchpond.errors import BatchpondError, LakeError, UsageError
+from batchpond.errors import BatchpondError, LakeError, UsageError, needed
 from batchpond.lake.tables import literal, query, quoted, reading
 from batchpond.text import did_you_mean
 from batchpond.views import database, refresh
@@ -147,17 +150,63 @@ def _opened(
         yield found
 
 
-def media(items: str, bytes_max: int) -> str:
-    """Return the SQL of what is shown with items, by item_hash: `pictures` as data, `elsewhere` what the others are.
+def smaller(content: bytes, max_px: int, form: str = "") -> bytes:
+    """Return a picture upright and with a longer side of so many pixels, a GIF as a PNG unless in another `form`.
 
-    `items` names rows with item_hash and metadata; a picture of more than `bytes_max` bytes is one of the others.
+    Raises UsageError without Pillow, OSError or ValueError for what Pillow cannot read.
     """
-    return query(__package__, "media", items=items, bytes_max=str(bytes_max))
+    with needed("media_max_px", "images"):
+        from PIL import Image, ImageOps
+    made = io.BytesIO()
+    try:
+        with (
+            warnings.catch_warnings(action="ignore", category=Image.DecompressionBombWarning),
+            Image.open(io.BytesIO(content)) as found,
+        ):
+            form = form or (found.format if found.format in {"JPEG", "WEBP"} else "PNG")
+            picture: Image.Image = found
+            if found.mode == "P":  # colours by number have nothing between them
+                picture = found.convert("RGBA" if "transparency" in found.info else "RGB")
+            picture.thumbnail((max_px, max_px), Image.Resampling.LANCZOS)
+            colours = {"icc_profile": found.info.get("icc_profile")}  # what its numbers mean, which JPEG would drop
+            of_form = colours if form == "PNG" else {**colours, "quality": 90}
+            ImageOps.exif_transpose(picture).save(made, form, **of_form)
+    except Image.DecompressionBombError as error:
+        raise ValueError(str(error)) from error
+    return made.getvalue()
 
 
-def with_what_lacks(text: str, elsewhere: Sequence[str]) -> str:
-    """Return the text of an item, with a line for each picture or document of it that is not shown beside it."""
-    return "\n".join([text, *(f"[not shown here: {what}]" for what in elsewhere)])
+def media(items: str) -> str:
+    """Return the SQL of what is `shown` with items, by item_hash; `items` names rows with item_hash and metadata."""
+    return query(__package__, "media", items=items)
+
+
+Shown = Sequence[Mapping[str, Any]] | None  # what `media` says of one item
+
+
+def drawn(lens: duckdb.DuckDBPyConnection, shown: Iterable[Shown], px: int, whole: int, most: int) -> dict[str, str]:
+    """Return the pictures among what is shown as `data:` addresses, by digest, none of more than `most` bytes.
+
+    One of more than `whole` bytes is made smaller, with a longer side of `px` pixels at most, where Pillow can.
+    """
+    names = {one["sha256"] for some in shown for one in some or () if one["is_picture"]}
+    ran = lens.execute("SELECT sha256, media_type, content FROM blobs WHERE list_contains($1, sha256)", [sorted(names)])
+    found = {}
+    for name, kind, content in iter(ran.fetchone, None):
+        form, made = kind, content
+        if len(content) > whole:
+            with suppress(OSError, ValueError, UsageError):  # without Pillow it stays as it is
+                form, made = "image/webp", smaller(content, px, "WEBP")
+        if len(made) <= most:
+            found[name] = f"data:{form};base64,{base64.b64encode(made).decode()}"
+    return found
+
+
+def beside(text: str, shown: Shown, pictures: Mapping[str, str]) -> tuple[str, dict[str, str]]:
+    """Return an item's text, with a line for what is shown with it but none of `pictures`; those that are, by name."""
+    lacking = (f"[not shown here: {one['what']}]" for one in shown or () if one["sha256"] not in pictures)
+    there = (one for one in shown or () if one["sha256"] in pictures)
+    return "\n".join([text, *lacking]), {f"{one['name']}: {one['what']}": pictures[one["sha256"]] for one in there}
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +233,7 @@ def rows_of_all(lake_path: Path, asks: Sequence[Ask], study: str | None = None) 
 
     def all_rows(lens: duckdb.DuckDBPyConnection) -> list[list[dict[str, Any]]]:
         selects = (_select(ask.view, None, study, ask.where, ask.order, ROWS_MAX + 1) for ask in asks)
-        return [_plain_rows(lens, select, _values(study)) for select in selects]
+        return [plain_rows(lens, select, _values(study)) for select in selects]
 
     with _opened(lake_path, ", ".join(ask.view for ask in asks), study, all_rows) as found:
         pass
@@ -217,7 +266,8 @@ def _values(study: str | None) -> dict[str, str] | None:
     return None if study is None else {"study": study}
 
 
-def _plain_rows(connection: duckdb.DuckDBPyConnection, sql: str, values: dict[str, str] | None) -> list[dict[str, Any]]:
+def plain_rows(connection: duckdb.DuckDBPyConnection, sql: str, values: Values = None) -> list[dict[str, Any]]:
+    """Return all rows of a query as plain Python values, by the names of its columns."""
     shown = connection.sql(sql, params=values)
     names = shown.columns
     kinds = [str(kind) for kind in shown.types]
@@ -361,11 +411,9 @@ def _check(connection: duckdb.DuckDBPyConnection, sql: str) -> None:
 def syntax_tree(connection: duckdb.DuckDBPyConnection, sql: str) -> dict[str, Any] | None:
     """Return what DuckDB's parser makes of a query, or its error; None where that is nested too deeply to be read."""
     text = connection.execute("SELECT json_serialize_sql(?)", [sql]).fetchall()[0][0]
-    try:
-        tree: dict[str, Any] = orjson.loads(text)
-    except orjson.JSONDecodeError:
-        return None
-    return tree
+    with suppress(orjson.JSONDecodeError):
+        return dict(orjson.loads(text))
+    return None
 
 
 def nodes(tree: Any) -> Iterator[dict[str, Any]]:

@@ -99,8 +99,8 @@ def digest() -> str:
 
 def load(folder: Path) -> tuple[Script, ...]:
     """Read a folder of SQL files, in running order; raises LakeError when they form a circle."""
-    texts = ((path, path.read_text("utf-8")) for path in _paths(folder))
-    return tuple(_ordered([parse(path.stem, path.parent.name, text) for path, text in texts]))
+    paths = _paths(folder)
+    return tuple(_ordered([parse(path.stem, path.parent.name, path.read_text("utf-8")) for path in paths]))
 
 
 def reached(names: Iterable[str], script_of: Callable[[str], Script | None]) -> dict[str, Script]:

@@ -26,8 +26,9 @@ from batchpond.lake.schemas import ITEMS
 from batchpond.lake.store import Store
 from batchpond.model import Media
 from batchpond.plan.items import each, read_any
-from batchpond.plan.media import BYTES_MAX, MediaSpool, smaller, told
+from batchpond.plan.media import BYTES_MAX, MediaSpool, told
 from batchpond.study.spec import ItemsFrom, ItemsSpec
+from batchpond.views.read import smaller
 from tests.rigs.pictures import compressed_pdf, golden, png
 
 GOLDEN = golden()

@@ -7,5 +7,5 @@ WITH chosen AS (
         SELECT item_first_hash FROM results WHERE study = $study
         UNION SELECT item_second_hash FROM results WHERE study = $study) DESC, item_hash) = 1
 )
-SELECT item_id, text, question, coalesce(pictures, []) AS pictures, coalesce(elsewhere, []) AS elsewhere
+SELECT item_id, text, question, shown
 FROM chosen LEFT JOIN ({media}) USING (item_hash)

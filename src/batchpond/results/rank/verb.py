@@ -230,14 +230,8 @@ def _held_out(counts: Counts) -> dict[str, Any]:
     if counts.held_out is None:
         return {"is_reliability_valid": True}
     found = _foretold(counts.votes, counts.held_out)
-    if found is None:
-        return {"is_reliability_valid": False, "n_held_out": 0}
-    return {
-        "is_reliability_valid": False,
-        "n_held_out": found.n_votes,
-        "held_out_accuracy": found.accuracy,
-        "held_out_log_loss": found.log_loss,
-    }
+    told = {"held_out_accuracy": found.accuracy, "held_out_log_loss": found.log_loss} if found else {}
+    return {"is_reliability_valid": False, "n_held_out": found.n_votes if found else 0, **told}
 
 
 def _foretold(everything: Votes, kept: Votes) -> Prediction | None:

@@ -14,7 +14,7 @@ import polars as pl
 
 from batchpond.results.report.numbers import Kind, interval, shown
 from batchpond.results.report.parts import Cases, Column, Exhibit, Facts, Report, Section
-from batchpond.text import defused, escape, plural
+from batchpond.text import defused, escape
 from batchpond.views import refresh
 from batchpond.views.refresh import Script
 
@@ -156,7 +156,7 @@ def _cases(cases: Cases) -> Iterator[str]:
         for passage in (*case.sides, *case.background):
             yield f"{plain(passage.title)}:\n"
             rest = f"\n[{passage.n_left_out:,} more characters]" if passage.n_left_out else ""
-            shown = f"\n[{plural(len(passage.pictures), 'picture')}: in the page]" if passage.pictures else ""
+            shown = "".join(f"\n[{escape(name)}: in the page]" for name in passage.pictures)
             yield from _fenced(passage.text + rest + shown, "text")
     yield from _fenced(cases.sql, "sql")
 

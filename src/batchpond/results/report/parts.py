@@ -137,12 +137,12 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A text that somebody or something wrote, cut to a bounded length, and small pictures as `data:` addresses."""
+    """A text that somebody or something wrote, cut to a bounded length, and `data:` addresses of pictures by name."""
 
     title: str
     text: str
     n_left_out: int = 0
-    pictures: Sequence[str] = ()
+    pictures: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

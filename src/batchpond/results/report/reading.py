@@ -136,8 +136,7 @@ def _shown(row: Row, names: dict[str, dict[Any, str]]) -> Row:
 
 
 def _finite(value: Any) -> float | None:
-    number = None if value is None else float(value)
-    return number if number is not None and math.isfinite(number) else None
+    return float(value) if value is not None and math.isfinite(value) else None
 
 
 def _distinct(rows: Sequence[Row], role: str) -> list[Any]:

@@ -1,19 +1,17 @@
--- What is shown with some items, in the order of their columns: `pictures` what fits as data, `elsewhere` the kind and
--- size of the rest; {items} has item_hash and metadata.
+-- What is shown with some items, in the order of their columns: what it is, and its digest where its bytes are kept;
+-- {items} has item_hash and metadata.
 SELECT
   item_hash,
-  coalesce(list(data ORDER BY place) FILTER (WHERE data IS NOT NULL), []) AS pictures,
-  coalesce(list(what ORDER BY place) FILTER (WHERE data IS NULL), []) AS elsewhere
+  list({{'sha256': sha256, 'name': name, 'what': what, 'is_picture': media_type LIKE 'image/%'}} ORDER BY place) AS shown
 FROM (
   SELECT
-    item_hash, place,
-    concat_ws(' ', json_extract_string(media, '$.media_type'), json_extract_string(media, '$.url'), size_bytes || ' bytes')
-      AS what,
-    CASE WHEN blobs.media_type LIKE 'image/%' AND size_bytes <= {bytes_max}
-         THEN 'data:' || blobs.media_type || ';base64,' || to_base64(content) END AS data
+    item_hash, place, name, sha256, blobs.media_type,
+    concat_ws(' ', json_extract_string(media, '$.media_type'), json_extract_string(media, '$.url'),
+              format('{{:,}} bytes', size_bytes)) AS what
   FROM (
     SELECT DISTINCT
-      item_hash, unnest(metadata -> '$.*') AS media, generate_subscripts(metadata -> '$.*', 1) AS place
+      item_hash, unnest(metadata -> '$.*') AS media, unnest(json_keys(metadata)) AS name,
+      generate_subscripts(metadata -> '$.*', 1) AS place
     FROM {items}
   ) AS named
   LEFT JOIN blobs ON blobs.sha256 = json_extract_string(media, '$.sha256')

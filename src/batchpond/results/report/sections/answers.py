@@ -13,11 +13,13 @@ from batchpond.model import CELL_COLUMNS
 from batchpond.results.report.parts import Case, Cases, Passage, Section
 from batchpond.results.report.source import Source
 from batchpond.text import escape
-from batchpond.views.read import media, with_what_lacks
+from batchpond.views.read import beside, drawn, media
 
 OF_TASK_MAX: Final = 2
 ANSWER_CHARACTERS_MAX: Final = 1_500
 ITEM_CHARACTERS_MAX: Final = 900
+THUMBNAIL_PX: Final = 320
+THUMBNAIL_BYTES: Final = 20_000
 PICTURE_BYTES_MAX: Final = 200_000
 _SAME: Final = (*CELL_COLUMNS, "unit_id", "item_first", "item_second")
 _PLACE: Final = (*_SAME, "task", "candidate_first", "turn_no", "said")
@@ -69,10 +71,11 @@ class Answers:
     def __init__(self, source: Source, places: Sequence[Row]) -> None:
         listed = (f"({n}, {', '.join(map(_text, _place_of(place)))})" for n, place in enumerate(places))
         same = " AND ".join(f"results.{name} IS NOT DISTINCT FROM places.{name}" for name in _SAME)
-        shown = media("judged", PICTURE_BYTES_MAX)
-        columns = ", ".join(_PLACE)
-        parts = {"places": ", ".join(listed), "columns": columns, "same": same, "study": source.name, "media": shown}
+        columns, listing = ", ".join(_PLACE), ", ".join(listed)
+        parts = {"places": listing, "columns": columns, "same": same, "study": source.name, "media": media("judged")}
         rows = source.values(query(__package__, "answers", **parts), len(places)) if places else []
+        shown = (row[f"shown_{side}"] for row in rows for side in ("first", "second"))
+        self._drawn = drawn(source.reading("blobs"), shown, THUMBNAIL_PX, THUMBNAIL_BYTES, PICTURE_BYTES_MAX)
         self._found = {_place_of(places[row["place_no"]]): row for row in rows}
 
     def read(self, place: Row) -> str:
@@ -94,7 +97,12 @@ class Answers:
         sides = {
             str(place[f"item_{side}"]): side for side in ("first", "second") if row.get(f"text_{side}") is not None
         }
-        return [_of_item(name, row, side) for name, side in sides.items()]
+        return [self._of_item(name, row, side) for name, side in sides.items()]
+
+    def _of_item(self, name: str, row: Row, side: str) -> Passage:
+        text = _cut(name, row[f"text_{side}"], ITEM_CHARACTERS_MAX)
+        whole, pictures = beside(text.text, row[f"shown_{side}"], self._drawn)
+        return replace(text, text=escape(whole, keep_newlines=True), pictures=pictures)
 
 
 def _place_of(row: Row) -> tuple[Any, ...]:
@@ -103,12 +111,6 @@ def _place_of(row: Row) -> tuple[Any, ...]:
 
 def _text(value: Any) -> str:
     return "NULL::VARCHAR" if value is None else literal(str(value))
-
-
-def _of_item(name: str, row: Row, side: str) -> Passage:
-    text = _cut(name, row[f"text_{side}"], ITEM_CHARACTERS_MAX)
-    whole = with_what_lacks(text.text, [escape(what) for what in row[f"elsewhere_{side}"] or ()])
-    return replace(text, text=whole, pictures=row[f"pictures_{side}"] or ())
 
 
 def _cut(title: str, text: str, size: int) -> Passage:

@@ -31,10 +31,8 @@ class Study:
 def study(source: Source) -> Study:
     """Read the study's facts; the fingerprint is a hash of them, the study's version and batchpond's."""
     (facts,) = source.rows(f"SELECT * FROM report_facts WHERE study = {source.name}").frame.to_dicts() or [{}]
-    versions = source.rows(
-        f"SELECT study_version, planned_at, n_items, n_pairs FROM studies_current WHERE study = {source.name}"
-    ).frame.to_dicts()
-    version = versions[0] if versions else {}
+    planned = f"SELECT study_version, planned_at, n_items, n_pairs FROM studies_current WHERE study = {source.name}"
+    (version,) = source.rows(planned).frame.to_dicts() or [{}]
     (hashed,) = source.rows(f"SELECT * FROM report_fingerprint WHERE study = {source.name}").frame.to_dicts() or [{}]
     known = (source.study, version.get("study_version"), __version__, hashed.get("facts_xor"),
              hashed.get("n_planned"), hashed.get("n_imported"))  # fmt: skip

@@ -30,13 +30,12 @@ judged AS (
   QUALIFY row_number() OVER (PARTITION BY item_hash ORDER BY item_id) = 1
 ),
 shown AS (
-  SELECT judged.item_hash, text, pictures, elsewhere FROM judged LEFT JOIN ({media}) USING (item_hash)
+  SELECT judged.item_hash, text, shown FROM judged LEFT JOIN ({media}) USING (item_hash)
 )
 SELECT
   place_no, verdict, label, score, first.outcome,
   coalesce(explanation, responses.text) AS text, items_first.text AS text_first, items_second.text AS text_second,
-  items_first.pictures AS pictures_first, items_second.pictures AS pictures_second,
-  items_first.elsewhere AS elsewhere_first, items_second.elsewhere AS elsewhere_second
+  items_first.shown AS shown_first, items_second.shown AS shown_second
 FROM first
 LEFT JOIN responses
   ON responses.request_id = first.request_id AND responses.attempt_id = first.attempt_id AND status = 'succeeded'
