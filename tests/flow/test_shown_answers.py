@@ -284,6 +284,39 @@ def test_pairs_alone_and_conversations_have_no_answers_to_show(tmp_path: Path) -
     assert all("{answers.x.text}" in body for (body,) in rig.rows("select body from requests", "requests"))
 
 
+TALK = stage("talk", "conversation", 'path = "asked.csv"', f"turns = 1\n---{models('gpt-4o')}")
+
+
+@pytest.mark.parametrize("items", ['stage = "talk"', 'stage = "other"'])
+def test_of_a_conversation_it_is_said_what_can_be_shown_instead(tmp_path: Path, items: str) -> None:
+    """Each of its answers is a row of its own, whichever rows the stage asks about."""
+    other = answers("gpt-4o").replace('"answers"', '"other"')
+    judge = judged("verdicts", items, "{answers.talk.text}", "gpt-4.1-mini", rubrics="")
+    with pytest.raises(StudyError, match=r"study.toml:\d+: stages\[3\].templates show {answers.talk.text}") as found:
+        rig_of(tmp_path, TALK, other, judge).plan()
+    for word in ('`stage = "talk"`', "{OUTPUT}", "{item.conversation}", "{item.first_output}"):
+        assert word in str(found.value.hint)
+
+
+def test_what_is_said_instead_shows_each_answer_and_the_talk_that_led_to_it(tmp_path: Path) -> None:
+    """From the question to the answer itself, of its own conversation alone."""
+    seen = "<{item.conversation}> first <{item.first_output}>"
+    rig = finished(rig_of(tmp_path, TALK, judged("verdicts", 'stage = "talk"', seen, "gpt-4.1-mini", rubrics="")))
+    said = {(row["unit_id"], row["turn_no"]): row["text"]
+            for row in rig.ask("select * from results where stage = 'talk'")}  # fmt: skip
+    found = rig.ask(f"{SAW} where stage = 'verdicts'")
+    assert len(found) == len(said) == 3 * 2
+    for row in found:
+        text = json.loads(row["body"])["messages"][0]["content"]
+        _, talk, first = text.split("<")
+        own = [said[row["unit_id"], turn_no] for turn_no in range(row["turn_no"] + 1)]
+        assert first.startswith(f"{own[0]}>")
+        others = [answer for (unit_id, _), answer in said.items() if unit_id != row["unit_id"]]
+        assert not [answer for answer in others if answer in talk]
+        assert talk.partition(">")[0].rpartition("assistant]\n")[2].startswith(own[-1])
+        assert own[0] in talk
+
+
 def test_a_lake_keeps_what_a_stage_shows(tmp_path: Path) -> None:
     """Later rounds are opened from the lake alone, by the same record that the file made."""
     rig = rig_of(

@@ -115,11 +115,9 @@ _FIRST_TURN: Final = Template("first_turn", "{INPUT}")
 
 def _stages(root: Table, written: Sequence[tables.Stage], base_path: Path) -> tuple[StageSpec, ...]:
     found: list[StageSpec] = []
-    names: set[str] = set()
-    for table, stage in zip(root.elements("stages"), written, strict=True):
-        if stage.name in names:
+    for place, (table, stage) in enumerate(zip(root.elements("stages"), written, strict=True)):
+        if any(before.name == stage.name for before in written[:place]):
             table.fail("name", f"is {stage.name!r} a second time")
-        names.add(stage.name)
         found += _of_one(stage.name, table, stage, base_path, found)
     return tuple(found)
 

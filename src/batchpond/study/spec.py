@@ -423,7 +423,10 @@ def with_answers(table: Table, stage: StageSpec, earlier: Sequence[StageSpec]) -
         if column not in known.get(asked, ()):
             words = [f"{{{ANSWERS}.{one}.{said}}}" for one, says in known.items() for said in says]
             why = "which no earlier stage answers (conversations and made questions cannot be shown)"
-            table.fail("templates", f"show {{{name}}}, {why}", f"there are: {', '.join(words) or 'none'}")
+            hint = f"there are: {', '.join(words) or 'none'}"
+            if any((one.name, one.task) == (asked, CONVERSATION) for one in earlier):
+                hint = f'`stage = "{asked}"` shows {{OUTPUT}}, {{item.conversation}}, {{item.first_output}}; {hint}'
+            table.fail("templates", f"show {{{name}}}, {why}", hint)
         if not stage.waits:
             hint = f'take those that it was asked about: `stage = "{asked}"`; or `sql` with `after = ["{asked}"]`'
             table.fail("items", f"are read when the study is planned, before {asked} has answered", hint)

@@ -181,9 +181,8 @@ def talk_asks(stage: StageSpec, questions: Sequence[SourceRow], answers: Mapping
 
     `answers` has the answers of turns 0, 1, ... without a gap: after a turn that failed a conversation ends.
     """
-    answered = {talk.unit_id for talk in answers}
-    asked = (row for row in questions if row.item_id in answered) if answered else ()  # they may be read from a file
-    by_id: dict[str, SourceRow] = {row.item_id: row for row in asked}
+    answered = {talk.unit_id for talk in answers}  # questions may be read from a file: not where none is
+    by_id = {row.item_id: row for row in questions if row.item_id in answered} if answered else {}
     tactics = {tactic.tactic_id: tactic for tactic in stage.tactics}
     for tactic in stage.tactics:
         rubric = rubric_of(tactic)
