@@ -558,3 +558,20 @@ def test_a_documents_price_is_that_of_its_pages_and_plan_says_where_nobody_knows
     (note,) = (note for note in unread.notes if "document" in note)
     assert note.startswith("3 documents: nobody can tell how many pages they have")
     assert "pip install 'batchpond[images]'" in note
+
+
+def test_where_nobody_says_what_pictures_cost_plan_says_so_and_never_counts_them_as_nothing(tmp_path: Path) -> None:
+    """At Groq; a model of Mistral's whose arithmetic is documented is counted by that."""
+    known = "mistral-small-2506"
+    rig = Rig(tmp_path, models=one_model_each(["groq"]), max_requests=50, with_lens=False)
+    with_photos(rig.study_path, {name: png(56, 28, n) for n, name in enumerate("abc")})
+    rig.study_path.write_text(f'{rig.study_path.read_text()}\n[[models]]\nprovider = "mistral"\nmodel = "{known}"\n')
+    told = plan.plan_file(rig.lake, rig.study_path)
+    (note,) = (note for note in told.notes if "pictures" in note)
+    assert note.startswith(
+        "groq/meta-llama/llama-4-scout-17b-16e-instruct: it is not documented how many tokens 3 of 3"
+    )
+    n_tokens = {cell.provider: cell.estimated_input_tokens for cell in told.cells}
+    n_shown = 2 * next(cell.n_requests for cell in told.cells if cell.provider == "groq")
+    assert n_tokens["groq"] > n_shown * UNKNOWN_TOKENS
+    assert n_tokens["groq"] - n_tokens["mistral"] == n_shown * (UNKNOWN_TOKENS - (2 * 1 + 1))

@@ -158,6 +158,15 @@ def tokens(provider: str, model: str, width: int, height: int) -> tuple[int, boo
         # Together's guide "vision".
         ("together", "meta-llama/Llama-4-Scout", (500, 500), 1601),
         ("together", "meta-llama/Llama-4-Scout", (2000, 2000), 6404),
+        # Mistral's page "vision" and mistral-common: a token a square, and one at the end of each row.
+        ("mistral", "pixtral-12b-2409", (640, 480), 40 * 30 + 30),
+        ("mistral", "pixtral-large-2411", (1024, 1024), 4096 + 64),
+        ("mistral", "pixtral-12b-2409", (2048, 4096), 32 * 64 + 64),
+        ("mistral", "mistral-small-2506", (1540, 1540), 3025 + 55),
+        ("mistral", "mistral-medium-2508", (280, 141), 10 * 6 + 6),
+        ("mistral", "mistral-large-2512", (3080, 1540), 55 * 28 + 28),
+        ("mistral", "ministral-8b-2512", (28, 28), 2),
+        ("mistral", "magistral-medium-2509", (1540, 1540), 3025 + 55),
     ],
 )
 def test_tokens_are_those_of_the_guides(provider: str, model: str, size: tuple[int, int], expected: int) -> None:
@@ -176,6 +185,9 @@ def test_what_nobody_documents_counts_as_very_large() -> None:
     """Also an address, whose picture nobody has seen, and a document whose pages cannot be told."""
     assert tokens("xai", "grok-4", 300, 300) == (UNKNOWN_TOKENS, False)
     assert tokens("openai", "gpt-6-sol", 300, 300) == (UNKNOWN_TOKENS, False)
+    assert tokens("groq", "meta-llama/llama-4-scout-17b-16e-instruct", 300, 300) == (UNKNOWN_TOKENS, False)
+    for newer in ("mistral-medium-latest", "mistral-medium-3-5", "mistral-large-4", "mistral-small-2603"):
+        assert tokens("mistral", newer, 300, 300) == (UNKNOWN_TOKENS, False), newer
     openai, anthropic = registry.module("openai").sight, registry.module("anthropic").sight
     assert openai.tokens("gpt-4o", ADDRESS) == (UNKNOWN_TOKENS, False)
     assert anthropic.tokens("claude-haiku-4-5", PDF) == (3 * 4568, True)

@@ -23,14 +23,15 @@ _BYTES: Final = "{bytes}"
 class Count:
     """How models whose names match count: `base` tokens, and `each` for every square of `side` pixels, `most` of them.
 
-    A picture is fitted to a `long` and a `short` side first. With `crops`, the side of a picture larger than that
-    follows from it, as Gemini's guide has it. A page of a document is `page` tokens at most.
+    Each row of squares has `row` more. A picture is fitted to a `long` and a `short` side first. With `crops`, the side
+    of a picture larger than that follows from it, as Gemini's guide has it. A page of a document is `page` at most.
     """
 
     models: str
     base: int = 0
     each: float = 0.0
     side: int = 1
+    row: int = 0
     long: int = 0
     short: int = 0
     most: int = 0
@@ -45,8 +46,9 @@ class Count:
         side = self.side
         if max(width, height) > self.crops > 0:
             side = sorted((*_CROPS, int(min(width, height) / 1.5)))[1]
-        n = math.ceil(round(width / side, 6)) * math.ceil(round(height / side, 6))
-        return self.base + math.ceil(self.each * min(n, self.most or n))
+        n_across, n_rows = (math.ceil(round(part / side, 6)) for part in (width, height))
+        n = n_across * n_rows
+        return self.base + math.ceil(self.each * min(n, self.most or n)) + self.row * n_rows
 
 
 @dataclass(frozen=True, kw_only=True)
