@@ -36,7 +36,9 @@ class Query:
         """Return it as it can be run elsewhere: each value as a literal in the place of its name."""
         shown = self.sql
         for name in sorted(self.values, key=len, reverse=True):
-            shown = shown.replace(f"${name}", _literal(self.values[name]))
+            value = self.values[name]
+            literal = str(value) if isinstance(value, int | float) else "'" + str(value).replace("'", "''") + "'"
+            shown = shown.replace(f"${name}", literal)
         return shown
 
 
@@ -51,10 +53,6 @@ def listed(name: str, ids: Sequence[str]) -> Query:
     return query(name, names, ids=", ".join(f"${one}" for one in names))
 
 
-def _literal(value: object) -> str:
-    return str(value) if isinstance(value, int | float) else "'" + str(value).replace("'", "''") + "'"
-
-
 class Lake:
     """The lake as the pages read it: no connection is kept, so that a writer's next files are seen at once."""
 
@@ -64,7 +62,7 @@ class Lake:
         self._kept: OrderedDict[tuple[object, ...], list[Row]] = OrderedDict()
         self._kept_pulse = ""
 
-    def rows(self, asked: Query) -> list[Row]:
+    def rows(self, asked: Query, *, is_kept: bool = True) -> list[Row]:
         """Return a query's rows, kept while nothing was published; raises UsageError and LakeError as `query` does."""
         with self._turns:
             pulse, key = self.pulse(), (asked.sql, *asked.values.items())
@@ -78,7 +76,7 @@ class Lake:
             self._kept.move_to_end(key)
             while len(self._kept) > KEPT_MAX:
                 self._kept.popitem(last=False)
-            return [dict(row) for row in self._kept[key]]
+            return [dict(row) for row in (self._kept[key] if is_kept else self._kept.pop(key))]
 
     def pulse(self) -> str:
         """Return what changes whenever a writer published something."""

@@ -55,7 +55,7 @@ class Case:
     study: str
     given: Mapping[str, str]
     rows: list[Row]
-    texts: list[tuple[str, str | None]]
+    texts: list[tuple[str, Row | None]]
     question: str
     criterion: str
     voices: list[Voice]
@@ -148,15 +148,15 @@ def _add_answers(lake: Lake, rows: Sequence[Row], what: str) -> None:
         row.update(said.get((row.get("request_id"), row.get("attempt_id")), {}))
 
 
-def _texts(lake: Lake, sides: Sequence[str], rows: Sequence[Row]) -> tuple[list[tuple[str, str | None]], str]:
-    """Return each side's text, the one that was judged where its id has had several, and what it answers."""
+def _texts(lake: Lake, sides: Sequence[str], rows: Sequence[Row]) -> tuple[list[tuple[str, Row | None]], str]:
+    """Return each side's text and what it shows, those judged where its id has had several, and what it answers."""
     judged = {row.get(name) for row in rows for name in ("item_first_hash", "item_second_hash")}
     found: dict[str, Row] = {}
     for one in lake.rows(listed("texts", sides)):
         if one["item_id"] not in found or one["item_hash"] in judged:
             found[one["item_id"]] = one
     question = next((found[side]["question"] for side in sides if side in found and found[side]["question"]), "")
-    return [(side, found[side]["text"] if side in found else None) for side in sides], question
+    return [(side, found.get(side)) for side in sides], question
 
 
 def _voices(rows: Sequence[Row], lo: str) -> Iterator[Voice]:

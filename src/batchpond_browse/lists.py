@@ -39,7 +39,6 @@ def filter_names(kind: str) -> list[str]:
 class Page:
     """Some rows of a list, the query that they came from, and the parameters of the page behind it."""
 
-    kind: str
     rows: list[Row]
     asked: Query
     more: dict[str, str] | None
@@ -160,7 +159,7 @@ def page(lake: Lake, wish: Wish) -> Page:
         rows = rows[: wish.n_rows]
         last = rows[-1]
         more = {**wish.given, "after": str(last[kinds()[wish.kind]["key"]]), "from": str(last["place"])}
-    return Page(wish.kind, rows, asked, more)
+    return Page(rows, asked, more)
 
 
 def _rows_in_order(lake: Lake, wish: Wish) -> list[Row]:

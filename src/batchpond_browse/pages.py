@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -15,7 +15,6 @@ from batchpond_browse.spool import Spool
 
 LISTS: Final = {"pairs": "Pairs", "items": "Items", "rows": "Judgments"}
 GENERATION: Final = "generation"  # its answers are judged by other tasks
-TITLES: Final = {"rows": "Judgments", "pairs": "Pairs", "items": "Single items"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +71,7 @@ class Pages:
         """Return a page of a list."""
         found = lists.page(self.lake, lists.Wish(kind, study, given))
         return self._page(
-            "list", reader, [found.asked], study=study, title=f"{TITLES[kind]} of {study}", kind=kind, given=given,
+            "list", reader, [found.asked], study=study, title=f"{LISTS[kind]} of {study}", kind=kind, given=given,
             page=found, names_of=cases.names_of, filters=lists.filter_names(kind),
             about=lists.kinds()[kind],
         )  # fmt: skip
@@ -114,19 +113,13 @@ class Pages:
     def _page(self, name: str, reader: Reader, asked: list[Query], **shown: Any) -> str:
         n_waiting = 0 if self.spool is None else len(self.spool.waiting())
         facets = self.facets(shown["study"]) if shown["study"] else {}
-        tabs = {name: words for name, words in LISTS.items() if _has(name, facets.get("task", []))}
+        are_pairs = [task in cases.PAIR_TASKS for task in facets.get("task", []) if task != GENERATION]
+        tabs = {name: words for name, words in LISTS.items() if name == "rows" or (name == "pairs") in are_pairs}
         return self.templates.get_template(f"{name}.html.j2").render(
             page_name=name, reader=reader, has_labels=self.spool is not None, n_waiting=n_waiting, tabs=tabs,
             facets=facets, messages=cases.messages, queries=[one.shown() for one in asked], pulse=self.lake.pulse(),
             **shown,
         )  # fmt: skip
-
-
-def _has(kind: str, tasks: Sequence[str]) -> bool:
-    """Whether a list of a study of some tasks can hold something."""
-    return kind == "rows" or any(
-        (task in cases.PAIR_TASKS) == (kind == "pairs") for task in tasks if task != GENERATION
-    )
 
 
 def _total(values: Any) -> float | None:

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from urllib.parse import parse_qsl, urlsplit
 
 import uvicorn
@@ -21,7 +21,7 @@ from starlette.staticfiles import StaticFiles
 
 from batchpond.errors import BatchpondError, UsageError
 from batchpond_browse import cases
-from batchpond_browse.asking import Lake
+from batchpond_browse.asking import Lake, query
 from batchpond_browse.guard import Guard
 from batchpond_browse.pages import LISTS, Pages, Reader
 from batchpond_browse.showing import STATIC, address, environment
@@ -34,6 +34,7 @@ BLIND: Final = "batchpond-blind"
 Form = Mapping[str, str]
 Act = Callable[[Request, Form, Response], None]
 MakeReport = Callable[[str, Callable[[Form], str]], str]  # a study's report, its rows leading to addresses
+BLOB: Final = {"content-security-policy": "default-src 'none'; sandbox; frame-ancestors 'none'"}
 REPORT_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'"
 
 
@@ -55,6 +56,7 @@ class Browser:
         routes: list[BaseRoute] = [
             *(Route(f"/{name}", self._shown(name, self.pages.page)) for name in names),
             Route("/report", self._shown("", self._report, {"content-security-policy": REPORT_POLICY})),
+            Route("/blob", self._shown("", self._blob)),
             Route("/pulse", lambda _: PlainTextResponse(self.pages.lake.pulse())),
             *(Route(f"/{name}", self._done(act), methods=["POST"]) for name, act in acts.items()),
             Mount("/static", StaticFiles(directory=STATIC)),
@@ -67,13 +69,23 @@ class Browser:
             raise UsageError("there is no report, or not for who labels blind", hint="the extra `report`, or key b")
         return self._make_report(study, lambda chosen: address("rows", {"study": study, **chosen}))
 
-    def _shown(self, name: str, page: Callable[..., str], headers: Form | None = None) -> Callable[[Request], Response]:
+    def _blob(self, _: Reader, __: str, given: Form) -> Response:
+        """Return a picture or document as what it is: nothing in it runs, and only pictures are opened in place."""
+        found = self.pages.lake.rows(query("blob", {"sha256": given.get("sha256", "")}), is_kept=False)
+        if not found:
+            raise UsageError("the lake holds no such picture or document", hint="open it from the page that shows it")
+        kind = found[0]["media_type"]
+        where = "inline" if kind.startswith("image/") else "attachment"
+        return Response(found[0]["content"], media_type=kind, headers={**BLOB, "content-disposition": where})
+
+    def _shown(self, name: str, page: Callable[..., Any], headers: Form | None = None) -> Callable[[Request], Response]:
         """Return what answers a request with a page, or with one that says why there is none."""
 
         def answer(request: Request) -> Response:
             reader = self._who(request)
             try:
-                return HTMLResponse(page(reader, name, dict(request.query_params)), headers=headers)
+                shown = page(reader, name, dict(request.query_params))
+                return shown if isinstance(shown, Response) else HTMLResponse(shown, headers=headers)
             except BatchpondError as error:
                 code = 400 if isinstance(error, UsageError) else 500
                 return HTMLResponse(self.pages.problem(reader, error.message, error.hint or ""), code)
