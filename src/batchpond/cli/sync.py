@@ -170,11 +170,7 @@ def _run_on_done(on_done: str, invocation: Invocation, total: Counts, report: Sy
     try:
         # Its stdout joins our stderr: stdout is data only.
         done = subprocess.run(
-            ["/bin/sh", "-c", on_done],
-            env=os.environ | environment,
-            stdout=2,
-            timeout=ON_DONE_TIMEOUT_S,
-            check=False,
+            ["/bin/sh", "-c", on_done], env=os.environ | environment, stdout=2, timeout=ON_DONE_TIMEOUT_S, check=False
         )
     except subprocess.TimeoutExpired:
         raise UsageError(f"--on-done ran longer than {ON_DONE_TIMEOUT_S:.0f} s; the pass itself is done") from None

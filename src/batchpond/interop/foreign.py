@@ -137,12 +137,7 @@ def _meanings() -> dict[str, str]:
 
 
 # What a person may know better than the files show.
-ACCEPTABLE: Final = (
-    Doubt.RECOVERED_ID,
-    Doubt.POSITIONAL_JOIN,
-    Doubt.UNPROVEN_CANDIDATES,
-    Doubt.UNREAD_WINNER,
-)
+ACCEPTABLE: Final = (Doubt.RECOVERED_ID, Doubt.POSITIONAL_JOIN, Doubt.UNPROVEN_CANDIDATES, Doubt.UNREAD_WINNER)
 
 
 def acceptable(words: Iterable[str]) -> list[Doubt]:

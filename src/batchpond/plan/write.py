@@ -326,16 +326,7 @@ def publish_round(
         # The rows of a study without rounds stand where its grid says, whatever of them is there.
         first_slot, first_file = (0, 0) if is_only else (n_slots, n_files)
         found = Round(
-            staged.name,
-            version,
-            round_no,
-            stage,
-            configs,
-            first_slot,
-            first_file,
-            in_cells,
-            is_only,
-            n_slots == 0,
+            staged.name, version, round_no, stage, configs, first_slot, first_file, in_cells, is_only, n_slots == 0
         )
         if not (found.is_fresh or isinstance(asked, Grid)):
             known = planned_asks(connection, found)

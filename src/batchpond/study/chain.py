@@ -79,11 +79,7 @@ def chain(name: str, table: Table, written: tables.StageKeys, rubrics: tuple[Rub
         found += _round(chain, number, found[1].name)
     found[-1] = replace(found[-1], keeps=chain.kept)
     return tuple(
-        replace(
-            stage,
-            tier=written.tier,
-            is_structured=written.structured and stage.rule.output_schema() is not None,
-        )
+        replace(stage, tier=written.tier, is_structured=written.structured and stage.rule.output_schema() is not None)
         for stage in found
     )
 

@@ -48,8 +48,4 @@ def _of_items(items: Declared) -> Made:
     return made
 
 
-section = chapter(
-    "matrix",
-    matrix=lambda candidates: _drawn(candidates, "candidate"),
-    items=_of_items,
-)
+section = chapter("matrix", matrix=lambda candidates: _drawn(candidates, "candidate"), items=_of_items)
