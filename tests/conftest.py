@@ -12,7 +12,7 @@ from hypothesis import settings
 from tests.rigs.swept import EVERYTHING, IS_ALL, sweep
 
 # Machines that run the suite are shared and slow at times: a deadline would test the machine.
-settings.register_profile("batchpond", deadline=None)
+settings.register_profile("batchpond", deadline=None, max_examples=100 if IS_ALL else 50)
 settings.register_profile("dev", deadline=None, max_examples=25)
 settings.load_profile("batchpond")
 

@@ -10,6 +10,7 @@ from batchpond.model import Finish, Outcome, Verdict
 from batchpond.tasks.base import Judgment, Rule
 from batchpond.tasks.pairwise import PairwiseRule
 from tests.golden.reading import table
+from tests.rigs.swept import every
 from tests.rigs.task import ANY_TEXT, FAILURES, HOSTILE, LONG, answered, check_judgment, responses, rule_of, seconds
 
 RULES: dict[str, Rule] = {
@@ -105,7 +106,7 @@ def test_it_favours_no_place(parts: list[str]) -> None:
     assert found == Judgment(swap[judgment.verdict], judgment.outcome)  # type: ignore[index]
 
 
-@each_rule
+@pytest.mark.parametrize("name", every(2, RULES))
 def test_it_is_linear(name: str) -> None:
     """Four times the text takes about four times as long."""
     rule, slow = RULES[name], {}

@@ -15,6 +15,7 @@ from batchpond.study.statements import rubric_of
 from batchpond.tasks import registry, templates
 from batchpond.tasks.base import Judgment, Rule
 from batchpond.tasks.pressure import Tactic, transcript
+from tests.rigs.swept import every
 from tests.rigs.task import ANY_TEXT, FAILURES, HOSTILE, answered, check_judgment, responses, rule_of, seconds
 
 # By name: a rule, and a text that it reads.
@@ -74,7 +75,7 @@ def test_readers_are_total(name: str, data: st.DataObject) -> None:
     check_judgment(rule.read(answered("".join(data.draw(st.lists(pieces))))))
 
 
-@each_case
+@pytest.mark.parametrize("name", every(2, CASES))
 def test_readers_are_linear(name: str) -> None:
     """A long text of anything takes about four times as long as a quarter of it, and is no answer unless it is one."""
     rule, text = CASES[name]
