@@ -22,16 +22,11 @@ WITH asked AS (
   JOIN attempts ON attempts.shard_id = shard_requests.shard_id
   WHERE attempts.is_newest
 ),
-again AS (
-  SELECT DISTINCT request_id
-  FROM asked
-  WHERE shard_kind <> 'first'
-),
 last_asked AS (
-  SELECT asked.request_id, max_by(asked.attempt_id, asked.attempt_order) AS attempt_id
+  SELECT request_id, max_by(attempt_id, attempt_order) AS attempt_id
   FROM asked
-  JOIN again ON again.request_id = asked.request_id
-  GROUP BY asked.request_id
+  WHERE request_id IN (SELECT request_id FROM asked WHERE shard_kind <> 'first')
+  GROUP BY request_id
 )
 SELECT
   asked.request_id,

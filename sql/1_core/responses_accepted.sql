@@ -9,21 +9,16 @@ WITH answers AS (
   JOIN attempts ON attempts.attempt_id = responses.attempt_id
   WHERE responses.match = 'matched'
 ),
-contested AS (
-  SELECT DISTINCT request_id
-  FROM answers
-  WHERE is_contested
-),
 winners AS (
   SELECT
-    answers.request_id,
+    request_id,
     coalesce(
-      min_by(answers.attempt_id, answers.attempt_order) FILTER (WHERE answers.status = 'succeeded'),
-      max_by(answers.attempt_id, answers.attempt_order)
+      min_by(attempt_id, attempt_order) FILTER (WHERE status = 'succeeded'),
+      max_by(attempt_id, attempt_order)
     ) AS attempt_id
   FROM answers
-  JOIN contested ON contested.request_id = answers.request_id
-  GROUP BY answers.request_id
+  WHERE request_id IN (SELECT request_id FROM answers WHERE is_contested)
+  GROUP BY request_id
 )
 SELECT
   answers.request_id,
