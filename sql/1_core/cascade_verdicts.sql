@@ -2,9 +2,13 @@
 -- question: Where some judges were asked about every unit and others about some, what do they hold of each together?
 -- source: jury_verdicts. The first judges are those that were asked about all units of a study, task and rubric that two
 --   judges or more were asked about (n_first of them, at least two), the further ones those that were asked about some
---   (n_further, at least one); where there is no such judge there is no cascade, and no row. is_agreed: all first judges
---   spoke and said the same, first_word; false where they differ or one is silent, NULL while that is open. A further
---   judge that was asked about a unit on which the first agree is an audit (n_further_spoke where is_agreed).
+--   (n_further, at least one); where there is no such judge there is no cascade, and no row. Where an earlier judge
+--   answered nothing before, a later one that was asked about all is a further one too. is_agreed: all first judges
+--   spoke and said the same, first_word; false where they differ or one is silent, NULL while that is open. is_stand_in:
+--   a further judge was asked while an answer of a first one was lacking, which had failed; it may have come since, by
+--   a retry. What a further judge was asked about and the first agree on is else an audit (n_further_spoke where
+--   is_agreed and not is_stand_in). When somebody was asked is known of planned requests, by the round that planned
+--   them and the attempt whose answer counts; of imported judgments, and of lists, it is not, and no unit is a stand-in.
 --   further_word is what more than half of the further judges that spoke say. verdict: first_word where the first agree,
 --   else what more than half of all that spoke say (jury_verdicts.majority). With two first judges and one further one
 --   that is the majority of all three on every unit, as if all had been asked about all: two that agree cannot be
@@ -24,23 +28,112 @@ said AS (
     judge.provider AS provider, judge.request_model AS request_model, judge.thinking AS thinking, judge.word AS word
   FROM listed
 ),
+-- when the round of a later stage was opened, and when each request was first tried, and first answered
+rounds AS (
+  SELECT study, study_version, ordinal AS round_no, min(ord) AS ord
+  FROM events
+  WHERE kind = 'round'
+  GROUP BY study, study_version, ordinal
+),
+answers AS (
+  SELECT
+    responses.request_id,
+    min(attempts.attempt_order) AS tried_ord,
+    min(CASE WHEN responses.status = 'succeeded' THEN attempts.attempt_order END) AS answered_ord
+  FROM responses
+  JOIN attempts ON attempts.attempt_id = responses.attempt_id
+  WHERE responses.match = 'matched'
+  GROUP BY responses.request_id
+),
+planned AS (
+  SELECT
+    plan_current.study,
+    CASE WHEN plan_current.task IN ('pairwise', 'ranking') THEN 'pair' ELSE plan_current.task END AS task,
+    plan_current.rubric_id, plan_current.template_id, plan_current.provider, plan_current.request_model,
+    plan_current.thinking, plan_current.unit_id,
+    CASE WHEN plan_current.item_second < plan_current.item_first
+         THEN plan_current.item_second ELSE plan_current.item_first END AS item_lo,
+    CASE WHEN plan_current.item_second < plan_current.item_first
+         THEN plan_current.item_first ELSE plan_current.item_second END AS item_hi,
+    CASE WHEN plan_current.item_second IS NULL THEN CAST(plan_current.turn_no AS BIGINT) END AS turn_no,
+    rounds.ord AS asked_ord,
+    answers.tried_ord,
+    answers.answered_ord
+  FROM plan_current
+  JOIN rounds
+    ON rounds.study = plan_current.study
+    AND rounds.study_version = plan_current.study_version
+    AND rounds.round_no = plan_current.round_no
+  LEFT JOIN answers ON answers.request_id = plan_current.request_id
+  WHERE plan_current.stage IS NOT NULL
+),
+ordered AS (
+  SELECT
+    study, task, rubric_id, unit_id, item_lo, item_hi, turn_no, template_id, provider, request_model, thinking,
+    min(asked_ord) AS asked_ord,
+    min(tried_ord) AS tried_ord,
+    max(answered_ord) AS answered_ord
+  FROM planned
+  GROUP BY
+    study, task, rubric_id, unit_id, item_lo, item_hi, turn_no, template_id, provider, request_model, thinking
+),
+told AS (
+  SELECT said.*, ordered.asked_ord, ordered.tried_ord, ordered.answered_ord
+  FROM said
+  LEFT JOIN ordered
+    ON ordered.study = said.study
+    AND ordered.task = said.task
+    AND ordered.rubric_id = said.rubric_id
+    AND ordered.unit_id = said.unit_id
+    AND ordered.item_lo = said.item_lo
+    AND coalesce(ordered.item_hi, '') = coalesce(said.item_hi, '')
+    AND coalesce(ordered.turn_no, -1) = coalesce(said.turn_no, -1)
+    AND ordered.template_id = said.template_id
+    AND ordered.provider = said.provider
+    AND ordered.request_model = said.request_model
+    AND ordered.thinking = said.thinking
+),
 sizes AS (
   SELECT study, task, rubric_id, count(*) AS n_units
   FROM juries
   GROUP BY study, task, rubric_id
 ),
 judges AS (
-  SELECT study, task, rubric_id, template_id, provider, request_model, thinking, count(*) AS n_asked
-  FROM said
+  SELECT
+    study, task, rubric_id, template_id, provider, request_model, thinking,
+    count(*) AS n_asked,
+    count(word) AS n_spoke,
+    min(asked_ord) AS asked_ord,
+    min(tried_ord) AS tried_ord,
+    min(answered_ord) AS answered_ord
+  FROM told
   GROUP BY study, task, rubric_id, template_id, provider, request_model, thinking
 ),
-placed AS (
-  SELECT judges.*, judges.n_asked = sizes.n_units AS is_first
+-- a later judge was planned once an earlier one had been tried
+timed AS (
+  SELECT
+    *,
+    coalesce(asked_ord > min(tried_ord) OVER (PARTITION BY study, task, rubric_id), FALSE) AS is_later
   FROM judges
+),
+waited AS (
+  SELECT
+    *,
+    min(CASE WHEN is_later THEN asked_ord END) OVER (PARTITION BY study, task, rubric_id) AS later_ord
+  FROM timed
+),
+placed AS (
+  SELECT
+    waited.*,
+    waited.n_asked = sizes.n_units AND NOT (
+      is_later AND bool_or(NOT is_later AND (n_spoke = 0 OR coalesce(answered_ord > later_ord, FALSE))) OVER (
+        PARTITION BY waited.study, waited.task, waited.rubric_id)
+    ) AS is_first
+  FROM waited
   JOIN sizes
-    ON sizes.study = judges.study
-    AND sizes.task = judges.task
-    AND sizes.rubric_id = judges.rubric_id
+    ON sizes.study = waited.study
+    AND sizes.task = waited.task
+    AND sizes.rubric_id = waited.rubric_id
 ),
 cascades AS (
   SELECT
@@ -53,21 +146,24 @@ cascades AS (
 ),
 by_word AS (
   SELECT
-    said.study, said.task, said.rubric_id, said.unit_id, said.item_lo, said.item_hi, said.turn_no, placed.is_first,
-    said.word,
-    count(*) AS n
-  FROM said
+    told.study, told.task, told.rubric_id, told.unit_id, told.item_lo, told.item_hi, told.turn_no, placed.is_first,
+    told.word,
+    count(*) AS n,
+    min(told.asked_ord) AS asked_ord,
+    max(told.answered_ord) AS answered_ord,
+    count(*) FILTER (WHERE told.asked_ord IS NOT NULL AND told.answered_ord IS NULL) AS n_lacking
+  FROM told
   JOIN placed
-    ON placed.study = said.study
-    AND placed.task = said.task
-    AND placed.rubric_id = said.rubric_id
-    AND placed.template_id = said.template_id
-    AND placed.provider = said.provider
-    AND placed.request_model = said.request_model
-    AND placed.thinking = said.thinking
+    ON placed.study = told.study
+    AND placed.task = told.task
+    AND placed.rubric_id = told.rubric_id
+    AND placed.template_id = told.template_id
+    AND placed.provider = told.provider
+    AND placed.request_model = told.request_model
+    AND placed.thinking = told.thinking
   GROUP BY
-    said.study, said.task, said.rubric_id, said.unit_id, said.item_lo, said.item_hi, said.turn_no, placed.is_first,
-    said.word
+    told.study, told.task, told.rubric_id, told.unit_id, told.item_lo, told.item_hi, told.turn_no, placed.is_first,
+    told.word
 ),
 units AS (
   SELECT
@@ -77,6 +173,8 @@ units AS (
     max(word) FILTER (WHERE is_first) AS a_first_word,
     coalesce(CAST(sum(n) FILTER (WHERE NOT is_first) AS BIGINT), 0) AS n_further_asked,
     coalesce(CAST(sum(n) FILTER (WHERE NOT is_first AND word IS NOT NULL) AS BIGINT), 0) AS n_further_spoke,
+    max(answered_ord) FILTER (WHERE is_first) > min(asked_ord) FILTER (WHERE NOT is_first)
+      OR sum(n_lacking) FILTER (WHERE is_first) > 0 AS is_first_late,
     max(n) FILTER (WHERE NOT is_first AND word IS NOT NULL) AS n_most,
     arg_max(word, n) FILTER (WHERE NOT is_first AND word IS NOT NULL) AS most_said
   FROM by_word
@@ -112,6 +210,7 @@ SELECT
   study, task, rubric_id, unit_id, item_lo, item_hi, turn_no,
   n_first, n_further, n_first_spoke, n_further_asked, n_further_spoke, n_pending,
   is_agreed,
+  n_further_asked > 0 AND coalesce(is_first_late, FALSE) AS is_stand_in,
   CASE WHEN is_agreed THEN a_first_word END AS first_word,
   CASE WHEN 2 * n_most > n_further_spoke THEN most_said END AS further_word,
   CASE WHEN is_agreed THEN a_first_word WHEN n_further_spoke > 0 THEN majority END AS verdict,

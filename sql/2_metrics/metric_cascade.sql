@@ -4,6 +4,9 @@
 --   n_differed they do not (or one is silent), on n_pending that is still open. Of the n_differed, n_asked were asked of a
 --   further judge (n_further_judges in all), and n_undecided have no verdict yet, or none at all. n_audited are agreed
 --   ones that a further judge was asked about all the same and spoke on; n_confirmed of them it says the same of.
+--   n_stand_in units, agreed by now or not, were asked of a further judge because an answer of a first one was lacking
+--   (is_stand_in): they are no audits, as nobody drew them, and no differences, and are in none of n_asked, n_audited
+--   and n_confirmed. Where the first judges answered nothing at all before a further one was asked, all units are that.
 -- estimators:
 --   - agreed_share: n_agreed / (n_agreed + n_differed)
 --   - decided_share: the share of the same units that have a verdict, so that all of them count and not the easy ones
@@ -30,7 +33,7 @@ asked AS (
     unnest([
       {'rate': 'agreed_share', 'is_hit': is_agreed},
       {'rate': 'decided_share', 'is_hit': CASE WHEN is_agreed IS NOT NULL THEN verdict IS NOT NULL END},
-      {'rate': 'confirmed_share', 'is_hit': CASE WHEN is_agreed THEN further_word = first_word END}
+      {'rate': 'confirmed_share', 'is_hit': CASE WHEN is_agreed AND NOT is_stand_in THEN further_word = first_word END}
     ]) AS asked
   FROM cascade
 ),
@@ -106,10 +109,11 @@ counts AS (
     count(*) FILTER (WHERE is_agreed) AS n_agreed,
     count(*) FILTER (WHERE NOT is_agreed) AS n_differed,
     count(*) FILTER (WHERE is_agreed IS NULL) AS n_pending,
-    count(*) FILTER (WHERE NOT is_agreed AND n_further_asked > 0) AS n_asked,
+    count(*) FILTER (WHERE NOT is_agreed AND n_further_asked > 0 AND NOT is_stand_in) AS n_asked,
+    count(*) FILTER (WHERE is_stand_in) AS n_stand_in,
     count(*) FILTER (WHERE NOT is_agreed AND verdict IS NULL) AS n_undecided,
-    count(*) FILTER (WHERE is_agreed AND further_word IS NOT NULL) AS n_audited,
-    count(*) FILTER (WHERE is_agreed AND further_word = first_word) AS n_confirmed
+    count(*) FILTER (WHERE is_agreed AND further_word IS NOT NULL AND NOT is_stand_in) AS n_audited,
+    count(*) FILTER (WHERE is_agreed AND further_word = first_word AND NOT is_stand_in) AS n_confirmed
   FROM cascade
   GROUP BY study, task, rubric_id
 ),
@@ -165,8 +169,8 @@ told AS (
 )
 SELECT
   study, task, rubric_id,
-  n_first_judges, n_further_judges, n_units, n_agreed, n_differed, n_pending, n_asked, n_undecided, n_audited,
-  n_confirmed,
+  n_first_judges, n_further_judges, n_units, n_agreed, n_differed, n_pending, n_asked, n_stand_in, n_undecided,
+  n_audited, n_confirmed,
   agreed_p AS agreed_share,
   agreed_se AS agreed_share_se,
   agreed_lo AS agreed_share_lo,

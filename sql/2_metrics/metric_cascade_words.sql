@@ -2,7 +2,8 @@
 -- question: How often does a cascade say a word, and how often would its further judges, had they been asked about all?
 -- source: cascade_verdicts, of units whose first judges have answered. n_decided have a verdict, n_said this one. The
 --   further judges spoke on n_heard, n_heard_differed on which the first judges differ and n_heard_agreed audits, drawn
---   at random among the units on which these agree; of n_heard they said the word on n_further_said.
+--   at random among the units on which these agree, the others stand-ins for an answer that was lacking then, which
+--   correct nothing; of n_heard they said the word on n_further_said.
 -- estimators:
 --   - share: n_said / n_decided, the cascade's verdicts on all units, the agreed ones and the others in their proportion:
 --     with two first judges and one further one, what the majority of all three says
@@ -23,7 +24,8 @@
 CREATE OR REPLACE VIEW metric_cascade_words AS
 WITH units AS MATERIALIZED (
   SELECT
-    study, task, rubric_id, unit_id, item_lo, item_hi, is_of_unit, verdict, first_word, further_word,
+    study, task, rubric_id, unit_id, item_lo, item_hi, is_of_unit, is_stand_in, verdict, first_word,
+    further_word,
     CASE WHEN is_agreed THEN 1 ELSE 0 END AS agreed
   FROM cascade_verdicts
   WHERE is_agreed IS NOT NULL
@@ -45,11 +47,12 @@ scored AS (
     CASE WHEN verdict IS NULL THEN 0 ELSE 1 END AS decided,
     CASE WHEN verdict = words.word THEN 1 ELSE 0 END AS said,
     CASE WHEN agreed = 1 AND first_word = words.word THEN 1 ELSE 0 END AS agreed_said,
-    CASE WHEN agreed = 1 AND further_word IS NOT NULL THEN 1 ELSE 0 END AS audited,
-    CASE WHEN agreed = 0 OR further_word IS NULL THEN 0 WHEN further_word = first_word THEN 0
+    CASE WHEN agreed = 1 AND further_word IS NOT NULL AND NOT is_stand_in THEN 1 ELSE 0 END AS audited,
+    CASE WHEN agreed = 0 OR further_word IS NULL OR is_stand_in THEN 0 WHEN further_word = first_word THEN 0
          WHEN further_word = words.word THEN 1 WHEN first_word = words.word THEN -1 ELSE 0 END AS audit_moved,
     CASE WHEN agreed = 0 AND further_word IS NOT NULL THEN 1 ELSE 0 END AS heard,
     CASE WHEN agreed = 0 AND further_word = words.word THEN 1 ELSE 0 END AS heard_said,
+    CASE WHEN further_word IS NOT NULL THEN 1 ELSE 0 END AS further_heard,
     CASE WHEN further_word = words.word THEN 1 ELSE 0 END AS further_said
   FROM units
   JOIN words
@@ -70,6 +73,7 @@ totals AS (
     sum(audit_moved * audit_moved) AS n_audit_moved,
     sum(heard) AS n_heard_differed,
     sum(heard_said) AS n_heard_said,
+    sum(further_heard) AS n_further_heard,
     sum(further_said) AS n_further_said
   FROM scored
   GROUP BY study, task, rubric_id, word
@@ -188,11 +192,11 @@ SELECT
   ends.hi AS share_hi,
   n_said / n AS share_min,
   (n_said + n - n_decided) / n AS share_max,
-  CAST(n_audited + n_heard_differed AS BIGINT) AS n_heard,
+  CAST(n_further_heard AS BIGINT) AS n_heard,
   CAST(n_heard_differed AS BIGINT) AS n_heard_differed,
   CAST(n_audited AS BIGINT) AS n_heard_agreed,
   CAST(n_further_said AS BIGINT) AS n_further_said,
-  n_further_said / nullif(n_audited + n_heard_differed, 0) AS heard_share,
+  n_further_said / nullif(n_further_heard, 0) AS heard_share,
   CASE WHEN further_se IS NOT NULL THEN further_p END AS further_share,
   further_se AS further_share_se,
   further_ends.lo AS further_share_lo,

@@ -9,6 +9,8 @@ import pytest
 
 import batchpond
 from batchpond.cli import init
+from batchpond.model import ErrorClass
+from batchpond.run.submit import retry
 from batchpond_sim.world.world import Settings
 from tests.rigs.sim_study import LATENCY_S
 from tests.rigs.stage_study import RUBRICS, StageRig, models, stage, use
@@ -154,6 +156,54 @@ def test_an_item_on_which_a_judge_is_silent_goes_to_the_third_too(tmp_path: Path
     got = {row["item_first"] for row in rig.ask("select item_first from results where stage = 'third'")}
     assert silent
     assert silent <= got
+
+
+def ask_again(rig: StageRig) -> None:
+    """Ask again for whatever failed, and bring that to its end."""
+    retry(rig.store(), "demo", classes=list(ErrorClass), confirm=lambda *_: True, providers=rig.providers())
+    rig.finish()
+
+
+CASCADE = "select sum({}) as n from metric_cascade"
+
+
+def test_what_was_asked_since_a_judge_failed_is_no_audit_when_it_has_answered_since(tmp_path: Path) -> None:
+    """Without audits there are none after a retry either, and those that were drawn stay what they are."""
+    rig = finished(tmp_path, toml(DIFFER + AUDIT), "lines@2:error_rows=9")
+    failed = {row["item_first"] for row in rig.ask(
+        "select item_first from results where stage = 'first' and outcome = 'error'")}  # fmt: skip
+    assert rig.ask(CASCADE.format("n_stand_in")) == [{"n": len(failed)}]
+    ask_again(rig)
+    assert rig.ask("select count(*) as n from results where stage = 'first' and outcome <> 'decided'") == [{"n": 0}]
+    stood_in = rig.ask("select item_lo from cascade_verdicts where is_stand_in")
+    assert {row["item_lo"] for row in stood_in} == failed
+    assert rig.ask("select count(*) as n from cascade_verdicts where is_stand_in and is_agreed")[0]["n"] > 3
+    drawn = rig.ask(
+        "select count(*) as n from cascade_verdicts where is_agreed and not is_stand_in and md5(item_lo) < '3'"
+    )
+    assert rig.ask(CASCADE.format("n_audited")) == drawn
+    assert rig.ask("select sum(n_heard_agreed) as n from metric_cascade_words where word = 'true'") == drawn
+    assert drawn[0]["n"] > 3
+    parts = rig.ask(CASCADE.format("n_asked + n_audited + n_stand_in"))
+    assert parts == rig.ask("select count(*) as n from results where stage = 'third'")
+
+
+def test_a_cascade_of_which_a_first_judge_answered_nothing_is_told(tmp_path: Path) -> None:
+    """The third was asked about all then, and is a further judge all the same, whatever a retry brings."""
+    rig = finished(tmp_path, toml(DIFFER), f"lines@2:error_rows={N}")
+    (told,) = rig.ask(
+        "select sum(n_units) as n_units, sum(n_stand_in) as n_stand_in, sum(n_agreed) as n_agreed,"
+        " sum(n_audited) as n_audited, count(confirmed_share) as n_confirmed, max(n_first_judges) as n_first,"
+        " max(n_further_judges) as n_further from metric_cascade"
+    )
+    nothing = {"n_agreed": 0, "n_audited": 0, "n_confirmed": 0}
+    assert told == nothing | {"n_units": N, "n_stand_in": N, "n_first": 2, "n_further": 1}
+    ask_again(rig)
+    (told,) = rig.ask("select sum(n_stand_in) as n, sum(n_audited) as n_audited, sum(n_agreed) as n_agreed"
+                      " from metric_cascade")  # fmt: skip
+    assert told["n"] == N
+    assert told["n_audited"] == 0
+    assert 0 < told["n_agreed"] < N
 
 
 def test_pairs_go_to_the_third_judge_in_both_orders(tmp_path: Path) -> None:
