@@ -17,30 +17,34 @@
 --   - rogan_gladen_compliance: the judge's rate on the n_unlabelled outputs, corrected by its sensitivity and
 --     specificity, for labels that were collected elsewhere
 --   - compliance_se, people_compliance_se, ppi_compliance_se, rogan_gladen_compliance_se: for statements in general,
---     clustered by statement (CR1), and the ends _lo and _hi with them: the first three as wilson_clustered, the last
---     by t, cut off at 0 and 1. Labels that agree count as n_labelled observations of a rate
+--     clustered by statement (CR1), where statements share outputs, or prompts, in two ways, by these too
+--     (shared_variance), and the ends _lo and _hi with them: the first three as wilson_clustered, the last by t, cut
+--     off at 0 and 1. Labels that agree count as n_labelled observations of a rate
 --   - compliance_lo_these_statements, compliance_hi_these_statements, people_compliance_lo_these_statements,
 --     people_compliance_hi_these_statements, ppi_compliance_se_these_statements, ppi_compliance_lo_these_statements,
 --     ppi_compliance_hi_these_statements, rogan_gladen_compliance_se_these_statements,
 --     rogan_gladen_compliance_lo_these_statements, rogan_gladen_compliance_hi_these_statements: for other outputs on
---     the same statements, outputs being draws: Wilson, and for the corrected the normal interval cut off at 0 and 1
+--     the same statements, outputs being draws: Wilson, and for the corrected the normal interval cut off at 0 and 1;
+--     where statements share them, clustered by output or prompt: wilson_clustered, and t
 --   - ppi_lacks, rogan_gladen_lacks: why there is no interval for statements in general: labels, statements (labelled
---     ones), or judge (it says the same whatever the truth is)
+--     ones), prompts (labelled ones, which statements share), or judge (it says the same whatever the truth is)
 --   - ppi_n_labels, rogan_gladen_n_labels: how many labels, spread over five statements or more, would do: 5, and for
 --     Rogan-Gladen as many as have 5 of the rarer label in 19 of 20 draws, at the share (k + 1) / (n + 2) of it
 -- reference: PPI++ and Rogan-Gladen as in prediction_powered and rogan_gladen; clustered by the same linearisations;
---   clustered, wilson_clustered.
+--   Cameron, Gelbach and Miller 2011 (two ways); clustered, wilson_clustered.
 -- nulls: no interval where fewer than 5 outputs (for Rogan-Gladen 5 of either label) are labelled, for statements in
---   general where labels are on fewer than 5 of them, for these statements where the labelled show no spread: the error
---   would be a number from nothing. rogan_gladen_compliance is NULL where the judge's sensitivity and specificity add
---   up to 1.05 or less, and so are its bounds where they may do so.
--- note: statements, or outputs under these, are the draws: where statements share prompts, all is for the same prompts.
+--   general where labels are on fewer than 5 of them, or of the prompts that they share, for these statements where the
+--   labelled show no spread: the error would be a number from nothing. rogan_gladen_compliance is NULL where the judge's
+--   sensitivity and specificity add up to 1.05 or less, and so are its bounds where they may do so.
+-- note: a prompt with its outputs is what statements share; the outputs of one that is of one statement are draws of
+--   their own.
 
 CREATE OR REPLACE VIEW metric_compliance_corrected AS
 WITH judged AS (
   SELECT
     item_status.study, item_status.template_id, item_status.rubric_id, item_status.provider, item_status.request_model,
-    item_status.thinking, item_status.candidate,
+    item_status.thinking, item_status.candidate, item_status.item,
+    coalesce(nullif(item_status.unit_id, ''), item_status.item) AS prompt,
     CASE item_status.value WHEN 'true' THEN 1 WHEN 'false' THEN 0 END AS f,
     CASE truths.truth WHEN 'true' THEN 1 WHEN 'false' THEN 0 END AS y
   FROM item_status
@@ -55,9 +59,11 @@ WITH judged AS (
     AND (item_status.value IN ('true', 'false') OR (item_status.value IS NULL AND item_status.status <> 'pending'))
     AND item_status.provider <> 'human'
 ),
-statements AS (
+-- what a statement and a prompt have in common; a prompt that statements share is known by its outputs
+inputs AS MATERIALIZED (
   SELECT
-    study, template_id, rubric_id, provider, request_model, thinking, candidate,
+    study, template_id, rubric_id, provider, request_model, thinking, candidate, prompt,
+    min(item) AS an_output,
     count(f) AS judged_here,
     count(f + y) AS labelled_here,
     count(*) - count(f) AS null_here,
@@ -67,24 +73,28 @@ statements AS (
     coalesce(sum(CASE WHEN y IS NOT NULL THEN f END), 0) AS labelled_compliant_here,
     coalesce(sum(CASE WHEN f IS NOT NULL THEN y END), 0) AS true_here,
     coalesce(sum(f * y), 0) AS both_true_here,
-    count(*) FILTER (WHERE f + y = 0) AS both_false_here
+    count(*) FILTER (WHERE f + y = 0) AS both_false_here,
+    count(*) FILTER (WHERE f IS NOT NULL AND y IS NULL) AS unlabelled_here,
+    count(*) FILTER (WHERE f = 1 AND y IS NULL) AS unlabelled_compliant_here,
+    count(*) FILTER (WHERE f IS NOT NULL AND y = 0) AS false_here
   FROM judged
-  GROUP BY study, template_id, rubric_id, provider, request_model, thinking, candidate
+  GROUP BY study, template_id, rubric_id, provider, request_model, thinking, candidate, prompt
 ),
 totals AS (
   SELECT
-    *,
-    judged_here - labelled_here AS unlabelled_here,
-    compliant_here - labelled_compliant_here AS unlabelled_compliant_here,
-    labelled_here - true_here AS false_here,
-    CAST(sum(judged_here) OVER cell AS BIGINT) AS n_judged,
-    CAST(sum(labelled_here) OVER cell AS BIGINT) AS n_labelled,
-    CAST(sum(compliant_here) OVER cell AS BIGINT) AS n_compliant,
-    CAST(sum(labelled_compliant_here) OVER cell AS BIGINT) AS n_labelled_compliant,
-    CAST(sum(true_here) OVER cell AS BIGINT) AS n_label_true,
-    CAST(sum(both_true_here) OVER cell AS BIGINT) AS n_both_true
-  FROM statements
-  WINDOW cell AS (PARTITION BY study, template_id, provider, request_model, thinking, candidate)
+    study, template_id, provider, request_model, thinking, candidate,
+    CAST(sum(judged_here) AS BIGINT) AS n_judged,
+    CAST(sum(labelled_here) AS BIGINT) AS n_labelled,
+    CAST(sum(null_here) AS BIGINT) AS n_null,
+    CAST(sum(null_true_here) AS BIGINT) AS n_null_true,
+    CAST(sum(null_false_here) AS BIGINT) AS n_null_false,
+    CAST(sum(compliant_here) AS BIGINT) AS n_compliant,
+    CAST(sum(labelled_compliant_here) AS BIGINT) AS n_labelled_compliant,
+    CAST(sum(true_here) AS BIGINT) AS n_label_true,
+    CAST(sum(both_true_here) AS BIGINT) AS n_both_true
+  FROM inputs
+  GROUP BY study, template_id, provider, request_model, thinking, candidate
+  HAVING sum(judged_here) > 0
 ),
 rates AS (
   SELECT
@@ -107,45 +117,82 @@ corrected AS (
 ),
 moved AS (
   SELECT
-    *,
-    (compliant_here - judged_here * compliance) / nullif(n_judged, 0) AS judge_moved,
+    inputs.study, inputs.template_id, inputs.rubric_id, inputs.provider, inputs.request_model, inputs.thinking,
+    inputs.candidate, prompt, an_output, judged_here, labelled_here,
+    (compliant_here - judged_here * compliance) / n_judged AS judge_moved,
     (true_here - labelled_here * people) / nullif(n_labelled, 0) AS people_moved,
     ppi_moved(labelled_here, judged_here, true_here, labelled_compliant_here, compliant_here, n_labelled, n_judged,
       n_label_true, n_labelled_compliant, n_compliant, weight) AS ppi_moved,
     rogan_gladen_moved(unlabelled_compliant_here, unlabelled_here, both_true_here, true_here, both_false_here,
       false_here, rate, n_unlabelled, sensitivity, n_label_true, specificity, n_label_false, rg) AS rg_moved
-  FROM corrected
+  FROM inputs
+  JOIN corrected
+    ON corrected.study = inputs.study
+    AND corrected.template_id = inputs.template_id
+    AND corrected.provider = inputs.provider
+    AND corrected.request_model = inputs.request_model
+    AND coalesce(corrected.thinking, '') = coalesce(inputs.thinking, '')
+    AND coalesce(corrected.candidate, '') = coalesce(inputs.candidate, '')
+),
+-- by statement, where prompt is NULL, and by prompt, where rubric_id is
+clusters AS (
+  SELECT
+    study, template_id, rubric_id, provider, request_model, thinking, candidate, prompt,
+    sum(judged_here) > 0 AS is_judged,
+    sum(labelled_here) > 0 AS is_labelled,
+    count(*) FILTER (WHERE judged_here > 0) AS n_cells,
+    sum(judge_moved) AS judge_moved,
+    sum(judge_moved * judge_moved) AS judge_cells,
+    sum(people_moved) AS people_moved,
+    sum(people_moved * people_moved) AS people_cells,
+    sum(ppi_moved) AS ppi_moved,
+    sum(ppi_moved * ppi_moved) AS ppi_cells,
+    sum(rg_moved) AS rg_moved,
+    sum(rg_moved * rg_moved) AS rg_cells
+  FROM moved
+  GROUP BY GROUPING SETS (
+    (study, template_id, provider, request_model, thinking, candidate, rubric_id),
+    (study, template_id, provider, request_model, thinking, candidate, prompt, an_output)
+  )
+),
+spread AS (
+  SELECT
+    study, template_id, provider, request_model, thinking, candidate,
+    count(*) FILTER (WHERE prompt IS NULL AND is_judged) AS n_rubrics,
+    count(*) FILTER (WHERE prompt IS NULL AND is_labelled) AS n_rubrics_labelled,
+    count(*) FILTER (WHERE rubric_id IS NULL AND is_judged) AS n_prompts,
+    count(*) FILTER (WHERE rubric_id IS NULL AND is_labelled) AS n_prompts_labelled,
+    CAST(sum(n_cells) FILTER (WHERE prompt IS NULL) AS BIGINT) AS n_cells,
+    sum(judge_moved * judge_moved) FILTER (WHERE prompt IS NULL) AS judge_squares,
+    sum(judge_moved * judge_moved) FILTER (WHERE rubric_id IS NULL) AS judge_by_prompt,
+    sum(judge_cells) FILTER (WHERE prompt IS NULL) AS judge_by_cell,
+    sum(people_moved * people_moved) FILTER (WHERE prompt IS NULL) AS people_squares,
+    sum(people_moved * people_moved) FILTER (WHERE rubric_id IS NULL) AS people_by_prompt,
+    sum(people_cells) FILTER (WHERE prompt IS NULL) AS people_by_cell,
+    sum(ppi_moved * ppi_moved) FILTER (WHERE prompt IS NULL) AS ppi_squares,
+    sum(ppi_moved * ppi_moved) FILTER (WHERE rubric_id IS NULL) AS ppi_by_prompt,
+    sum(ppi_cells) FILTER (WHERE prompt IS NULL) AS ppi_by_cell,
+    sum(rg_moved * rg_moved) FILTER (WHERE prompt IS NULL) AS rg_squares,
+    sum(rg_moved * rg_moved) FILTER (WHERE rubric_id IS NULL) AS rg_by_prompt,
+    sum(rg_cells) FILTER (WHERE prompt IS NULL) AS rg_by_cell
+  FROM clusters
+  GROUP BY study, template_id, provider, request_model, thinking, candidate
 ),
 cells AS (
   SELECT
-    study, template_id, provider, request_model, thinking, candidate,
-    count(*) FILTER (WHERE judged_here > 0) AS n_rubrics,
-    count(*) FILTER (WHERE labelled_here > 0) AS n_rubrics_labelled,
-    max(n_judged) AS n_judged,
-    CAST(sum(null_here) AS BIGINT) AS n_null,
-    CAST(sum(null_true_here) AS BIGINT) AS n_null_true,
-    CAST(sum(null_false_here) AS BIGINT) AS n_null_false,
-    max(n_labelled) AS n_labelled,
-    max(n_unlabelled) AS n_unlabelled,
-    max(n_label_true) AS n_label_true,
-    max(n_label_false) AS n_label_false,
-    max(n_compliant) AS n_compliant,
-    max(n_labelled_compliant) AS n_labelled_compliant,
-    max(n_both_true) AS n_both_true,
-    max(compliance) AS compliance,
-    max(people) AS people,
-    max(sensitivity) AS sensitivity,
-    max(specificity) AS specificity,
-    max(rate) AS rate,
-    max(weight) AS ppi_weight,
-    max(rg) AS rg,
-    sum(judge_moved * judge_moved) AS judge_squares,
-    sum(people_moved * people_moved) AS people_squares,
-    sum(ppi_moved * ppi_moved) AS ppi_squares,
-    sum(rg_moved * rg_moved) AS rg_squares
-  FROM moved
-  GROUP BY study, template_id, provider, request_model, thinking, candidate
-  HAVING max(moved.n_judged) > 0
+    corrected.*, weight AS ppi_weight, n_rubrics, n_rubrics_labelled, n_prompts, n_prompts_labelled, n_cells,
+    judge_squares, judge_by_prompt, judge_by_cell,
+    people_squares, people_by_prompt, people_by_cell,
+    ppi_squares, ppi_by_prompt, ppi_by_cell,
+    rg_squares, rg_by_prompt, rg_by_cell
+  FROM corrected
+  JOIN spread
+    ON spread.study = corrected.study
+    AND spread.template_id = corrected.template_id
+    AND spread.provider = corrected.provider
+    AND spread.request_model = corrected.request_model
+    AND coalesce(spread.thinking, '') = coalesce(corrected.thinking, '')
+    AND coalesce(spread.candidate, '') = coalesce(corrected.candidate, '')
 ),
 -- what the judge may have said of the n_null outputs: of the unlabelled, and of those that people called true and false
 opened AS (
@@ -174,21 +221,43 @@ measured AS (
     rogan_gladen_se(rate, n_unlabelled, sensitivity, n_label_true, specificity, n_label_false) AS rg_se,
     CASE WHEN n_rubrics > 1 THEN judge_squares * n_rubrics / (n_rubrics - 1) END AS judge_clustered,
     CASE WHEN n_rubrics_labelled > 1 THEN n_rubrics_labelled / (n_rubrics_labelled - 1) END AS cr1,
-    CASE WHEN n_rubrics >= 5 THEN n_rubrics - 1 END AS judge_df,
-    CASE WHEN n_rubrics_labelled >= 5 AND n_labelled >= 5 THEN n_rubrics_labelled - 1 END AS labelled_df
+    n_cells > n_prompts AS is_shared,
+    CASE WHEN n_cells > n_prompts THEN n_prompts_labelled ELSE n_cells END AS g,
+    CASE WHEN n_cells > n_prompts THEN least(n_rubrics, n_prompts) ELSE n_rubrics END AS n_draws,
+    CASE WHEN n_cells > n_prompts THEN least(n_rubrics_labelled, n_prompts_labelled) ELSE n_rubrics_labelled END
+      AS n_draws_labelled
   FROM opened
+),
+-- either error: statements being drawn, and prompts too where these share them; or prompts alone
+varied AS (
+  SELECT
+    *,
+    judge_clustered + shared_variance(judge_by_prompt, n_prompts, judge_by_cell, n_cells, 1) AS judge_variance,
+    cr1 * people_squares + shared_variance(people_by_prompt, g, people_by_cell, n_cells, 1) AS people_variance,
+    cr1 * ppi_squares + shared_variance(ppi_by_prompt, g, ppi_by_cell, n_cells, 1) AS ppi_variance,
+    cr1 * rg_squares + shared_variance(rg_by_prompt, g, rg_by_cell, n_cells, 1) AS rg_variance,
+    sqrt(CASE WHEN is_shared THEN judge_by_prompt * n_prompts / nullif(n_prompts - 1, 0) END) AS judge_these_se,
+    sqrt(CASE WHEN is_shared THEN people_by_prompt * g / nullif(g - 1, 0) END) AS people_these_se,
+    CASE WHEN NOT is_shared THEN ppi_se
+         WHEN g > 1 THEN sqrt(greatest(ppi_by_prompt * g / (g - 1), ppi_se * ppi_se)) END AS ppi_these_se,
+    CASE WHEN NOT is_shared THEN rg_se
+         WHEN g > 1 THEN sqrt(greatest(rg_by_prompt * g / (g - 1), rg_se * rg_se)) END AS rg_these_se,
+    CASE WHEN is_shared AND g >= 5 THEN g - 1 END AS these_df,
+    CASE WHEN n_draws >= 5 THEN n_draws - 1 END AS judge_df,
+    CASE WHEN n_draws_labelled >= 5 AND n_labelled >= 5 THEN n_draws_labelled - 1 END AS labelled_df
+  FROM measured
 ),
 errors AS (
   SELECT
     *,
     greatest(0.0, least(1.0, ppi)) AS ppi_inside,
-    CASE WHEN judge_clustered IS NOT NULL
-         THEN sqrt(clustered_variance(judge_clustered, compliance * (1 - compliance) / n_judged, 1)) END AS compliance_se,
-    CASE WHEN cr1 IS NOT NULL
-         THEN sqrt(clustered_variance(cr1 * people_squares, people * (1 - people) / n_labelled, 1)) END AS people_se,
-    CASE WHEN cr1 IS NOT NULL THEN sqrt(clustered_variance(cr1 * ppi_squares, ppi_se * ppi_se, 1)) END AS ppi_general_se,
-    CASE WHEN cr1 * rg_squares IS NOT NULL
-         THEN sqrt(clustered_variance(cr1 * rg_squares, rg_se * rg_se, 1)) END AS rg_general_se,
+    CASE WHEN judge_variance IS NOT NULL
+         THEN sqrt(clustered_variance(judge_variance, compliance * (1 - compliance) / n_judged, 1)) END AS compliance_se,
+    CASE WHEN people_variance IS NOT NULL
+         THEN sqrt(clustered_variance(people_variance, people * (1 - people) / n_labelled, 1)) END AS people_se,
+    CASE WHEN ppi_variance IS NOT NULL THEN sqrt(clustered_variance(ppi_variance, ppi_se * ppi_se, 1)) END
+      AS ppi_general_se,
+    CASE WHEN rg_variance IS NOT NULL THEN sqrt(clustered_variance(rg_variance, rg_se * rg_se, 1)) END AS rg_general_se,
     coalesce(ppi_weight * rate_min, 0) + (ppi_rest - ppi_weight * n_null_labelled) / labelled_in_all AS ppi_min,
     coalesce(ppi_weight * rate_max, 0) + ppi_rest / labelled_in_all AS ppi_max,
     -- Rogan-Gladen goes one way with either error, whatever the other is: its ends are at the corners
@@ -201,8 +270,11 @@ errors AS (
       rogan_gladen(rate_max, sensitivity_max, specificity_max)) AS rg_max,
     CASE WHEN ppi > 0 AND ppi < 1 AND ppi_se > 0 THEN n_judged ELSE n_labelled END AS ppi_size_max,
     t_two_sided_quantile(0.05, judge_df) AS judge_t,
-    t_two_sided_quantile(0.05, labelled_df) AS t
-  FROM measured
+    t_two_sided_quantile(0.05, labelled_df) AS t,
+    CASE WHEN is_shared THEN t_two_sided_quantile(0.05, these_df) ELSE 1.959963984540054::DOUBLE END AS these_t,
+    wilson_clustered(compliance, n_judged, judge_these_se, n_prompts) AS judge_these,
+    wilson_clustered(people, n_labelled, people_these_se, g) AS people_these
+  FROM varied
 ),
 sized AS (
   SELECT
@@ -228,16 +300,18 @@ SELECT
   compliance_se,
   wilson_lo(compliance * judge_size, judge_size, judge_t) AS compliance_lo,
   wilson_hi(compliance * judge_size, judge_size, judge_t) AS compliance_hi,
-  wilson_lo(n_compliant, n_judged) AS compliance_lo_these_statements,
-  wilson_hi(n_compliant, n_judged) AS compliance_hi_these_statements,
+  CASE WHEN is_shared THEN judge_these.lo ELSE wilson_lo(n_compliant, n_judged) END AS compliance_lo_these_statements,
+  CASE WHEN is_shared THEN judge_these.hi ELSE wilson_hi(n_compliant, n_judged) END AS compliance_hi_these_statements,
   n_compliant / (n_judged + n_null) AS compliance_min,
   (n_compliant + n_null) / (n_judged + n_null) AS compliance_max,
   people AS people_compliance,
   people_se AS people_compliance_se,
   wilson_lo(people * people_size, people_size, t) AS people_compliance_lo,
   wilson_hi(people * people_size, people_size, t) AS people_compliance_hi,
-  wilson_lo(n_label_true, n_labelled) AS people_compliance_lo_these_statements,
-  wilson_hi(n_label_true, n_labelled) AS people_compliance_hi_these_statements,
+  CASE WHEN is_shared THEN people_these.lo ELSE wilson_lo(n_label_true, n_labelled) END
+    AS people_compliance_lo_these_statements,
+  CASE WHEN is_shared THEN people_these.hi ELSE wilson_hi(n_label_true, n_labelled) END
+    AS people_compliance_hi_these_statements,
   sensitivity,
   specificity,
   ppi_weight,
@@ -245,29 +319,31 @@ SELECT
   ppi_general_se AS ppi_compliance_se,
   wilson_lo(ppi_inside * ppi_size, ppi_size, t) AS ppi_compliance_lo,
   wilson_hi(ppi_inside * ppi_size, ppi_size, t) AS ppi_compliance_hi,
-  ppi_se AS ppi_compliance_se_these_statements,
-  CASE WHEN n_labelled >= 5 AND ppi_se > 0 THEN greatest(0.0, ppi - 1.959963984540054 * ppi_se) END
+  ppi_these_se AS ppi_compliance_se_these_statements,
+  CASE WHEN n_labelled >= 5 AND ppi_se > 0 AND these_t > 0 THEN greatest(0.0, ppi - these_t * ppi_these_se) END
     AS ppi_compliance_lo_these_statements,
-  CASE WHEN n_labelled >= 5 AND ppi_se > 0 THEN least(1.0, ppi + 1.959963984540054 * ppi_se) END
+  CASE WHEN n_labelled >= 5 AND ppi_se > 0 AND these_t > 0 THEN least(1.0, ppi + these_t * ppi_these_se) END
     AS ppi_compliance_hi_these_statements,
   CASE WHEN ppi IS NOT NULL THEN greatest(0.0, least(1.0, ppi_min)) END AS ppi_compliance_min,
   CASE WHEN ppi IS NOT NULL THEN greatest(0.0, least(1.0, ppi_max)) END AS ppi_compliance_max,
-  CASE WHEN n_labelled < 5 THEN 'labels' WHEN n_rubrics_labelled < 5 THEN 'statements' END AS ppi_lacks,
+  CASE WHEN n_labelled < 5 THEN 'labels' WHEN n_rubrics_labelled < 5 THEN 'statements'
+       WHEN labelled_df IS NULL THEN 'prompts' END AS ppi_lacks,
   CAST(5 AS BIGINT) AS ppi_n_labels,
   CASE WHEN rg IS NOT NULL THEN greatest(0.0, least(1.0, rg)) END AS rogan_gladen_compliance,
   rg_general_se AS rogan_gladen_compliance_se,
   CASE WHEN rg_reach > 0 THEN greatest(0.0, rg - rg_reach) END AS rogan_gladen_compliance_lo,
   CASE WHEN rg_reach > 0 THEN least(1.0, rg + rg_reach) END AS rogan_gladen_compliance_hi,
-  rg_se AS rogan_gladen_compliance_se_these_statements,
-  CASE WHEN n_label_true >= 5 AND n_label_false >= 5 AND rg_se > 0
-       THEN greatest(0.0, rg - 1.959963984540054 * rg_se) END AS rogan_gladen_compliance_lo_these_statements,
-  CASE WHEN n_label_true >= 5 AND n_label_false >= 5 AND rg_se > 0
-       THEN least(1.0, rg + 1.959963984540054 * rg_se) END AS rogan_gladen_compliance_hi_these_statements,
+  rg_these_se AS rogan_gladen_compliance_se_these_statements,
+  CASE WHEN n_label_true >= 5 AND n_label_false >= 5 AND rg_se > 0 AND these_t > 0
+       THEN greatest(0.0, rg - these_t * rg_these_se) END AS rogan_gladen_compliance_lo_these_statements,
+  CASE WHEN n_label_true >= 5 AND n_label_false >= 5 AND rg_se > 0 AND these_t > 0
+       THEN least(1.0, rg + these_t * rg_these_se) END AS rogan_gladen_compliance_hi_these_statements,
   CASE WHEN is_rg_closed AND rg IS NOT NULL THEN greatest(0.0, least(1.0, rg_min)) END AS rogan_gladen_compliance_min,
   CASE WHEN is_rg_closed AND rg IS NOT NULL THEN greatest(0.0, least(1.0, rg_max)) END AS rogan_gladen_compliance_max,
   CASE WHEN n_label_true < 5 OR n_label_false < 5 THEN 'labels'
        WHEN rg IS NULL THEN 'judge'
-       WHEN n_rubrics_labelled < 5 THEN 'statements' END AS rogan_gladen_lacks,
+       WHEN n_rubrics_labelled < 5 THEN 'statements'
+       WHEN labelled_df IS NULL THEN 'prompts' END AS rogan_gladen_lacks,
   CAST(ceil(9.153519 * (n_labelled + 2) / (1 + least(n_label_true, n_label_false))) AS BIGINT)
     AS rogan_gladen_n_labels
 FROM sized;

@@ -12,24 +12,27 @@
 --   - ppi_win_rate: PPI++ (prediction_powered), of the n_both pairs if the labelled are a random part of them, each with
 --     the same chance; no chance is on record, and no label has a weight
 --   - ppi_weight: how far the judge is believed
---   - people_win_rate_se, ppi_win_rate_se: for statements in general, clustered by statement (CR1); ppi_win_rate_lo and
---     ppi_win_rate_hi with it, as wilson_clustered. Labels that agree count as n_labelled observations of a rate
---   - people_win_rate_se_these_statements: sd / sqrt(n)
+--   - people_win_rate_se, ppi_win_rate_se: for statements in general, clustered by statement (CR1), where statements
+--     share prompts in two ways, by prompts too (shared_variance); ppi_win_rate_lo and ppi_win_rate_hi with it, as
+--     wilson_clustered. Labels that agree count as n_labelled observations of a rate
+--   - people_win_rate_se_these_statements: sd / sqrt(n), where statements share prompts clustered by these
 --   - ppi_win_rate_se_these_statements, ppi_win_rate_lo_these_statements, ppi_win_rate_hi_these_statements: for other
---     pairs on the same statements, pairs being draws: normal, cut off at 0 and 1
---   - ppi_lacks: why there is no interval for statements in general: labels (fewer than 5) or statements (labelled ones)
--- reference: PPI++ as in prediction_powered, clustered by the same linearisation; clustered, wilson_clustered.
---   Rogan-Gladen is for yes and no only, and left out.
+--     pairs on the same statements, pairs being draws, where statements share prompts these: normal, or t, cut off at 0
+--     and 1
+--   - ppi_lacks: why there is no interval for statements in general: labels (fewer than 5), statements (labelled ones),
+--     or prompts (labelled ones, which statements share)
+-- reference: PPI++ as in prediction_powered, clustered by the same linearisation; Cameron, Gelbach and Miller 2011 (two
+--   ways); clustered, wilson_clustered. Rogan-Gladen is for yes and no only, and left out.
 -- nulls: no interval where fewer than 5 pairs are labelled, for statements in general where labels are on fewer than 5
---   of them, for these statements where the labels show no spread; people_win_rate and all of PPI++ are NULL without
---   labels.
--- note: statements, or pairs under these, are the draws: where statements share prompts, all is for the same prompts.
+--   of them, or of the prompts that they share, for these statements where the labels show no spread; people_win_rate
+--   and all of PPI++ are NULL without labels.
 
 CREATE OR REPLACE VIEW metric_win_matrix_corrected AS
 WITH judged AS (
   SELECT
     pairs.study, pairs.template_id, pairs.rubric_id, pairs.provider, pairs.request_model, pairs.thinking,
-    pairs.candidate_a, pairs.candidate_b,
+    pairs.candidate_a, pairs.candidate_b, pairs.item_a,
+    coalesce(nullif(pairs.unit_id, ''), pairs.item_a || chr(31) || pairs.item_b) AS prompt,
     CASE pairs.winner WHEN 'a' THEN 1.0::DOUBLE WHEN 'b' THEN 0.0::DOUBLE WHEN 'tie' THEN 0.5::DOUBLE
          WHEN 'inconsistent' THEN 0.5::DOUBLE END AS f,
     pairs.winner = 'missing' AS is_missing,
@@ -48,9 +51,10 @@ WITH judged AS (
   WHERE pairs.provider <> 'human'
 ),
 -- what has no winner goes by HAVING: a filter on it costs thrice the planning, as it is copied through four views
-statements AS (
+inputs AS MATERIALIZED (
   SELECT
-    study, template_id, rubric_id, provider, request_model, thinking, candidate_a, candidate_b,
+    study, template_id, rubric_id, provider, request_model, thinking, candidate_a, candidate_b, prompt,
+    min(item_a) AS an_output,
     count(f) AS both_here,
     count(f + y) AS labelled_here,
     count(*) FILTER (WHERE is_missing) AS missing_here,
@@ -64,56 +68,95 @@ statements AS (
     coalesce(sum(f), 0) AS fm_here,
     coalesce(sum(f * f), 0) AS ffm_here
   FROM judged
-  GROUP BY study, template_id, rubric_id, provider, request_model, thinking, candidate_a, candidate_b
+  GROUP BY study, template_id, rubric_id, provider, request_model, thinking, candidate_a, candidate_b, prompt
   HAVING count(*) FILTER (WHERE is_missing) + count(f) > 0
 ),
 totals AS (
   SELECT
-    *,
-    CAST(sum(both_here) OVER cell AS BIGINT) AS n_both,
-    CAST(sum(labelled_here) OVER cell AS BIGINT) AS n_labelled,
-    sum(y_here) OVER cell AS y,
-    sum(f_here) OVER cell AS f,
-    sum(yf_here) OVER cell AS yf,
-    sum(fm_here) OVER cell AS fm,
-    sum(ffm_here) OVER cell AS ffm
-  FROM statements
-  WINDOW cell AS (PARTITION BY study, template_id, provider, request_model, thinking, candidate_a, candidate_b)
+    study, template_id, provider, request_model, thinking, candidate_a, candidate_b,
+    CAST(sum(both_here) AS BIGINT) AS n_both,
+    CAST(sum(labelled_here) AS BIGINT) AS n_labelled,
+    CAST(sum(missing_here) AS BIGINT) AS n_missing,
+    CAST(sum(missing_labelled_here) AS BIGINT) AS n_missing_labelled,
+    sum(missing_y_here) AS missing_y,
+    sum(y_here) AS y,
+    sum(yy_here) AS yy,
+    sum(f_here) AS f,
+    sum(ff_here) AS ff,
+    sum(yf_here) AS yf,
+    sum(fm_here) AS fm,
+    sum(ffm_here) AS ffm
+  FROM inputs
+  GROUP BY study, template_id, provider, request_model, thinking, candidate_a, candidate_b
+  HAVING sum(both_here) > 0
 ),
 weighed AS (
-  SELECT *, ppi_weight(n_labelled, n_both, y, f, yf, fm, ffm) AS weight
+  SELECT *, ppi_weight(n_labelled, n_both, y, f, yf, fm, ffm) AS ppi_weight
   FROM totals
 ),
 moved AS (
   SELECT
-    *,
+    inputs.study, inputs.template_id, inputs.rubric_id, inputs.provider, inputs.request_model, inputs.thinking,
+    inputs.candidate_a, inputs.candidate_b, prompt, an_output, both_here, labelled_here,
     (y_here - labelled_here * y / n_labelled) / nullif(n_labelled, 0) AS people_moved,
-    ppi_moved(labelled_here, both_here, y_here, f_here, fm_here, n_labelled, n_both, y, f, fm, weight) AS ppi_moved
-  FROM weighed
+    ppi_moved(labelled_here, both_here, y_here, f_here, fm_here, n_labelled, n_both, y, f, fm, ppi_weight) AS ppi_moved
+  FROM inputs
+  JOIN weighed
+    ON weighed.study = inputs.study
+    AND weighed.template_id = inputs.template_id
+    AND weighed.provider = inputs.provider
+    AND weighed.request_model = inputs.request_model
+    AND coalesce(weighed.thinking, '') = coalesce(inputs.thinking, '')
+    AND weighed.candidate_a = inputs.candidate_a
+    AND weighed.candidate_b = inputs.candidate_b
+),
+-- by statement, where prompt is NULL, and by prompt, where rubric_id is
+clusters AS (
+  SELECT
+    study, template_id, rubric_id, provider, request_model, thinking, candidate_a, candidate_b, prompt,
+    sum(both_here) > 0 AS is_judged,
+    sum(labelled_here) > 0 AS is_labelled,
+    count(*) FILTER (WHERE both_here > 0) AS n_cells,
+    sum(people_moved) AS people_moved,
+    sum(people_moved * people_moved) AS people_cells,
+    sum(ppi_moved) AS ppi_moved,
+    sum(ppi_moved * ppi_moved) AS ppi_cells
+  FROM moved
+  GROUP BY GROUPING SETS (
+    (study, template_id, provider, request_model, thinking, candidate_a, candidate_b, rubric_id),
+    (study, template_id, provider, request_model, thinking, candidate_a, candidate_b, prompt, an_output)
+  )
+),
+spread AS (
+  SELECT
+    study, template_id, provider, request_model, thinking, candidate_a, candidate_b,
+    count(*) FILTER (WHERE prompt IS NULL AND is_judged) AS n_rubrics,
+    count(*) FILTER (WHERE prompt IS NULL AND is_labelled) AS n_rubrics_labelled,
+    count(*) FILTER (WHERE rubric_id IS NULL AND is_judged) AS n_prompts,
+    count(*) FILTER (WHERE rubric_id IS NULL AND is_labelled) AS n_prompts_labelled,
+    CAST(sum(n_cells) FILTER (WHERE prompt IS NULL) AS BIGINT) AS n_cells,
+    sum(people_moved * people_moved) FILTER (WHERE prompt IS NULL) AS people_squares,
+    sum(people_moved * people_moved) FILTER (WHERE rubric_id IS NULL) AS people_by_prompt,
+    sum(people_cells) FILTER (WHERE prompt IS NULL) AS people_by_cell,
+    sum(ppi_moved * ppi_moved) FILTER (WHERE prompt IS NULL) AS ppi_squares,
+    sum(ppi_moved * ppi_moved) FILTER (WHERE rubric_id IS NULL) AS ppi_by_prompt,
+    sum(ppi_cells) FILTER (WHERE prompt IS NULL) AS ppi_by_cell
+  FROM clusters
+  GROUP BY study, template_id, provider, request_model, thinking, candidate_a, candidate_b
 ),
 cells AS (
   SELECT
-    study, template_id, provider, request_model, thinking, candidate_a, candidate_b,
-    count(*) FILTER (WHERE both_here > 0) AS n_rubrics,
-    count(*) FILTER (WHERE labelled_here > 0) AS n_rubrics_labelled,
-    max(n_both) AS n_both,
-    CAST(sum(missing_here) AS BIGINT) AS n_missing,
-    CAST(sum(missing_labelled_here) AS BIGINT) AS n_missing_labelled,
-    sum(missing_y_here) AS missing_y,
-    max(n_labelled) AS n_labelled,
-    max(y) AS y,
-    sum(yy_here) AS yy,
-    max(f) AS f,
-    sum(ff_here) AS ff,
-    max(yf) AS yf,
-    max(fm) AS fm,
-    max(ffm) AS ffm,
-    max(weight) AS ppi_weight,
-    sum(people_moved * people_moved) AS people_squares,
-    sum(ppi_moved * ppi_moved) AS ppi_squares
-  FROM moved
-  GROUP BY study, template_id, provider, request_model, thinking, candidate_a, candidate_b
-  HAVING max(moved.n_both) > 0
+    weighed.*, n_rubrics, n_rubrics_labelled, n_prompts, n_prompts_labelled, n_cells, people_squares, people_by_prompt,
+    people_by_cell, ppi_squares, ppi_by_prompt, ppi_by_cell
+  FROM weighed
+  JOIN spread
+    ON spread.study = weighed.study
+    AND spread.template_id = weighed.template_id
+    AND spread.provider = weighed.provider
+    AND spread.request_model = weighed.request_model
+    AND coalesce(spread.thinking, '') = coalesce(weighed.thinking, '')
+    AND spread.candidate_a = weighed.candidate_a
+    AND spread.candidate_b = weighed.candidate_b
 ),
 measured AS (
   SELECT
@@ -126,8 +169,25 @@ measured AS (
     (y + missing_y - ppi_weight * f) / nullif(n_labelled + n_missing_labelled, 0) AS ppi_rest,
     ppi_weight * n_missing_labelled / nullif(n_labelled + n_missing_labelled, 0) AS ppi_turned,
     CASE WHEN n_rubrics_labelled > 1 THEN n_rubrics_labelled / (n_rubrics_labelled - 1) END AS cr1,
-    CASE WHEN n_rubrics_labelled >= 5 AND n_labelled >= 5 THEN n_rubrics_labelled - 1 END AS labelled_df
+    n_cells > n_prompts AS is_shared,
+    CASE WHEN n_cells > n_prompts THEN n_prompts_labelled ELSE n_cells END AS g,
+    CASE WHEN n_cells > n_prompts THEN least(n_rubrics_labelled, n_prompts_labelled) ELSE n_rubrics_labelled END
+      AS n_draws_labelled
   FROM cells
+),
+-- either error: statements being drawn, and prompts too where these share them; or prompts alone
+varied AS (
+  SELECT
+    *,
+    cr1 * people_squares + shared_variance(people_by_prompt, g, people_by_cell, n_cells, 1) AS people_variance,
+    cr1 * ppi_squares + shared_variance(ppi_by_prompt, g, ppi_by_cell, n_cells, 1) AS ppi_variance,
+    CASE WHEN NOT is_shared THEN sqrt(people_drawn)
+         WHEN g > 1 THEN sqrt(greatest(people_by_prompt * g / (g - 1), people_drawn)) END AS people_these_se,
+    CASE WHEN NOT is_shared THEN ppi_se
+         WHEN g > 1 THEN sqrt(greatest(ppi_by_prompt * g / (g - 1), ppi_se * ppi_se)) END AS ppi_these_se,
+    CASE WHEN is_shared AND g >= 5 THEN g - 1 END AS these_df,
+    CASE WHEN n_draws_labelled >= 5 AND n_labelled >= 5 THEN n_draws_labelled - 1 END AS labelled_df
+  FROM measured
 ),
 errors AS (
   SELECT
@@ -136,11 +196,14 @@ errors AS (
     coalesce(ppi_weight * (fm - f) / nullif(unlabelled_in_all, 0), 0) + ppi_rest - ppi_turned AS ppi_min,
     coalesce(ppi_weight * (fm - f + n_missing - n_missing_labelled) / nullif(unlabelled_in_all, 0), 0) + ppi_rest
       AS ppi_max,
-    CASE WHEN cr1 IS NOT NULL THEN sqrt(clustered_variance(cr1 * people_squares, people_drawn, 1)) END AS people_se,
-    CASE WHEN cr1 IS NOT NULL THEN sqrt(clustered_variance(cr1 * ppi_squares, ppi_se * ppi_se, 1)) END AS ppi_general_se,
+    CASE WHEN people_variance IS NOT NULL THEN sqrt(clustered_variance(people_variance, people_drawn, 1)) END
+      AS people_se,
+    CASE WHEN ppi_variance IS NOT NULL THEN sqrt(clustered_variance(ppi_variance, ppi_se * ppi_se, 1)) END
+      AS ppi_general_se,
     CASE WHEN ppi > 0 AND ppi < 1 AND ppi_se > 0 THEN n_both ELSE n_labelled END AS ppi_size_max,
-    t_two_sided_quantile(0.05, labelled_df) AS t
-  FROM measured
+    t_two_sided_quantile(0.05, labelled_df) AS t,
+    CASE WHEN is_shared THEN t_two_sided_quantile(0.05, these_df) ELSE 1.959963984540054::DOUBLE END AS these_t
+  FROM varied
 ),
 sized AS (
   SELECT *, effective_size(ppi_inside, ppi_size_max, ppi_general_se) AS ppi_size
@@ -159,18 +222,19 @@ SELECT
   (fm + n_missing) / (n_both + n_missing) AS win_rate_half_max,
   y / nullif(n_labelled, 0) AS people_win_rate,
   people_se AS people_win_rate_se,
-  sqrt(people_drawn) AS people_win_rate_se_these_statements,
+  people_these_se AS people_win_rate_se_these_statements,
   ppi_weight,
   CASE WHEN ppi IS NOT NULL THEN ppi_inside END AS ppi_win_rate,
   ppi_general_se AS ppi_win_rate_se,
   wilson_lo(ppi_inside * ppi_size, ppi_size, t) AS ppi_win_rate_lo,
   wilson_hi(ppi_inside * ppi_size, ppi_size, t) AS ppi_win_rate_hi,
-  ppi_se AS ppi_win_rate_se_these_statements,
-  CASE WHEN n_labelled >= 5 AND ppi_se > 0 THEN greatest(0.0, ppi - 1.959963984540054 * ppi_se) END
+  ppi_these_se AS ppi_win_rate_se_these_statements,
+  CASE WHEN n_labelled >= 5 AND ppi_se > 0 AND these_t > 0 THEN greatest(0.0, ppi - these_t * ppi_these_se) END
     AS ppi_win_rate_lo_these_statements,
-  CASE WHEN n_labelled >= 5 AND ppi_se > 0 THEN least(1.0, ppi + 1.959963984540054 * ppi_se) END
+  CASE WHEN n_labelled >= 5 AND ppi_se > 0 AND these_t > 0 THEN least(1.0, ppi + these_t * ppi_these_se) END
     AS ppi_win_rate_hi_these_statements,
   CASE WHEN ppi IS NOT NULL THEN greatest(0.0, least(1.0, ppi_min)) END AS ppi_win_rate_min,
   CASE WHEN ppi IS NOT NULL THEN greatest(0.0, least(1.0, ppi_max)) END AS ppi_win_rate_max,
-  CASE WHEN n_labelled < 5 THEN 'labels' WHEN n_rubrics_labelled < 5 THEN 'statements' END AS ppi_lacks
+  CASE WHEN n_labelled < 5 THEN 'labels' WHEN n_rubrics_labelled < 5 THEN 'statements'
+       WHEN labelled_df IS NULL THEN 'prompts' END AS ppi_lacks
 FROM sized;

@@ -17,7 +17,10 @@ OF_THESE = "_these_statements"
 
 @dataclass(frozen=True)
 class Corrected:
-    """A design: what is drawn anew for each set. A statement moves the log-odds of its outputs by a normal draw."""
+    """A design: what is drawn anew for each set. A statement moves the log-odds of its outputs by a normal draw.
+
+    Each output is judged by one statement; where `is_grid` by all of them, and has an effect of its own on all.
+    """
 
     rate: float = 0.8  # of a statement in the middle
     sensitivity: float = 0.9
@@ -27,6 +30,8 @@ class Corrected:
     statement_sd: float = 0.0
     judge_sd: float = 0.0  # of its log-odds to be right, by statement
     n_outputs: int = 400
+    is_grid: bool = False
+    output_sd: float = 0.0
 
 
 DESIGNS = {
@@ -39,6 +44,13 @@ DESIGNS = {
     "20 statements, sd 1.5": Corrected(statement_sd=1.5),
     "10 statements, sd 1.5, judge sd 1": Corrected(n_statements=10, statement_sd=1.5, judge_sd=1),
     "40 statements, sd 1, rate .5": Corrected(rate=0.5, n_statements=40, statement_sd=1, n_labels=60),
+    "40 outputs, sd 1, by 10 statements each": Corrected(
+        n_labels=200, n_statements=10, n_outputs=40, is_grid=True, output_sd=1
+    ),
+    "20 outputs, sd 1, by 20 statements, sd 1, each": Corrected(
+        n_labels=150, statement_sd=1, n_outputs=20, is_grid=True, output_sd=1
+    ),
+    "40 outputs, sd 0, by 10 statements each": Corrected(n_labels=200, n_statements=10, n_outputs=40, is_grid=True),
 }
 
 
@@ -52,14 +64,19 @@ def _shares(mid: float, sd: float, shape: tuple[int, int], rng: np.random.Genera
 
 def truth(design: Corrected) -> float:
     """Return the rate over all statements that might be."""
-    return float(_shares(design.rate, design.statement_sd, (1_000_000, 1), np.random.default_rng(1)).mean())
+    spread = float(np.hypot(design.statement_sd, design.output_sd))
+    return float(_shares(design.rate, spread, (1_000_000, 1), np.random.default_rng(1)).mean())
 
 
 def judgments(design: Corrected, n_sets: int, seed: int) -> dict[str, pa.Table]:
     """Return `item_status` with a study per set, and what people said as `truths`."""
     rng = np.random.default_rng(seed)
     shape = (n_sets, design.n_statements)
-    statement = np.arange(design.n_outputs) % design.n_statements
+    n_judged = design.n_outputs * (design.n_statements if design.is_grid else 1)
+    statement, output = np.arange(n_judged) % design.n_statements, np.arange(n_judged)
+    if design.is_grid:
+        output = output // design.n_statements
+    effect = rng.normal(0, design.output_sd, (n_sets, design.n_outputs))[:, output] if design.output_sd else 0.0
     rate, right_yes, right_no = (
         _shares(mid, sd, shape, rng)[:, statement]
         for mid, sd in (
@@ -68,23 +85,24 @@ def judgments(design: Corrected, n_sets: int, seed: int) -> dict[str, pa.Table]:
             (design.specificity, design.judge_sd),
         )
     )
+    rate = _logistic(np.log(rate / (1 - rate)) + effect)
     complies = rng.random(rate.shape) < rate
     said = np.where(complies, rng.random(rate.shape) < right_yes, rng.random(rate.shape) >= right_no)
     is_labelled = rng.random(rate.shape).argsort(axis=1).argsort(axis=1) < design.n_labels
-    study, output = (index.ravel() for index in np.indices(rate.shape))
+    study, place = (index.ravel() for index in np.indices(rate.shape))
     words = np.array(["false", "true"])
     units = np.array([f"u{number}" for number in range(design.n_outputs)])
     places = {
         "study": np.array([f"s{number:05}" for number in range(n_sets)])[study],
         "task": np.repeat("compliance", study.size),
-        "rubric_id": np.array([f"r{number}" for number in range(design.n_statements)])[statement[output]],
-        "unit_id": units[output],
+        "rubric_id": np.array([f"r{number}" for number in range(design.n_statements)])[statement[place]],
+        "unit_id": units[output[place]],
     }
     judge = {name: np.repeat(CELL_DEFAULT[name], study.size) for name in ("template_id", "provider", "request_model")}
     judge |= {"thinking": np.repeat("none", study.size), "candidate": np.repeat("c", study.size)}
     judge |= {"status": np.repeat("decided", study.size)}
-    status = pa.table(places | judge | {"item": units[output], "value": words[said.ravel().astype(int)]})
-    labels = pa.table(places | {"item_lo": units[output], "truth": words[complies.ravel().astype(int)]})
+    status = pa.table(places | judge | {"item": places["unit_id"], "value": words[said.ravel().astype(int)]})
+    labels = pa.table(places | {"item_lo": places["unit_id"], "truth": words[complies.ravel().astype(int)]})
     return {"item_status": status, "truths": labels.filter(pa.array(is_labelled.ravel()))}
 
 
