@@ -1,52 +1,105 @@
 -- grain: study, template_id, provider, request_model, thinking, candidate
 -- question: How often does a candidate model comply over all statements, and how far is this judge from the others?
--- source: the counts of metric_compliance.
+-- source: the counts of metric_compliance, by statement and by prompt.
 -- estimators:
 --   - compliance: n_compliant / n_valid, the interval wilson_clustered
---   - compliance_se: clustered by statement (CR1)
---   - compliance_se_cr0: compliance_se without CR1's correction
+--   - compliance_se: clustered by statement (CR1), where statements share outputs, or prompts, in two ways, by these too
+--     (shared_variance)
+--   - compliance_se_cr0: clustered by statement alone, without CR1's correction
 --   - compliance_se_naive: as if inputs were independent
 --   - compliance_naive: interval ends (compliance_naive_lo, compliance_naive_hi) of plain Wilson
 --   - compliance_min, compliance_max: as in metric_compliance
 --   - judges_mean: the mean over the n_judges models that judged this candidate, with the t interval over judges that
 --     SpecEval prints (it knows nothing of the spread over inputs), cut at 0 and 1
 --   - judge_delta: compliance - judges_mean, the judge's bias
--- reference: SpecEval (judges_mean, judge_delta); wilson_clustered.
--- nulls: the interval of compliance is NULL below 5 statements, compliance_se below 2, judges_mean without a model that
+-- reference: SpecEval (judges_mean, judge_delta); Cameron, Gelbach and Miller 2011 (two ways); clustered,
+--   wilson_clustered.
+-- nulls: the interval of compliance is NULL below 5 statements, or shared prompts, compliance_se below 2, judges_mean without a model that
 --   judged the candidate, its interval below 2 and where all of them say the same.
--- note: statements alone are the draws: where they share prompts, the interval is for the same prompts. The panel, and
---   people whose labels were imported under the same template, are no part of judges_mean; their judge_delta says how far
---   they are from the judges.
+-- note: the panel, and people whose labels were imported under the same template, are no part of judges_mean; their
+--   judge_delta says how far they are from the judges.
 
 CREATE OR REPLACE VIEW metric_compliance_overall AS
-WITH centred AS (
+WITH inputs AS (
   SELECT
-    *,
-    n_compliant - n_valid * (sum(n_compliant) OVER whole / nullif(sum(n_valid) OVER whole, 0)) AS residual
-  FROM metric_compliance
-  WINDOW whole AS (PARTITION BY study, template_id, provider, request_model, thinking, candidate)
+    study, template_id, rubric_id, provider, request_model, thinking, candidate,
+    coalesce(nullif(unit_id, ''), item) AS prompt,
+    min(item) AS an_output,
+    count(*) FILTER (WHERE status <> 'pending') AS n_answered,
+    count(*) FILTER (WHERE value IN ('true', 'false')) AS n_valid,
+    count(*) FILTER (WHERE value = 'true') AS n_compliant,
+    count(*) FILTER (WHERE status <> 'pending' AND value IS NULL) AS n_null,
+    count(*) FILTER (WHERE status = 'pending') AS n_pending
+  FROM item_status
+  WHERE task = 'compliance'
+  GROUP BY
+    study, template_id, rubric_id, provider, request_model, thinking, candidate, coalesce(nullif(unit_id, ''), item)
+),
+-- by statement, where prompt is NULL, and by prompt, where rubric_id is: one that statements share is known by its outputs
+clusters AS (
+  SELECT
+    study, template_id, rubric_id, provider, request_model, thinking, candidate, prompt,
+    sum(n_answered) AS n_answered,
+    CAST(sum(n_valid) AS DOUBLE) AS n_valid,
+    CAST(sum(n_compliant) AS DOUBLE) AS n_compliant,
+    sum(n_null) AS n_null,
+    sum(n_pending) AS n_pending,
+    count(*) FILTER (WHERE n_valid > 0) AS n_cells,
+    CAST(sum(n_compliant * n_compliant) AS DOUBLE) AS yes_yes,
+    CAST(sum(n_compliant * n_valid) AS DOUBLE) AS yes_all,
+    CAST(sum(n_valid * n_valid) AS DOUBLE) AS all_all
+  FROM inputs
+  GROUP BY GROUPING SETS (
+    (study, template_id, provider, request_model, thinking, candidate, rubric_id),
+    (study, template_id, provider, request_model, thinking, candidate, prompt, an_output)
+  )
 ),
 counts AS (
   SELECT
     study, template_id, provider, request_model, thinking, candidate,
-    count(*) FILTER (WHERE n_valid > 0) AS n_rubrics,
-    CAST(sum(n_answered) AS BIGINT) AS n_answered,
-    CAST(sum(n_valid) AS BIGINT) AS n_valid,
-    CAST(sum(n_compliant) AS BIGINT) AS n_compliant,
-    CAST(sum(n_null) AS BIGINT) AS n_null,
-    CAST(sum(n_pending) AS BIGINT) AS n_pending,
-    sum(residual * residual) AS residual_squares
-  FROM centred
+    count(*) FILTER (WHERE prompt IS NULL AND n_valid > 0) AS n_rubrics,
+    count(*) FILTER (WHERE rubric_id IS NULL AND n_valid > 0) AS n_prompts,
+    CAST(sum(n_answered) FILTER (WHERE prompt IS NULL) AS BIGINT) AS n_answered,
+    CAST(sum(n_valid) FILTER (WHERE prompt IS NULL) AS BIGINT) AS n_valid,
+    CAST(sum(n_compliant) FILTER (WHERE prompt IS NULL) AS BIGINT) AS n_compliant,
+    CAST(sum(n_null) FILTER (WHERE prompt IS NULL) AS BIGINT) AS n_null,
+    CAST(sum(n_pending) FILTER (WHERE prompt IS NULL) AS BIGINT) AS n_pending,
+    CAST(sum(n_cells) FILTER (WHERE prompt IS NULL) AS BIGINT) AS n_cells,
+    sum(n_compliant * n_compliant) FILTER (WHERE prompt IS NULL) AS statement_yes_yes,
+    sum(n_compliant * n_valid) FILTER (WHERE prompt IS NULL) AS statement_yes_all,
+    sum(n_valid * n_valid) FILTER (WHERE prompt IS NULL) AS statement_all_all,
+    sum(n_compliant * n_compliant) FILTER (WHERE rubric_id IS NULL) AS prompt_yes_yes,
+    sum(n_compliant * n_valid) FILTER (WHERE rubric_id IS NULL) AS prompt_yes_all,
+    sum(n_valid * n_valid) FILTER (WHERE rubric_id IS NULL) AS prompt_all_all,
+    sum(yes_yes) FILTER (WHERE prompt IS NULL) AS yes_yes,
+    sum(yes_all) FILTER (WHERE prompt IS NULL) AS yes_all,
+    sum(all_all) FILTER (WHERE prompt IS NULL) AS all_all
+  FROM clusters
   GROUP BY study, template_id, provider, request_model, thinking, candidate
+),
+rated AS (
+  SELECT *, n_compliant / nullif(n_valid, 0) AS p
+  FROM counts
+),
+-- squared residuals about the rate, what is left of none by rounding being none
+squared AS (
+  SELECT
+    *,
+    greatest(0.0, statement_yes_yes - 2 * p * statement_yes_all + p * p * statement_all_all) AS by_statement,
+    greatest(0.0, prompt_yes_yes - 2 * p * prompt_yes_all + p * p * prompt_all_all) AS by_prompt,
+    greatest(0.0, yes_yes - 2 * p * yes_all + p * p * all_all) AS by_cell
+  FROM rated
 ),
 measured AS (
   SELECT
     *,
-    n_compliant / nullif(n_valid, 0) AS compliance,
-    sqrt(residual_squares) / nullif(n_valid, 0) AS compliance_se_cr0,
+    p AS compliance,
+    CASE WHEN n_valid > 0 THEN sqrt(by_statement) / n_valid END AS compliance_se_cr0,
     CASE WHEN n_rubrics > 1
-         THEN sqrt(residual_squares * n_rubrics / (n_rubrics - 1)) / n_valid END AS compliance_se
-  FROM counts
+         THEN sqrt(by_statement * n_rubrics / (n_rubrics - 1) / n_valid / n_valid
+           + shared_variance(by_prompt, n_prompts, by_cell, n_cells, n_valid)) END AS compliance_se,
+    CASE WHEN n_cells > n_prompts THEN least(n_rubrics, n_prompts) ELSE n_rubrics END AS n_draws
+  FROM squared
 ),
 compared AS (
   SELECT
@@ -60,7 +113,7 @@ compared AS (
 staged AS (
   SELECT
     *,
-    wilson_clustered(compliance, n_valid, compliance_se, n_rubrics) AS ends,
+    wilson_clustered(compliance, n_valid, compliance_se, n_draws) AS ends,
     CASE WHEN judges_sd > 0 THEN t_quantile(0.975, n_judges - 1) END * judges_sd / sqrt(nullif(n_judges, 0))
       AS half_width
   FROM compared

@@ -13,6 +13,8 @@ from tests.rigs.sql import CELL_DEFAULT, Row, result, views_over
 CORRECTED = ("ppi_compliance", "rogan_gladen_compliance", "people_compliance")
 RATES = (*CORRECTED, "compliance")
 OF_THESE = "_these_statements"
+OVERALL = "overall"
+"""The judge's own rate, of metric_compliance_overall, against how often it says yes."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,9 @@ DESIGNS = {
     "20 outputs, sd 1, by 20 statements, sd 1, each": Corrected(
         n_labels=150, statement_sd=1, n_outputs=20, is_grid=True, output_sd=1
     ),
+    "30 outputs, sd .5, by 20 statements, sd .3, each": Corrected(
+        rate=0.6, n_labels=150, statement_sd=0.3, n_outputs=30, is_grid=True, output_sd=0.5
+    ),
     "40 outputs, sd 0, by 10 statements each": Corrected(n_labels=200, n_statements=10, n_outputs=40, is_grid=True),
 }
 
@@ -66,6 +71,12 @@ def truth(design: Corrected) -> float:
     """Return the rate over all statements that might be."""
     spread = float(np.hypot(design.statement_sd, design.output_sd))
     return float(_shares(design.rate, spread, (1_000_000, 1), np.random.default_rng(1)).mean())
+
+
+def says(design: Corrected) -> float:
+    """Return how often the judge says yes over all statements that might be, where its errors are the same on each."""
+    rate = truth(design)
+    return rate * design.sensitivity + (1 - rate) * (1 - design.specificity)
 
 
 def judgments(design: Corrected, n_sets: int, seed: int) -> dict[str, pa.Table]:
@@ -110,11 +121,14 @@ def play(design: Corrected, n_sets: int, seed: int) -> dict[str, float]:
     """Return for each rate and target which share of the intervals that there are hold the truth, and how many lack."""
     with views_over(judgments(design, n_sets, seed)) as connection:
         rows = result(connection, "FROM metric_compliance_corrected")
-    assert len(rows) == n_sets
+        overall = result(connection, "FROM metric_compliance_overall")
+    assert len(rows) == len(overall) == n_sets
     wanted, found = truth(design), {}
     for name in RATES:
         for target in ("", OF_THESE):
             found[f"{name}{target}"], found[f"{name}{target} lacks"] = _covered(rows, name, target, wanted)
+    if not design.judge_sd:
+        found[OVERALL], found[f"{OVERALL} lacks"] = _covered(overall, "compliance", "", says(design))
     return found
 
 

@@ -124,11 +124,11 @@ def test_the_clustered_interval_covers() -> None:
     truth = float(np.mean(1 / (1 + np.exp(-rng.normal(1.0, 1.2, 200_000)))))
     given = [
         {"study": f"s{study:03}", "rubric_id": f"r{statement:02}", "candidate": "c", "template_id": "t",
-         "provider": "p", "request_model": "m", "thinking": "none", "n_valid": n_inputs, "n_answered": n_inputs,
-         "n_compliant": int(k[study, statement]), "n_null": 0, "n_pending": 0}
-        for study in range(n_studies) for statement in range(n_statements)
+         "provider": "p", "request_model": "m", "thinking": "none", "task": "compliance", "unit_id": "",
+         "item": f"o{statement}-{unit}", "status": "decided", "value": str(unit < k[study, statement]).lower()}
+        for study in range(n_studies) for statement in range(n_statements) for unit in range(n_inputs)
     ]  # fmt: skip
-    with views_over({"metric_compliance": table(given)}) as connection:
+    with views_over({"item_status": table(given)}) as connection:
         rows = result(connection, "FROM metric_compliance_overall")
     assert len(rows) == n_studies
     covered = np.mean([row["compliance_lo"] <= truth <= row["compliance_hi"] for row in rows])

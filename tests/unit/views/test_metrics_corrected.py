@@ -324,7 +324,13 @@ def test_corrected_rates_hold_for_statements_in_general() -> None:
 
 
 def test_corrected_rates_hold_where_statements_share_outputs() -> None:
-    """Forty outputs that ten statements share: outputs are drawn too. With statements alone it was .905 for PPI++."""
+    """Forty outputs that ten statements share: outputs are drawn too. With statements alone .917 for PPI++."""
     found = corrected_planted.play(corrected_planted.DESIGNS["40 outputs, sd 1, by 10 statements each"], 300, 0)
     assert min(found[name] for name in corrected_planted.CORRECTED) > 0.93 - 3 * 0.0126
     assert found["ppi_compliance"] > 0.925
+
+
+def test_a_rate_over_all_statements_holds_where_they_share_outputs() -> None:
+    """Outputs that differ by a sd of .5, each judged by twenty statements: with statements alone, .911."""
+    design = corrected_planted.DESIGNS["30 outputs, sd .5, by 20 statements, sd .3, each"]
+    assert corrected_planted.play(design, 400, 0)[corrected_planted.OVERALL] > 0.935
