@@ -1,6 +1,7 @@
 -- grain: study, task, template_id, provider, request_model, thinking, reference, category
 -- question: How often does a judge see a category where people, or the majority of the other judges, see it?
--- source: the references of agreement_pairs, over all rubrics, of prompts by field (task `prompts: FIELD`); reference is `people` or `others`.
+-- source: the references of agreement_pairs, over all rubrics, of prompts by field (task `prompts: FIELD`); reference is
+--   `people` or `others`. With people all is of what they labelled: of items in general only where that is a random part.
 -- estimators:
 --   - sensitivity: n_both / n_reference, the units where both say the category, of those where the reference does
 --   - specificity: the units where neither says the category, of those where the reference does not

@@ -1,6 +1,7 @@
 -- grain: study, template_id, provider, request_model, thinking, bin
 -- question: At each level of stated confidence, how often is a judge right?
--- source: judged_truths, the verdicts with a truth and a confidence, of n_inputs as in metric_calibration.
+-- source: judged_truths, the verdicts with a truth and a confidence, of n_inputs as in metric_calibration:
+--   of what people labelled, which says something of the study only where it is a random part of it.
 -- estimators:
 --   - bin: least(floor(10 confidence + 1e-9), 9), so bin 7 holds 0.7 up to 0.8 and bin 9 also 1.0
 --   - confidence_mean: mean of the confidences in the bin

@@ -4,7 +4,8 @@
 --   of them at least two spoke. n_labelled units have a label of people: n_majority_labelled, n_weighted_labelled and
 --   n_best_judge_labelled of these a verdict of each. The best judge (best_template_id and so on) is the one that is
 --   right on most of the n_labelled units, of equals the one wrong least often, then the first by name. It is
---   chosen by the labels that it is measured by, which flatters it, not the jury.
+--   chosen by the labels that it is measured by, which flatters it, not the jury. What labels say is of the labelled: of
+--   all units only where these are a random part.
 -- estimators:
 --   - unanimous_share: n_unanimous / n_heard, where all that spoke said the same
 --   - majority_share: n_majority / n_heard, where more than half of those that spoke said the same

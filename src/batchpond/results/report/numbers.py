@@ -104,7 +104,7 @@ _OF_FLOATS: Final = {Kind.NUMBER: number, Kind.SHARE: share, Kind.P: probability
 PPI: Final = (
     "PPI++ corrects by the labelled part and is to be preferred where that part was drawn at random from all; where "
     "somebody chose it, what it corrects is that part. 95 % intervals are for statements in general, clustered by "
-    "statement; none with labels on fewer than five of them."
+    "statement, and by prompt where these share prompts; none with labels on fewer than five of either."
 )
 
 
