@@ -138,11 +138,7 @@ class Lake:
             )
 
     def live(
-        self,
-        *studies: str,
-        concurrency: int | None = None,
-        qps: float | None = None,
-        on_doubt: str | None = None,
+        self, *studies: str, concurrency: int | None = None, qps: float | None = None, on_doubt: str | None = None
     ) -> LiveReport:
         """Ask what is due of live models, in all approved studies or in those named, and return when all is asked.
 

@@ -147,6 +147,28 @@ def test_what_was_forgotten_meanwhile_does_not_come_back_with_a_machine_that_was
         assert hosts.query(host, "SELECT count(*), count(nullif(text, '')) FROM responses") == f"{N - N_SHARD},0"
 
 
+def test_of_an_item_that_was_forgotten_meanwhile_nothing_comes_back_either(hosts: Hosts) -> None:
+    """The machine that was given up hands in what it has, but for the answers about it, and says so."""
+    hosts.run(1, "live", failpoint="L0:kill")
+    hosts.run(2, "live")
+    attempt = hosts.attempt_of(2)
+    assert hosts.run(2, "resolve", attempt, "--lost", "--yes")[0] == ExitCode.DONE
+    mine = f"(SELECT request_id FROM shard_requests JOIN attempts USING (shard_id) WHERE attempt_id = '{attempt}')"
+    shown = f"SELECT unnest([item_first, item_second]) AS item FROM plan WHERE request_id IN {mine}"
+    item = hosts.query(2, f"SELECT item FROM ({shown}) GROUP BY item ORDER BY count(*), item LIMIT 1")
+    code, said = hosts.run(2, "forget", "--item", item, "--yes")
+    assert code == ExitCode.DONE, said
+    n_left = int(hosts.query(2, f"SELECT count(DISTINCT request_id) FROM plan WHERE request_id IN {mine}"))
+    assert 0 < n_left < N_SHARD
+    code, said = hosts.run(1, "sync")
+    assert code == ExitCode.DONE, said
+    assert f"answers of requests that were forgotten are deleted: {N_SHARD - n_left}" in said
+    for host in (1, 2):
+        told = hosts.query(host, f"SELECT count(*), count(text) FROM responses WHERE attempt_id = '{attempt}'")
+        assert told == f"{n_left},{n_left}"
+        assert hosts.query(host, f"SELECT count(*) FROM raw WHERE attempt_id = '{attempt}'") == str(n_left)
+
+
 def test_a_folder_that_other_hosts_do_not_see_gets_no_requests(tmp_path: Path) -> None:
     """To another host's `sync` the batches in it would be missing; in one that all have they are pending."""
     with live_rig(tmp_path) as rig:

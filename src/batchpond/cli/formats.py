@@ -134,11 +134,7 @@ def age(seconds: float | None) -> str:
     if seconds is None:
         return "-"
     left = max(0, round(seconds))
-    for size, unit, below, below_unit in (
-        (86_400, "d", 3_600, "h"),
-        (3_600, "h", 60, "m"),
-        (60, "m", 1, "s"),
-    ):
+    for size, unit, below, below_unit in ((86_400, "d", 3_600, "h"), (3_600, "h", 60, "m"), (60, "m", 1, "s")):
         if left >= size:
             return f"{left // size}{unit} {left % size // below}{below_unit}"
     return f"{left}s"

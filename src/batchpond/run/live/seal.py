@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import orjson
+
 from batchpond import fields, ids
 from batchpond.answers import derive
 from batchpond.clock import Clock
@@ -27,7 +29,7 @@ from batchpond.lake import disk, failpoints, jsonl
 from batchpond.lake.attempts import Attempt, LakeState, Phase
 from batchpond.lake.disk import intact, read_rows
 from batchpond.lake.jsonl import HEAD, Blobs, bodies, shard_lines
-from batchpond.lake.records import Approval, CancelAsked, Created, Intent, Sharded, Status
+from batchpond.lake.records import Approval, CancelAsked, Created, Forget, Intent, Sharded, Status
 from batchpond.lake.schemas import DOUBTS
 from batchpond.lake.store import SPOOL, Store
 from batchpond.model import BatchState, FileRole, Mode, Origin
@@ -54,23 +56,23 @@ class _Content:
     doubts: Sequence[dict[str, Any]]
 
 
-def seal(session: Session, attempt: Attempt, segments: Sequence[Path]) -> int:
+def seal(session: Session, attempt: Attempt, segments: Sequence[Path], forgotten: frozenset[str] = frozenset()) -> int:
     """Bring closed segments into the lake, the oldest first; returns how many answers they held.
 
-    The lake's lock is held.
+    The lake's lock is held. What answers a request that was `forgotten` stays out.
     """
     n_lines = 0
     for segment in segments:
-        n_lines += _seal_one(session, attempt, segment)
+        n_lines += _seal_one(session, attempt, segment, forgotten)
         segment.unlink()
         failpoints.reach("L6")
     return n_lines
 
 
-def _seal_one(session: Session, attempt: Attempt, segment: Path) -> int:
+def _seal_one(session: Session, attempt: Attempt, segment: Path, forgotten: frozenset[str]) -> int:
     scratch = session.store.scratch(".jsonl")
     try:
-        content = _split(segment, scratch, session.store.clock.boot_id())
+        content = _split(segment, scratch, session.store.clock.boot_id(), forgotten)
         file = file_of(attempt, FileRole.LIVE, segment.stem, content.sha256)
         if content.doubts:
             _publish_doubts(session, attempt, file, content.doubts)
@@ -81,12 +83,14 @@ def _seal_one(session: Session, attempt: Attempt, segment: Path) -> int:
     return content.n_lines
 
 
-def _split(segment: Path, scratch: Path, boot_id: str) -> _Content:
+def _split(segment: Path, scratch: Path, boot_id: str, forgotten: frozenset[str]) -> _Content:
     digest, size_bytes, n_lines = hashlib.sha256(), 0, 0
     doubts: list[dict[str, Any]] = []
     disk.write_private(scratch, b"")
     with scratch.open("r+b", buffering=_BUFFER_BYTES) as out:
         for record, line in spool.records(segment, boot_id):
+            if record.get("custom_id") in forgotten:
+                continue
             if "custom_id" in record:
                 out.write(line + b"\n")
                 digest.update(line + b"\n")
@@ -176,7 +180,8 @@ def _recover_attempt(session: Session, attempt: Attempt) -> int:
     folder = spool.folder_of(session.store, attempt.attempt_id)
     paths = spool.segments(folder)
     clock = session.store.clock
-    in_doubt = spool.standing(paths, clock.boot_id()).in_doubt
+    found = spool.standing(paths, clock.boot_id())
+    in_doubt = found.in_doubt
     if in_doubt:
         now = clock.now()
         written = spool.Spool(folder, clock)
@@ -185,7 +190,11 @@ def _recover_attempt(session: Session, attempt: Attempt) -> int:
         finally:
             written.close()
         failpoints.reach("L7")
-    seal(session, attempt, spool.segments(folder))
+    asked = (orjson.loads(one.what).get("requests", ()) for one in session.log.events if isinstance(one, Forget))
+    forgotten = frozenset(ids.custom_id(attempt.attempt_id, name) for names in asked for name in names)
+    seal(session, attempt, spool.segments(folder), forgotten)
+    if n_deleted := len(found.answered & forgotten):
+        session.note(Severity.WARNING, f"answers of requests that were forgotten are deleted: {n_deleted:,}")
     spool.drop(folder)
     return len(in_doubt)
 
