@@ -7,7 +7,6 @@ import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,12 +16,6 @@ FOLDER: Final = Path(__file__).with_name("queries")
 TIMEOUT_S: Final = 60.0
 KEPT_MAX: Final = 64  # answers of at most some hundred rows
 Row = dict[str, Any]
-
-
-@cache
-def text(name: str) -> str:
-    """Return the SQL of a file, without its last newline."""
-    return (FOLDER / f"{name}.sql").read_text("utf-8").rstrip("\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +37,8 @@ class Query:
 
 def query(name: str, values: Mapping[str, object], **pieces: str) -> Query:
     """Return the query of a file, its braces filled with pieces of our own SQL."""
-    return Query(text(name).format(**pieces), values)
+    sql = (FOLDER / f"{name}.sql").read_text("utf-8").rstrip("\n")
+    return Query(sql.format(**pieces), values)
 
 
 def listed(name: str, ids: Sequence[str]) -> Query:

@@ -2,6 +2,7 @@
 
 The pages are found as a reader would find them, from the first one by their links, lists before what they list. A page
 of a pair or an item holds the prompts and raw lines of its judgments, too, which are pages of their own on a server.
+Pictures and documents are files beside the pages, of kinds in which nothing runs, and none of them large.
 """
 
 from __future__ import annotations
@@ -12,20 +13,26 @@ from pathlib import Path
 from typing import Any, Final
 
 from batchpond.errors import LakeError, UsageError
-from batchpond_browse.asking import Lake
+from batchpond.views import read
+from batchpond_browse.asking import Lake, query
 from batchpond_browse.pages import LISTS, Pages, Reader
 from batchpond_browse.showing import STATIC, environment
 
 INDEX: Final = "index.html"
 CASES: Final = 500
+PICTURE_PX: Final = 1_024
+WHOLE_BYTES_MAX: Final = 200_000  # a larger picture is made smaller
+FILE_BYTES_MAX: Final = 1_000_000
+# The kinds that are written: a lake may come from anybody, and what runs would run where the file is opened.
+KINDS: Final = frozenset({"image/png", "image/jpeg", "image/webp", "image/gif", "application/pdf"})
 Key = tuple[str, tuple[tuple[str, str], ...]]
 
 
 class Bundle:
-    """Pages that are to be written, each under the name that links to it have."""
+    """Pages that are to be written, each under the name that links to it have, and what they show, which is."""
 
-    def __init__(self, lake: Lake, study: str | None, n_cases: int) -> None:
-        self._study = study
+    def __init__(self, lake: Lake, folder: Path, study: str | None, n_cases: int) -> None:
+        self._folder = folder
         self._left = n_cases
         self._names: dict[Key, str] = {("", ()): INDEX}
         self._lists: list[Key] = [("", ())]
@@ -40,23 +47,38 @@ class Bundle:
         key = (page, tuple(sorted(found.items())))
         if key in self._names:
             return self._names[key]
+        name = f"{page}-{len(self._names)}.html"
         if page in {"case", "row"} and self._left > 0:
             self._left -= 1
             self._cases.append(key)
         elif page in {"study", *LISTS}:
             self._lists.append(key)
+        elif page == "blob":
+            name = self._written(f"shown-{len(self._names)}", found["sha256"])
         else:
             return ""
-        self._names[key] = f"{page}-{len(self._names)}.html"
-        return self._names[key]
+        self._names[key] = name
+        return name
 
-    def write(self, folder: Path) -> int:
-        """Write every page and return how many there are."""
+    def _written(self, name: str, digest: str) -> str:
+        """Write a picture or document and return the name of its file; "" for what is large or of another kind."""
+        found = self._pages.lake.rows(query("blob", {"sha256": digest}), is_kept=False)
+        kind, content = (found[0]["media_type"], found[0]["content"]) if found else ("", b"")
+        if kind.startswith("image/"):
+            kind, content = read.fitted(kind, content, PICTURE_PX, WHOLE_BYTES_MAX)
+        if kind not in KINDS or len(content) > FILE_BYTES_MAX:
+            return ""
+        name += f".{kind.rpartition('/')[2]}"
+        (self._folder / name).write_bytes(content)
+        return name
+
+    def write(self) -> int:
+        """Write every page and return how many files there are, with what they show."""
         while self._lists or self._cases:
             self._lists.sort(key=lambda one: ["disagreement" not in str(one), "flip" not in str(one)])
             key = (self._lists or self._cases).pop(0)
-            (folder / self._names[key]).write_text(self._pages.page(Reader(), key[0], dict(key[1])), "utf-8")
-        return len(self._names)
+            (self._folder / self._names[key]).write_text(self._pages.page(Reader(), key[0], dict(key[1])), "utf-8")
+        return sum(map(bool, self._names.values()))
 
 
 def write(lake_path: Path, folder: Path, *, study: str | None = None, n_cases: int = CASES) -> int:
@@ -72,6 +94,6 @@ def write(lake_path: Path, folder: Path, *, study: str | None = None, n_cases: i
             raise UsageError(f"{folder} holds something already", hint="name a folder that is empty or not there")
         folder.mkdir(parents=True, exist_ok=True)
         shutil.copytree(STATIC, folder / "static")
-        return Bundle(lake, study, n_cases).write(folder)
+        return Bundle(lake, folder, study, n_cases).write()
     except OSError as error:
         raise LakeError(f"{folder}: {error.strerror or error}", hint="name a folder that can be written to") from error

@@ -24,7 +24,6 @@ HEADERS: Final = {
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
 }
-_SAFE: Final = frozenset({"GET", "HEAD"})
 
 
 @dataclass(frozen=True)
@@ -62,7 +61,7 @@ class Guard:
         host, origin = headers.get("host", ""), headers.get("origin")
         if host not in hosts:
             return PlainTextResponse(f"this page is at http://127.0.0.1:{self.port}/ alone\n", 421)
-        if (origin is None and scope["method"] not in _SAFE) or origin not in {None, f"http://{host}"}:
+        if (origin is None and scope["method"] not in {"GET", "HEAD"}) or origin not in {None, f"http://{host}"}:
             return PlainTextResponse("only pages of this server may ask that\n", 403)
         asked = dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
         if scope["method"] == "GET" and self._is_token(asked.pop("token", "")):

@@ -60,9 +60,8 @@ class Pages:
     def study(self, reader: Reader, study: str) -> str:
         """Return a study's page: its cells, and what became of what each asked."""
         asked = query("cells", {"study": study})
+        self.facets(study)  # raises where there is none
         cells = self.lake.rows(asked)
-        if not cells:
-            raise UsageError(f"the lake holds no study {study!r}", hint="the first page lists them")
         names = [name for name in cells[0] if name.startswith("n") or name.endswith("cost_usd")]
         totals = {name: _total(cell[name] for cell in cells) for name in names}
         return self._page("study", reader, [asked], study=study, title=study, cells=cells, totals=totals)

@@ -32,7 +32,7 @@ FORM_BYTES_MAX: Final = 64 << 10
 RATER: Final = "batchpond-rater"
 BLIND: Final = "batchpond-blind"
 Form = Mapping[str, str]
-Act = Callable[[Request, Form, Response], None]
+Act = Callable[[Request, Form, Response], object]
 MakeReport = Callable[[str, Callable[[Form], str]], str]  # a study's report, its rows leading to addresses
 BLOB: Final = {"content-security-policy": "default-src 'none'; sandbox; frame-ancestors 'none'"}
 REPORT_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'"
@@ -52,7 +52,9 @@ class Browser:
     def app(self) -> Starlette:
         """Return the routes, unguarded."""
         names = ("", "study", *LISTS, "case", "row")
-        acts: Mapping[str, Act] = {"label": self._label, "reader": self._reader, "hand-in": self._hand_in}
+        acts: Mapping[str, Act] = {
+            "label": self._label, "reader": self._reader, "hand-in": lambda *_: self.spool.hand_in(),
+        }  # fmt: skip
         routes: list[BaseRoute] = [
             *(Route(f"/{name}", self._shown(name, self.pages.page)) for name in names),
             Route("/report", self._shown("", self._report, {"content-security-policy": REPORT_POLICY})),
@@ -61,7 +63,12 @@ class Browser:
             *(Route(f"/{name}", self._done(act), methods=["POST"]) for name, act in acts.items()),
             Mount("/static", StaticFiles(directory=STATIC)),
         ]
-        return Starlette(routes=routes)
+        return Starlette(routes=routes, exception_handlers={BatchpondError: self._problem})
+
+    def _problem(self, request: Request, error: Any) -> Response:
+        """Answer with a page that says why nothing is shown, or done."""
+        shown = self.pages.problem(self._who(request), error.message, error.hint or "")
+        return HTMLResponse(shown, 400 if isinstance(error, UsageError) else 500)
 
     def _report(self, reader: Reader, _: str, given: Form) -> str:
         study = given.get("study", "")
@@ -79,16 +86,11 @@ class Browser:
         return Response(found[0]["content"], media_type=kind, headers={**BLOB, "content-disposition": where})
 
     def _shown(self, name: str, page: Callable[..., Any], headers: Form | None = None) -> Callable[[Request], Response]:
-        """Return what answers a request with a page, or with one that says why there is none."""
+        """Return what answers a request with a page."""
 
         def answer(request: Request) -> Response:
-            reader = self._who(request)
-            try:
-                shown = page(reader, name, dict(request.query_params))
-                return shown if isinstance(shown, Response) else HTMLResponse(shown, headers=headers)
-            except BatchpondError as error:
-                code = 400 if isinstance(error, UsageError) else 500
-                return HTMLResponse(self.pages.problem(reader, error.message, error.hint or ""), code)
+            shown = page(self._who(request), name, dict(request.query_params))
+            return shown if isinstance(shown, Response) else HTMLResponse(shown, headers=headers)
 
         return answer
 
@@ -103,11 +105,7 @@ class Browser:
             back = form.get("back", "")
             is_own = back.startswith("/") and not back.startswith(("//", "/\\"))
             response: Response = RedirectResponse(back if is_own else "/", 303)
-            try:
-                await run_in_threadpool(act, request, form, response)
-            except BatchpondError as error:
-                shown = self.pages.problem(self._who(request), error.message, error.hint or "")
-                return HTMLResponse(shown, 400 if isinstance(error, UsageError) else 500)
+            await run_in_threadpool(act, request, form, response)
             return response
 
         return answer
@@ -131,9 +129,6 @@ class Browser:
             _remember(response, RATER, address("", rater=form["rater"].strip()[:100])[2:])
         if "blind" in form:
             _remember(response, BLIND, "1" if form["blind"] == "1" else "0")
-
-    def _hand_in(self, *_: object) -> None:
-        self.spool.hand_in()
 
 
 def _remember(response: Response, name: str, value: str) -> None:

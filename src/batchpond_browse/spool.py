@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import BinaryIO, Final, NamedTuple
 
 from batchpond.errors import LakeError, UsageError
 from batchpond.interop import labels
@@ -104,12 +104,14 @@ class Spool:
             raise UsageError("a label needs the name of who gives it", hint="write your name into the field at the top")
         if not label.key[:-1] or label.key[-1] not in "ab" or len(label.comment) > COMMENT_MAX:
             raise UsageError("this is no label of a pair or an item", hint="give it on the page of one")
-        with self._opened() as descriptor:
-            _write_whole(descriptor, b"\r\n" + _lines([label]))  # on a line of its own, whatever was cut off before it
+        with self._opened() as file:
+            file.write(b"\r\n" + _lines([label]))  # on a line of its own, whatever was cut off before it
+            file.flush()
+            os.fsync(file.fileno())
 
     def hand_in(self) -> int:
         """Import all labels that wait as people's judgments and return how many; raises as `import labels` does."""
-        with self._opened() as descriptor:
+        with self._opened() as file:
             wanted = self.waiting()
             path = self._lake_path / "_tmp" / f"{secrets.token_hex(8)}.csv"
             path.touch(0o600, exist_ok=False)
@@ -122,19 +124,15 @@ class Spool:
                 raise UsageError(error.message.replace(path.name, FILE), hint=hint) from error
             finally:
                 path.unlink(missing_ok=True)
-            os.ftruncate(descriptor, 0)
+            file.truncate(0)
             return len(wanted)
 
     @contextmanager
-    def _opened(self) -> Iterator[int]:
+    def _opened(self) -> Iterator[BinaryIO]:
         try:
-            flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
-            descriptor = os.open(self._path, flags, 0o600)
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX)
-                yield descriptor
-            finally:
-                os.close(descriptor)
+            with open(self._path, "ab", opener=lambda path, flags: os.open(path, flags | os.O_NOFOLLOW, 0o600)) as file:
+                fcntl.flock(file, fcntl.LOCK_EX)
+                yield file
         except OSError as error:
             hint = "labels need a lake that can be written to; those given before are safe"
             raise LakeError(f"{self._path}: {error.strerror or error}", hint=hint) from error
@@ -145,13 +143,6 @@ def _lines(rows: Sequence[Sequence[str]]) -> bytes:
     out = io.StringIO()
     csv.writer(out).writerows([" ".join(value.splitlines()) for value in row] for row in rows)
     return out.getvalue().encode()
-
-
-def _write_whole(descriptor: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(descriptor, view) :]
-    os.fsync(descriptor)
 
 
 def _word(row: Row) -> str:

@@ -176,6 +176,14 @@ def smaller(content: bytes, max_px: int, form: str = "") -> bytes:
     return made.getvalue()
 
 
+def fitted(kind: str, content: bytes, px: int, whole: int) -> tuple[str, bytes]:
+    """Return a picture's kind and bytes; of more than `whole` bytes made smaller, to `px` pixels, where Pillow can."""
+    if len(content) > whole:
+        with suppress(OSError, ValueError, UsageError):  # without Pillow it stays as it is
+            return "image/webp", smaller(content, px, "WEBP")
+    return kind, content
+
+
 def media(items: str) -> str:
     """Return the SQL of what is `shown` with items, by item_hash; `items` names rows with item_hash and metadata."""
     return query(__package__, "media", items=items)
@@ -185,18 +193,12 @@ Shown = Sequence[Mapping[str, Any]] | None  # what `media` says of one item
 
 
 def drawn(lens: duckdb.DuckDBPyConnection, shown: Iterable[Shown], px: int, whole: int, most: int) -> dict[str, str]:
-    """Return the pictures among what is shown as `data:` addresses, by digest, none of more than `most` bytes.
-
-    One of more than `whole` bytes is made smaller, with a longer side of `px` pixels at most, where Pillow can.
-    """
+    """Return pictures among what is shown as `data:` addresses, by digest, `fitted`; none of more than `most` bytes."""
     names = {one["sha256"] for some in shown for one in some or () if one["is_picture"]}
     ran = lens.execute("SELECT sha256, media_type, content FROM blobs WHERE list_contains($1, sha256)", [sorted(names)])
     found = {}
     for name, kind, content in iter(ran.fetchone, None):
-        form, made = kind, content
-        if len(content) > whole:
-            with suppress(OSError, ValueError, UsageError):  # without Pillow it stays as it is
-                form, made = "image/webp", smaller(content, px, "WEBP")
+        form, made = fitted(kind, content, px, whole)
         if len(made) <= most:
             found[name] = f"data:{form};base64,{base64.b64encode(made).decode()}"
     return found
@@ -325,8 +327,7 @@ def run_query(lake_path: Path, sql: str, limits: Limits = _USUAL) -> pa.Table:
     import pyarrow as pa
 
     with _asked(lake_path, sql, limits, None, arrow) as reader:
-        batches = list(_batches(reader, limits))
-        return pa.Table.from_batches(batches, schema=reader.schema)
+        return pa.Table.from_batches(_batches(reader, limits), schema=reader.schema)
 
 
 def stream_query(
@@ -386,13 +387,11 @@ def _asked(
 
 
 def _lock_down(connection: duckdb.DuckDBPyConnection) -> None:
-    paths = [path for (path,) in connection.execute(_PATHS).fetchall()]
+    read_from = "SELECT getvariable('lake') || '/' || path FROM lens_files WHERE problem IS NULL"
+    paths = [path for (path,) in connection.execute(read_from).fetchall()]
     connection.execute(f"SET allowed_paths = [{', '.join(map(literal, paths))}]")
     connection.execute("SET enable_external_access = FALSE")
     connection.execute("SET lock_configuration = TRUE")
-
-
-_PATHS = "SELECT getvariable('lake') || '/' || path FROM lens_files WHERE problem IS NULL"
 
 
 def _check(connection: duckdb.DuckDBPyConnection, sql: str) -> None:

@@ -6,9 +6,14 @@ import html
 import re
 from pathlib import Path
 
+import polars as pl
+import pyarrow.parquet as pq
+from PIL import Image
+
+from batchpond.lake.schemas import BLOBS
 from batchpond_browse import bundle
 from tests.flow.test_media import PICTURES, with_photos
-from tests.rigs.pictures import compressed_pdf
+from tests.rigs.pictures import compressed_pdf, png
 from tests.rigs.report import Page
 from tests.rigs.sim_study import STUDY, Rig
 from tests.unit.browse.test_pages import client_of, get
@@ -83,11 +88,57 @@ def test_a_document_is_a_link_that_is_downloaded(tmp_path: Path) -> None:
     assert f"a, photo: application/pdf, {len(documents['a']):,} bytes" in text
 
 
-def test_a_bundle_names_what_its_pages_cannot_hold(tmp_path: Path) -> None:
-    """With its kind and size; nothing in the files leads to a server."""
+def test_a_bundle_has_the_pictures_of_its_pages_as_files_beside_them(tmp_path: Path) -> None:
+    """Byte for byte, each once, under the ending of its kind; no page loads or leads to anything elsewhere."""
+    n_files, pages = bundled(judged(tmp_path / "lake", PICTURES), tmp_path / "bundle")
+    found = {there: words for name, text in pages.items() if name.startswith("case-") for there, words in images(text)}
+    assert sorted(found.values()) == ["a, photo", "b, photo", "c, photo"]
+    assert sorted((tmp_path / "bundle" / there).read_bytes() for there in found) == sorted(PICTURES.values())
+    assert sorted(Path(there).suffix for there in found) == [".jpeg", ".png", ".png"]
+    assert {there for text in pages.values() for there, _ in images(text)} == found.keys()
+    assert n_files == len(pages) + len(PICTURES)
+
+
+def test_a_bundle_makes_large_pictures_smaller_and_names_what_stays_large(tmp_path: Path) -> None:
+    """Photos of many pairs are no gigabytes; a page names what it has no file of, with kind and size."""
+    large = {"a": png(1_400, 100, 1), "b": png(8, 8, 2), "c": compressed_pdf(1) + b"\n%" * (bundle.FILE_BYTES_MAX // 2)}
+    _, pages = bundled(judged(tmp_path / "lake", large), tmp_path / "bundle")
+    found = {words: there for text in pages.values() for there, words in images(text)}
+    assert len(large["a"]) > bundle.WHOLE_BYTES_MAX
+    with Image.open(tmp_path / "bundle" / found["a, photo"]) as picture:
+        assert (picture.format, picture.size, Path(found["a, photo"]).suffix) == ("WEBP", (1_024, 73), ".webp")
+    assert (tmp_path / "bundle" / found["b, photo"]).read_bytes() == large["b"]
+    assert any(f"c, photo: application/pdf, {len(large['c']):,} bytes" in text for text in pages.values())
+    sizes = [path.stat().st_size for path in (tmp_path / "bundle").glob("shown-*")]
+    assert max(sizes) <= bundle.FILE_BYTES_MAX
+
+
+def test_a_document_of_a_bundle_is_a_file_that_is_downloaded(tmp_path: Path) -> None:
+    documents = {name: compressed_pdf(n) for n, name in enumerate("abc", 1)}
+    _, pages = bundled(judged(tmp_path / "lake", documents), tmp_path / "bundle")
+    links = [one for text in pages.values() for one in Page(text).all("a") if "shown-" in (one.get("href") or "")]
+    assert all("download" in one and (one["href"] or "").endswith(".pdf") for one in links)
+    assert {(tmp_path / "bundle" / str(one["href"])).read_bytes() for one in links} == set(documents.values())
+
+
+def test_what_is_no_picture_or_document_is_no_file_of_a_bundle(tmp_path: Path) -> None:
+    """A lake may come from anybody, and a page or a drawing with a script in it would run where a file is opened."""
     rig = judged(tmp_path / "lake", PICTURES)
-    bundle.write(rig.lake, tmp_path / "bundle")
-    cases = [path.read_text("utf-8") for path in (tmp_path / "bundle").glob("case-*.html")]
-    assert len(cases) == 3
-    assert not [text for text in cases if images(text) or "/blob" in text]
-    assert any(f"a, photo: image/png, {len(PICTURES['a']):,} bytes" in text for text in cases)
+    for path in (rig.lake / "blobs").rglob("*.parquet"):
+        rows = pl.read_parquet(path).with_columns(media_type=pl.lit("image/svg+xml"))
+        pq.write_table(rows.to_arrow().cast(BLOBS.schema), path)
+    _, pages = bundled(rig, tmp_path / "bundle")
+    assert any("a, photo: image/svg+xml" in text for text in pages.values())
+    assert not any(images(text) for text in pages.values())
+    assert not [*(tmp_path / "bundle").glob("shown-*")]
+
+
+def bundled(rig: Rig, folder: Path) -> tuple[int, dict[str, str]]:
+    """Return how many files a bundle has, and its pages by name, whose links and pictures are files of the folder."""
+    n_files = bundle.write(rig.lake, folder)
+    pages = {path.name: path.read_text("utf-8") for path in folder.glob("*.html")}
+    for text in pages.values():
+        there = [one.get("href") for one in Page(text).all("a")] + [one["src"] for one in Page(text).all("img")]
+        names = [html.unescape(one or "").partition("#")[0] for one in there]
+        assert not [name for name in names if name and ("/" in name or not (folder / name).is_file())]
+    return n_files, pages
