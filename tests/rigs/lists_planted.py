@@ -18,6 +18,7 @@ from tests.rigs.sql import CELL_DEFAULT, Row, result, views_over
 N_TRUTH = 400_000
 # As of `rank_planted`: how what moves a pair's log-odds about its mean draws the mean log-odds together.
 _SHRINK = 0.346
+OF_ANSWERS = {"list_rank", "label", "outcome", "parser_id"}
 
 
 @dataclass(frozen=True)
@@ -60,8 +61,8 @@ def ranks_of(design: Lists, strength: Numbers, rng: np.random.Generator) -> Numb
     return found
 
 
-def table(design: Lists, n_sets: int, seed: int) -> tuple[pa.Table, Numbers]:
-    """Return rows of `results`, a study per set, and the strengths, (sets, items)."""
+def tables(design: Lists, n_sets: int, seed: int) -> tuple[dict[str, pa.Table], Numbers]:
+    """Return rows of `results` and of `plan_current`, a study per set, and the strengths, (sets, items)."""
     rng = np.random.default_rng(seed)
     strengths = rng.normal(0, design.sd, (n_sets, design.n_items))
     names = [f"i{item:03}" for item in range(design.n_items)]
@@ -72,16 +73,19 @@ def table(design: Lists, n_sets: int, seed: int) -> tuple[pa.Table, Numbers]:
             shown = found if direction == "forward" else found[:, ::-1]
             ranks = ranks_of(design, strength[shown], rng)
             n, size = shown.shape
-            label = np.repeat([f"list{at:04}" for at in range(n)], size)
+            list_id = np.repeat([f"list{at:04}" for at in range(n)], size)
+            letters = np.array([chr(ord("A") + at) for at in range(size)])[np.argsort(ranks, axis=1)]
+            said = [(">".join(row[:1] if design.is_best else row)) for row in letters]
             parts.append(
                 {
                     "study": np.repeat(f"s{number:05}", n * size),
-                    "list_id": label,
+                    "list_id": list_id,
                     "direction": np.repeat(direction, n * size),
-                    "request_id": np.char.add(label, f" {direction}"),
+                    "request_id": np.char.add(list_id, f" {direction}"),
                     "item_first": np.array(names)[shown.ravel()],
                     "list_place": np.tile(np.arange(1, size + 1), n),
                     "list_rank": ranks.ravel(),
+                    "label": np.repeat(said, size),
                 }
             )
     columns = {name: pa.array(np.concatenate([part[name] for part in parts])) for name in parts[0]}
@@ -93,7 +97,9 @@ def table(design: Lists, n_sets: int, seed: int) -> tuple[pa.Table, Numbers]:
     n = len(columns["study"])
     columns |= {name: pa.repeat(pa.scalar(value), n) for name, value in same.items() if name != "study"}
     columns |= {"repeat_no": pa.repeat(pa.scalar(1), n), "slot": pa.array(np.arange(n))}
-    return pa.table(columns), strengths
+    columns["candidate_first"] = pa.nulls(n, pa.string())
+    planned = {name: values for name, values in columns.items() if name not in OF_ANSWERS}
+    return {"results": pa.table(columns), "plan_current": pa.table(planned)}, strengths
 
 
 def truths(design: Lists) -> dict[str, Numbers]:
@@ -113,13 +119,13 @@ def truths(design: Lists) -> dict[str, Numbers]:
 
 def play(design: Lists, n_sets: int, seed: int) -> dict[str, float]:
     """Return how often each interval holds the truth, and how often a test of the places rejects."""
-    rows, strengths = table(design, n_sets, seed)
+    rows, strengths = tables(design, n_sets, seed)
     known = truths(design)
     cell = ("study", "list_place")
-    with views_over({"results": rows}) as connection:
+    with views_over(rows) as connection:
         places = result(connection, f"FROM metric_place_bias ORDER BY {', '.join(cell)}")
         consistent = result(connection, "FROM metric_consistency ORDER BY study")
-        thetas = ranked(connection, Request(options=Options())).items.to_pylist()
+        (thetas, _), *_ = ranked(connection, Request(options=Options()))
     found = {}
     for name in ("best_share", *(() if design.is_best else ("mean_rank",))):
         found[name] = _covered(places, name, np.tile(known[name], n_sets))

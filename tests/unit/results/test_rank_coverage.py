@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.rigs import lists_planted
 from tests.rigs.rank_planted import DESIGNS, Tally, play
 
 
@@ -18,3 +19,12 @@ def test_intervals_cover_the_truth(name: str) -> None:
     assert tally.rate("rank") > 0.9
     assert tally.rate("eta") > 0.8
     assert tally.rate("position_p") < 0.2
+
+
+def test_intervals_of_lists_cover_the_truth() -> None:
+    """In four planted sets, those of what a list says of its items, of its places and of its pairs."""
+    found = lists_planted.play(lists_planted.DESIGNS["orders of 4"], 4, 7)
+    # 96 strengths and 16 places: three standard errors of a rate with items as correlated as these.
+    assert found["theta"] > 0.85
+    assert min(found["best_share"], found["mean_rank"]) > 0.7
+    assert found["consistency"] > 0.5

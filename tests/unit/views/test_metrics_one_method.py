@@ -228,7 +228,7 @@ def of_pressure() -> dict[str, pa.Table]:
 
 def of_lists() -> dict[str, pa.Table]:
     """Return judges who put lists of four in order, and favour the first of them."""
-    return {"results": lists_planted.table(lists_planted.Lists(bias=(0.8, 0.3, 0, 0)), 24, seed=1)[0]}
+    return lists_planted.tables(lists_planted.Lists(bias=(0.8, 0.3, 0, 0)), 24, seed=1)[0]
 
 
 RANDOM: list[tuple[str, Callable[[], dict[str, pa.Table]]]] = [
