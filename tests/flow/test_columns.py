@@ -11,7 +11,7 @@ from batchpond.errors import StudyError
 from batchpond.lake.store import Store
 from batchpond.plan import verb as plan
 from batchpond.study.file import load
-from batchpond.tasks.templates import builtin
+from batchpond.tasks.templates import Template, builtin
 from batchpond.views.read import Limits, run_query
 from batchpond_sim.world.world import Settings
 from tests.rigs.adaptive_study import STUDY as ADAPTIVE
@@ -265,13 +265,18 @@ QUERY = "select 'a1' as id, 'Ann' as text, 'be_honest' as said_of, 'm' as model,
 PLACES = 'rubric = "said_of"\ncandidate = "model"\nunit = "question"'
 
 
+def without_columns(task: str) -> list[Template]:
+    """Return the built-in templates of a task that need no column of the items."""
+    return [one for one in builtin(task).values() if not one.columns]
+
+
 def judged(folder: Path, task: str, items: str, outputs: str = OUTPUTS) -> Path:
-    """Write a study that judges answers of a file by all built-in templates of a task."""
+    """Write a study that judges answers of a file by the built-in templates of a task."""
     folder.mkdir()
     (folder / "outputs.csv").write_text(outputs)
     (folder / "statements.jsonl").write_text('{"id": "be_honest", "text": "Be honest."}\n')
     path = folder / "study.toml"
-    how = "".join(use(name) for name in builtin(task))
+    how = "".join(use(one.template_id) for one in without_columns(task))
     path.write_text('study = "demo"\n' + stage("one", task, items, f"---{RUBRICS}{how}{models('gpt-4o')}"))
     return path
 
@@ -287,7 +292,7 @@ def planned(path: Path) -> tuple[list[str], list[str]]:
 @pytest.mark.parametrize("task", ["compliance", "likert", "ranking", "pressure"])
 def test_judges_of_a_file_of_answers_see_what_was_asked(task: str, tmp_path: Path) -> None:
     """The column may say also what belongs together. Without it, the plan says that the prompts are wrong."""
-    n_shown = sum("{INPUT}" in one.text or "{QUESTION}" in one.text for one in builtin(task).values())
+    n_shown = sum("{INPUT}" in one.text or "{QUESTION}" in one.text for one in without_columns(task))
     items = f'path = "outputs.csv"\n{PLACES}'
     prompts, notes = planned(judged(tmp_path / "told", task, f'{items}\ninput = "question"'))
     assert notes == []

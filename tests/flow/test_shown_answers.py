@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -118,6 +119,42 @@ def test_a_reference_is_what_another_model_answered_to_the_same_question(tmp_pat
         found = rig.ask(f"{SAW} where stage = '{name}'")
         assert len(found) == n
         assert all(f"<{right[row['unit_id']]}>" in json.loads(row["body"])["messages"][0]["content"] for row in found)
+
+
+def test_a_judge_has_answered_itself_before_it_sees_the_answer(tmp_path: Path) -> None:
+    """By a built-in template: what it says of the question is bought first, without the answer, and shown beside it."""
+    own = answers("gpt-5.4-mini").replace('"answers"', '"own"')
+    stages = own, answers("gpt-4o"), judged_by("compliance_own_answer", 'stage = "answers"', "gpt-5.4-mini")
+    rig = finished(rig_of(tmp_path, *stages))
+    said = {row["unit_id"]: row["text"] for row in rig.ask("select * from results where stage = 'own'")}
+    found = rig.ask(f"{SAW} where stage = 'judge'")
+    assert len(found) == 3
+    assert {row["outcome"] for row in found} == {"decided"}
+    for row in found:
+        asked = json.loads(row["body"])["messages"][0]["content"]
+        mine, _, theirs = asked.partition("=== end of what you answered ===")
+        assert said[row["unit_id"]] in mine
+        assert said[row["unit_id"]] not in theirs
+
+
+def test_a_judge_is_guided_by_a_reference_in_a_column(tmp_path: Path) -> None:
+    """By a built-in template; without the column the plan stops, and nothing is asked."""
+    rows = 'path = "told.csv"\ninput = "question"'
+    rig = rig_of(tmp_path, judged_by("compliance_reference", rows, "gpt-5.4-mini"))
+    told = rig.study_path.parent / "told.csv"
+    told.write_text("id,text,question\na,It was 1912.,When?\n")
+    with pytest.raises(StudyError, match=r"item\.reference"):
+        rig.plan()
+    told.write_text("id,text,question,reference\na,It was 1912.,When?,In 1913.\n")
+    ((_, asked),) = prompts(finished(rig), "judge").items()
+    shown = re.findall("=== (?:Request|Reference|Answer to be checked) ===\n(.*)", asked)
+    assert shown == ["When?", "In 1913.", "It was 1912."]
+    assert rig.ask("select outcome from results") == [{"outcome": "decided"}]
+
+
+def judged_by(template: str, items: str, model: str) -> str:
+    """Return a stage `judge` that asks a model by a built-in template."""
+    return stage("judge", "compliance", items, f"---{HONEST}{use(template)}{models(model)}")
 
 
 def test_a_judge_of_pairs_sees_what_was_said_of_them_in_this_order(tmp_path: Path) -> None:

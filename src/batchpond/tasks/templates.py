@@ -281,9 +281,9 @@ def builtin(task: str = PAIRWISE) -> dict[str, Template]:
         return {}
     files = sorted((entry for entry in folder.iterdir() if entry.name.endswith(".txt")), key=lambda e: e.name)
     return {
-        name: Template(name, entry.read_text("utf-8").removesuffix("\n"))
+        name: Template(name, text, tuple(sorted({match[2] for match in _COLUMN.finditer(text)})))
         for entry in files
-        if (name := entry.name.removesuffix(".txt"))
+        if (name := entry.name.removesuffix(".txt")) and (text := entry.read_text("utf-8").removesuffix("\n"))
     }
 
 
