@@ -1,0 +1,34 @@
+"""The guide's table of what each provider takes is what the descriptors say, so that none is left out or promised."""
+
+from __future__ import annotations
+
+from importlib import resources
+
+import pytest
+
+from batchpond.providers import registry
+from batchpond.providers.base import Descriptor
+from batchpond.providers.shared.sight import PDF
+
+GUIDE = resources.files("batchpond.guides") / "providers.md"
+ALL = {one.name: one for one in (*registry.all_descriptors(), *registry.live_descriptors())}
+
+
+def row(found: Descriptor) -> str:
+    """Return the row of a provider."""
+    types = registry.module(found.name).sight.types
+    shown = "pictures, PDF" if PDF in types else "pictures" if types else "no"
+    marked = f"what is marked, {' or '.join(found.cache_marks)}" if found.cache_marks else "not known"
+    cached = f"from {found.cache_min_tokens:,} tokens on" if found.cache_min_tokens else marked
+    cells = (f"`{found.name}`", ", ".join(found.modes), shown, "yes" if found.takes_schema else "no", cached)
+    return f"| {' | '.join(cells)} |"
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_the_guide_says_what_a_provider_takes(name: str) -> None:
+    assert row(ALL[name]) in GUIDE.read_text("utf-8").splitlines()
+
+
+def test_the_table_has_no_other_rows() -> None:
+    table = GUIDE.read_text("utf-8").partition("## What each takes\n")[2].partition("\n## ")[0]
+    assert [line for line in table.splitlines() if line.startswith("| `")] == [row(one) for one in ALL.values()]
