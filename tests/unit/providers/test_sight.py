@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import orjson
 import pytest
 from anthropic import types as anthropic_types
 from google.genai import types as google_types
+from groq.types.chat.completion_create_params import CompletionCreateParams as groq_params
 from mistralai.client.models import ChatCompletionRequest
 from ollama._types import ChatRequest, Image, Message
 from pydantic import TypeAdapter, ValidationError
+from together.types.chat.completion_create_params import CompletionCreateParamsNonStreaming as together_params
 
 from batchpond.model import Media, Role, Turn
 from batchpond.plan.cells import canonical
@@ -108,6 +110,19 @@ def test_google_bodies_are_of_the_official_type(provider: str) -> None:
     read = google_types.Content.model_validate({**content, "parts": [_with_bytes(part) for part in content["parts"]]})
     kinds = [part.inline_data.mime_type if part.inline_data else part.text for part in read.parts or ()]
     assert kinds == ["Look:", "image/png", "Look:", "application/pdf", "Which?"]
+
+
+@pytest.mark.parametrize(("provider", "params"), [("groq", groq_params), ("together", together_params)])
+def test_groq_and_together_bodies_are_of_the_official_types(provider: str, params: Any) -> None:
+    """What the system says, pictures and addresses, as the types of their SDKs read messages; no other form."""
+    kind = TypeAdapter(get_args(get_type_hints(params)["messages"])[0])
+    system, asked = body_of(provider, "/v1/chat/completions", *seen(provider, PNG, ADDRESS))["messages"]
+    assert kind.validate_python(system) == system == {"role": "system", "content": "Be fair."}
+    assert [*kind.validate_python(asked)["content"]] == asked["content"]  # parts are read as they are taken
+    assert [part["type"] for part in asked["content"]] == ["text", "image_url", "text", "image_url", "text"]
+    for part in ({"type": "image", "source": {}}, {"type": "image_url", "image_url": "x"}):
+        with pytest.raises(ValidationError):
+            list(kind.validate_python(asked | {"content": [part]})["content"])
 
 
 def _with_bytes(part: dict[str, Any]) -> dict[str, Any]:
