@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from batchpond.model import BatchState, ErrorClass
 from batchpond.run.resolve import cancel
 from batchpond.run.submit import retry
 from batchpond_sim.world.faults import KINDS, Op, parse_fault
+from tests.flow.test_media import with_photos
 from tests.rigs import schedules
 from tests.rigs.sim_providers import SIMULATED
 from tests.rigs.sim_study import STUDY, Rig
@@ -154,6 +156,36 @@ def test_the_promises_hold(
     _, problems = schedules.settled(rig, undisturbed[provider], is_lossy=is_lossy, is_begun=True)
     rig.world.close()
     assert problems == []
+
+
+def shown_and_told(provider: str, path: Path) -> Rig:
+    """Return a study whose prompts have a system's words and pictures."""
+    rig = new_rig(provider, path)
+    with_photos(rig.study_path)
+    rig.study_path.write_text(
+        rig.study_path.read_text().replace("\nJudge {", "\n[[system]]\nBe fair.\n[[user]]\nJudge {")
+    )
+    return rig
+
+
+@pytest.mark.parametrize("fault", every(2, ["batches.create@1:reset_after", "lines@1-2:error_rows=3"]))
+@pytest.mark.parametrize("provider", SIMULATED)
+def test_the_promises_hold_of_pictures_and_system_prompts(provider: str, fault: str, tmp_path: Path) -> None:
+    """What was asked in doubt is known again by the whole of it, pictures included, and is not bought twice."""
+    undisturbed, rig = shown_and_told(provider, tmp_path / "before"), shown_and_told(provider, tmp_path / "now")
+    undisturbed.plan()
+    undisturbed.submit()
+    undisturbed.settle()
+    rig.plan()
+    bodies = [str(body) for (body,) in rig.rows("select body from requests", "requests")]
+    assert len(bodies) == 6
+    assert all(len(re.findall(r"/blob\\/[0-9a-f]{64}", body)) == 2 and "Be fair." in body for body in bodies)
+    rig.world.add_fault(fault)
+    rig.submit()
+    _, problems = schedules.settled(rig, undisturbed, is_lossy=fault in LOSSY, is_begun=True)
+    assert problems == []
+    undisturbed.world.close()
+    rig.world.close()
 
 
 @pytest.mark.parametrize("provider", every(3, SIMULATED))
