@@ -44,6 +44,7 @@ Reader = Callable[[duckdb.DuckDBPyConnection, str, Values], _T]
 
 BATCH_ROWS = 10_000
 ROWS_MAX = 100_000
+INTERRUPT_EVERY_S: Final = 0.1
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 # What DuckDB alone makes no value of without further packages, or of another type than Arrow does.
 _TIME: Final = "TIMESTAMP WITH TIME ZONE"
@@ -472,19 +473,20 @@ def _batches(reader: Iterable[_Batch], limits: Limits) -> Iterator[_Batch]:
 @contextmanager
 def interrupted(connection: duckdb.DuckDBPyConnection, within_s: float) -> Iterator[threading.Event]:
     """Stop what a connection runs once its time is over, which is what is yielded."""
-    is_over = threading.Event()
+    is_over, is_done = threading.Event(), threading.Event()
 
-    def stop() -> None:
-        is_over.set()
-        connection.interrupt()
+    def stop(wait_s: float = within_s) -> None:
+        while not is_done.wait(wait_s):
+            is_over.set()
+            connection.interrupt()  # again and again: where no query runs just then, it is lost
+            wait_s = INTERRUPT_EVERY_S
 
-    timer = threading.Timer(within_s, stop)
-    timer.daemon = True
+    timer = threading.Thread(target=stop, daemon=True)
     timer.start()
     try:
         yield is_over
     finally:
-        timer.cancel()
+        is_done.set()
         timer.join()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.server
 import os
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -324,6 +325,19 @@ GREEDY = [
     "SELECT string_agg(repeat('x', 1000000), '') FROM range(100000)",
     "SELECT md5(range::VARCHAR) AS h, count(*) FROM range(50000000) GROUP BY h ORDER BY h",
 ]
+
+
+def test_a_query_that_begins_when_its_time_is_over_is_stopped_too() -> None:
+    """An interrupt that comes before it is lost: on a busy machine, between the checks of a query and its run."""
+    with duckdb.connect(":memory:") as connection:
+        began_s = time.monotonic()
+        endless = "SELECT count(*) FROM range(300000) a, range(300000) b WHERE a.range + b.range > 7"
+        with read.interrupted(connection, 0.01) as is_over:
+            assert is_over.wait(5)
+            time.sleep(0.05)
+            with pytest.raises(duckdb.InterruptException):
+                connection.execute(endless)
+        assert time.monotonic() - began_s < 5
 
 
 @pytest.mark.parametrize("sql", GREEDY)
