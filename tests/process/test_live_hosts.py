@@ -169,6 +169,26 @@ def test_of_an_item_that_was_forgotten_meanwhile_nothing_comes_back_either(hosts
         assert hosts.query(host, f"SELECT count(*) FROM raw WHERE attempt_id = '{attempt}'") == str(n_left)
 
 
+def test_what_is_asked_anew_after_it_was_forgotten_is_kept_though_its_process_is_killed(tmp_path: Path) -> None:
+    """The same requests are planned, and paid, once more: only what an attempt of before has of them is deleted."""
+    with live_rig(tmp_path) as rig:
+        hosts, study = Hosts(rig), str(write_live_study(tmp_path / "study", N))
+        for arguments in (("plan", study), ("submit", STUDY, "--yes"), ("live",)):
+            assert hosts.run(1, *arguments)[0] == ExitCode.DONE
+        item = hosts.query(1, "SELECT min(item_first) FROM plan")
+        assert hosts.run(1, "forget", "--item", item, "--yes")[0] == ExitCode.DONE
+        study = str(write_live_study(tmp_path / "study", N, shards="[shards]\nmax_requests = 1000"))
+        for arguments in (("plan", study), ("submit", STUDY, "--again", "--yes")):
+            code, said = hosts.run(1, *arguments)
+            assert code == ExitCode.DONE, said
+        hosts.run(1, "live", failpoint="L0:kill")
+        code, said = hosts.run(1, "sync")
+        assert code == ExitCode.DONE, said
+        assert "forgotten" not in said
+        hosts.run(1, "live")
+        assert hosts.query(1, "SELECT count(DISTINCT request_id) FROM responses WHERE text <> ''") == f"{N}"
+
+
 def test_a_folder_that_other_hosts_do_not_see_gets_no_requests(tmp_path: Path) -> None:
     """To another host's `sync` the batches in it would be missing; in one that all have they are pending."""
     with live_rig(tmp_path) as rig:

@@ -178,11 +178,9 @@ def _recover_attempt(session: Session, attempt: Attempt) -> int:
     The lake's lock and the live lock are held, so that nothing writes to the spool now.
     """
     folder = spool.folder_of(session.store, attempt.attempt_id)
-    paths = spool.segments(folder)
     clock = session.store.clock
-    found = spool.standing(paths, clock.boot_id())
-    in_doubt = found.in_doubt
-    if in_doubt:
+    found = spool.standing(spool.segments(folder), clock.boot_id())
+    if in_doubt := found.in_doubt:
         now = clock.now()
         written = spool.Spool(folder, clock)
         try:
@@ -190,7 +188,8 @@ def _recover_attempt(session: Session, attempt: Attempt) -> int:
         finally:
             written.close()
         failpoints.reach("L7")
-    asked = (orjson.loads(one.what).get("requests", ()) for one in session.log.events if isinstance(one, Forget))
+    since = (one for one in session.log.events if isinstance(one, Forget) and one.ord > attempt.intent.ord)
+    asked = (orjson.loads(one.what).get("requests", ()) for one in since)
     forgotten = frozenset(ids.custom_id(attempt.attempt_id, name) for names in asked for name in names)
     seal(session, attempt, spool.segments(folder), forgotten)
     if n_deleted := len(found.answered & forgotten):
