@@ -359,6 +359,7 @@ def form_shards(session: Session, study: str, approval: Approval, again: Again |
         session.record(*(new.event for new in group))
         for new in group:
             publish_shard(session.store, new)
+    _SHOWN.pop(session.store, None)  # what was formed is never shown again
     tables.fold(session.store)
     failpoints.reach("S1")
 
