@@ -172,6 +172,7 @@ class ErrorClass(StrEnum):
     """What kind of failure an error is, and so whether asking again can help.
 
     MISSING and LOST are of requests that no result row answers: their batch ended without one, or was given up.
+    FORGOTTEN is of answers that were taken out of the lake.
     """
 
     TRANSIENT = "transient"
@@ -184,6 +185,7 @@ class ErrorClass(StrEnum):
     UNREADABLE = "unreadable"
     MISSING = "missing"
     LOST = "lost"
+    FORGOTTEN = "forgotten"
 
 
 class Match(StrEnum):

@@ -19,6 +19,7 @@ from batchpond.lake.schemas import IMPORTED_JUDGMENTS, TABLES
 from batchpond.lake.store import LABELS, Store
 from batchpond.run.forget import ForgetReport, Target, forget
 from batchpond.run.session import Providers
+from batchpond.run.submit import retry
 from batchpond.views.read import run_query
 from batchpond_browse.spool import FILE
 from tests.rigs import live_study
@@ -261,3 +262,27 @@ def test_a_provider_that_fails_stops_it_before_anything_is_forgotten(tmp_path: P
 )
 def test_no_line_keeps_a_text(line: bytes) -> None:
     assert "secret" not in without_texts(line)
+
+
+def test_a_forgotten_study_that_is_planned_anew_can_be_asked_anew(tmp_path: Path) -> None:
+    """What is left of its first answers is no answer, and what they cost stays known."""
+    rig = finished(tmp_path, *THREE)
+    before, (spent,) = query(rig, RESULTS), query(rig, "SELECT round(sum(cost_usd), 9) AS usd FROM batches")
+    run(rig, Target(study=STUDY))
+    rig.plan()
+    (left,) = query(rig, "SELECT DISTINCT request_state, error_class FROM results")
+    assert left == {"request_state": "failed", "error_class": "forgotten"}
+    assert query(rig, "SELECT round(sum(cost_usd), 9) AS usd FROM batches") == [spent]
+    n_attempts = len(rig.attempts())
+    rig.submit()
+    assert len(rig.attempts()) == n_attempts, "nothing is bought again unasked"
+    with rig._points():
+        retry(rig.store(), STUDY, max_attempts=3, confirm=lambda *_: True, providers=rig.providers())
+    for _ in range(2):
+        rig.clock.advance(1_000)
+        rig.sync()
+    asked_anew = query(rig, RESULTS)
+    assert {row["request_state"] for row in asked_anew} == {"answered"}
+    assert [row["request_id"] for row in asked_anew] == [row["request_id"] for row in before]
+    assert query(rig, "SELECT count(*) AS n FROM audit WHERE NOT is_balanced") == [{"n": 0}]
+    rig.world.close()

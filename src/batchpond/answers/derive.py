@@ -22,10 +22,10 @@ from batchpond.answers import live_lines
 from batchpond.clock import Work
 from batchpond.errors import LakeError, StudyError
 from batchpond.lake.disk import intact
-from batchpond.lake.jsonl import CUT, LINE_END_BYTES, RawFile, named_in, part_paths, shard_lines
+from batchpond.lake.jsonl import CUT, FORGOTTEN, LINE_END_BYTES, RawFile, named_in, part_paths, shard_lines
 from batchpond.lake.schemas import JUDGMENTS, RAW, RESPONSES, Table
 from batchpond.lake.store import Store
-from batchpond.model import FileRole, Match, Response, ResponseStatus, Take
+from batchpond.model import ErrorClass, FileRole, Match, Response, ResponseStatus, Take
 from batchpond.providers import registry
 from batchpond.providers.shared.lines import unreadable
 from batchpond.tasks import expected
@@ -355,7 +355,7 @@ def line_reader(provider: str, role: FileRole) -> Callable[[bytes], Response]:
     module = registry.module(provider)
     is_live = role is FileRole.LIVE
     read = partial(live_lines.read_line, module) if is_live else module.read_line
-    return lambda line: line.response() if isinstance(line, _LongLine) else _with_sense(read(line))
+    return lambda line: line.response() if isinstance(line, _LongLine) else _with_sense(read(line), line)
 
 
 class _LongLine(bytes):
@@ -377,8 +377,14 @@ class _LongLine(bytes):
         return unreadable(named_in(self), f"{message}; raw keeps {self.kept}")
 
 
-def _with_sense(response: Response) -> Response:
-    """Return a response whose token counts are unknown where no answer can have so many: they would be billed."""
+def _with_sense(response: Response, line: bytes) -> Response:
+    """Return a response whose token counts are unknown where no answer can have so many: they would be billed.
+
+    What is left of a forgotten answer is none.
+    """
+    if line.endswith(FORGOTTEN) and response.status is ResponseStatus.SUCCEEDED:
+        unread = ResponseStatus.UNREADABLE
+        response = response._replace(status=unread, error_class=ErrorClass.FORGOTTEN, finish=None, text=None)
     if max(filter(None, _counts(response)), default=0) <= TOKENS_MAX:
         return response
     beyond: dict[str, Any] = {name: None for name in _COUNTS if (getattr(response, name) or 0) > TOKENS_MAX}

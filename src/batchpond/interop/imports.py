@@ -242,9 +242,7 @@ def _row(record: Record, line_no: int, defaults: Defaults) -> dict[str, Any]:
             return place | of_parts | record.found._asdict()
         case ForeignText():
             item = Item(record.item_id, record.text, record.metadata())
-            return place | {
-                "item_hash": item.item_hash, "item_id": item.item_id, "text": item.text, "metadata": item.metadata,
-            }  # fmt: skip
+            return place | {name: getattr(item, name) for name in ITEMS.schema.names}
         case ForeignRubric():
             return place
 
@@ -290,9 +288,7 @@ def _publish(store: Store, connection: duckdb.DuckDBPyConnection, staged: _Stage
     if judgments.n_new:
         publish(store, connection)
     doubts = [
-        DoubtReport(kind, kind.meaning, findings.doubts[kind].n, findings.doubts[kind].shown)
-        for kind in Doubt
-        if kind in findings.doubts
+        DoubtReport(kind, kind.meaning, told.n, told.shown) for kind in Doubt if (told := findings.doubts.get(kind))
     ]
     skipped = findings.skipped
     return ForeignReport(
@@ -301,11 +297,7 @@ def _publish(store: Store, connection: duckdb.DuckDBPyConnection, staged: _Stage
 
 
 def _publish_rubrics(store: Store, connection: duckdb.DuckDBPyConnection, staged: _Staged) -> Tally:
-    rows = [
-        {"rubric_hash": rubric.rubric_hash, "rubric_id": rubric.rubric_id, "name": rubric.name,
-         "description": rubric.description}
-        for rubric in (found.rubric for found in staged.rubrics.values())
-    ]  # fmt: skip
+    rows = [{name: getattr(found.rubric, name) for name in RUBRICS.schema.names} for found in staged.rubrics.values()]
     connection.register("rubric_rows", pa.Table.from_pylist(rows, schema=RUBRICS.schema))
     new = "SELECT * FROM rubric_rows WHERE rubric_hash NOT IN (SELECT rubric_hash FROM rubrics)"
     n_new = _publish_new(store, connection, RUBRICS, "rubric_hash", new)

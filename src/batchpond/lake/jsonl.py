@@ -260,6 +260,7 @@ LINE_KEPT_BYTES_MAX: Final = 40 << 20
 LINE_END_BYTES: Final = 64 << 10
 CUT: Final = b"\n\xff%d bytes, sha256 %b\n"
 """Stands between the ends of a line that is not kept whole; no line has a line feed, and no text this byte."""
+FORGOTTEN: Final = b',"batchpond_forgotten":true}'
 _NAMED: Final = re.compile(rb'"(?:custom_id|key)"\s*:\s*"([A-Za-z0-9_.:-]{1,200})"')
 _SAFE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,79}")
 

@@ -63,12 +63,12 @@ def empty_lines(store: Store, path: Path, is_kept: Callable[[bytes], bool]) -> i
 
 
 def without_texts(line: bytes) -> str:
-    """Return a result line with its ids, states and figures, and every other text in it empty; total."""
+    """Return a result line with its ids, states and figures, no other text, and `FORGOTTEN` at its end; total."""
     try:
         found = orjson.loads(line)
     except orjson.JSONDecodeError:
         return ""
-    return orjson.dumps(_without("", found)).decode() if isinstance(found, dict) else ""
+    return orjson.dumps(_without("", found) | {"batchpond_forgotten": True}).decode() if isinstance(found, dict) else ""
 
 
 def _without(key: str, value: Any) -> Any:

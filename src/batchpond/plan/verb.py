@@ -363,14 +363,13 @@ def _study_row(draft: Draft, foreseen: Sequence[Forecast], n_requests: int) -> d
     stages = draft.stages
     rules = [rule for one in stages for rule in one.stage.rule.parts.values() or (one.stage.rule,)]
     parsers = {rule.parser_id: dict(rule.to_spec()) for rule in rules}
-    n_pairs, _ = _n_pairs(stages)
     return {
         "study": draft.study.name,
         "study_version": draft.version,
         "config": forms.config_json(draft.study, foreseen),
         "parsers": orjson.dumps(parsers, option=orjson.OPT_SORT_KEYS).decode("utf-8"),
         "n_items": sum(len(one.rows or ()) for one in stages),
-        "n_pairs": n_pairs,
+        "n_pairs": _n_pairs(stages)[0],
         "n_cells": sum(one.n_cells for one in stages),
         "n_plan_rows": sum(one.n_plan_rows for one in stages),
         "n_requests": n_requests,
@@ -385,14 +384,13 @@ def _n_pairs(stages: Sequence[StageDraft]) -> tuple[int, int] | tuple[None, None
 def _make_newest(store: Store, log: EventLog, draft: Draft) -> bool:
     """Record that this version is the newest, unless it is, and return whether; a new study has the newest reader."""
     study, version = draft.study.name, draft.version
-    if draft.study.has_rounds and version not in fold(log.events).rounds:
+    lake_state = fold(log.events)
+    if draft.study.has_rounds and version not in lake_state.rounds:
         is_open = any(stage.waits or stage.goes_on for stage in draft.study.stages)
         log.append(round_event(store, study, version, INCOMPLETE if is_open else FINAL, {}))
-    planned = [event for event in log.events if isinstance(event, Planned) and event.study == study]
-    last = max(planned, key=lambda event: event.ord, default=None)
-    if last and last.study_version == version:
+    if lake_state.current_versions.get(study) == version:
         return False
-    log.append(Planned(study=study, study_version=version, reader=last.reader if last else READER))
+    log.append(Planned(study=study, study_version=version, reader=lake_state.readers.get(study, READER)))
     return True
 
 

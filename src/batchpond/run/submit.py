@@ -121,8 +121,7 @@ def preview(
     models = tuple(_model_cost(key, group) for key, group in sorted(groups.items()))
     largest_usd = max((shard.cost_max_usd or 0.0 for shard in shards), default=0.0)
     n_again = sum(shard.n_requests for shard in repeated)
-    shares = versions.later_shares(store, version, n_again, limit) if shards else {}
-    later = versions.later_cost(store, version, shares)
+    later = versions.later_cost(store, version, versions.later_shares(store, version, n_again, limit) if shards else {})
     return SubmitPreview(study, version, models, _notes(store, version, groups), largest_usd, *later)
 
 
@@ -261,7 +260,7 @@ def _approve(session: Session, shown: SubmitPreview, max_cost_usd: float | None,
     )
 
 
-USUAL_CLASSES = frozenset({ErrorClass.TRANSIENT, ErrorClass.EXPIRED, ErrorClass.MISSING})
+USUAL_CLASSES = frozenset({ErrorClass.TRANSIENT, ErrorClass.EXPIRED, ErrorClass.MISSING, ErrorClass.FORGOTTEN})
 USUAL_ATTEMPTS = 3
 
 
@@ -286,28 +285,28 @@ def retry(
 ) -> RetryReport:
     """Ask requests of a submitted study again that failed in one of `classes`; `confirm` None is a dry run.
 
-    Without `classes`, the study's `[retry]` decides, or else transient errors, expired and missing answers; a
-    request that was in `max_attempts` batches is left alone. What has an answer is never asked again here. Raises
-    UsageError for a study that was never submitted, and like `submit` for money.
+    Without `classes`, the study's `[retry]` decides, or else `USUAL_CLASSES`; a request that was in `max_attempts`
+    batches is left alone. What has an answer is never asked again here. Raises UsageError for a study that was never
+    submitted, and like `submit` for money.
     """
     lake_state = fold(read(store))
     version = versions.planned_version(lake_state, study)
-    approval = lake_state.approvals.get(study)
-    if approval is None:
-        known = ", ".join(sorted(lake_state.approvals)) or "none"
-        raise UsageError(
-            f"study {study!r} was never submitted (submitted: {known})", hint=f"`batchpond submit {study}` does it"
-        )
     usual = versions.automatic_again(store, version) or Again(USUAL_CLASSES, USUAL_ATTEMPTS)
     again = Again(frozenset(classes) or usual.classes, max_attempts or usual.max_attempts)
     due.require_read(store, lake_state)
     counts = tuple(due.count_failures(store, lake_state, study, version, again))
+    approval = lake_state.approvals.get(study)
+    if approval is None and not counts:  # what another study asked, or what is forgotten, fails without one
+        known = ", ".join(sorted(lake_state.approvals)) or "none"
+        raise UsageError(
+            f"study {study!r} was never submitted (submitted: {known})", hint=f"`batchpond submit {study}` does it"
+        )
     agreed = confirm
     report = submit(
         store,
         study,
         max_cost_usd=max_cost_usd,
-        limit=approval.n_limit,
+        limit=approval.n_limit if approval else None,
         confirm=None if agreed is None else lambda preview: agreed(preview, counts),
         providers=providers,
         on_note=on_note,
