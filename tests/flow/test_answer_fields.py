@@ -8,13 +8,16 @@ from pathlib import Path
 import jsonschema
 import orjson
 import pytest
+from polars.testing import assert_frame_equal
 
+from batchpond import Lake
 from batchpond.errors import StudyError
 from batchpond.interop import labels
 from batchpond.model import Mode
+from batchpond.results.export import ExportFormat, export
 from batchpond.run.submit import submit
 from batchpond.study.file import load, schema
-from batchpond_browse.asking import Lake
+from batchpond_browse import asking
 from batchpond_browse.cases import case
 from batchpond_sim.judges.judge import parse_judge
 from tests.rigs.stage_study import StageRig, models
@@ -125,6 +128,20 @@ def test_an_answer_is_paid_once(pairs: StageRig) -> None:
     assert pairs.billed()[0] == 12
 
 
+@pytest.mark.parametrize("study", ["pairs", "items"])
+def test_fields_that_are_written_out_and_imported_make_the_same_figures(
+    study: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """Verdicts, grades, scores and labels, each field by itself; one that is a text or a list comes as an answer."""
+    rig: StageRig = request.getfixturevalue(study)
+    (path,) = export(rig.lake, tmp_path / "fields.csv", format=ExportFormat.CSV, view="results")
+    other = Lake(tmp_path / "lake")
+    assert other.import_judgments(path).n_left_out == 0
+    for view in ("metric_outcomes", "metric_consistency", "metric_ratings", "item_status", "pair_status"):
+        there, here = Lake(rig.lake).view(view).collect(), other.view(view).collect()
+        assert_frame_equal(here, there, check_row_order=False)
+
+
 def test_a_later_stage_asks_all_fields_of_what_one_field_chose(items: StageRig) -> None:
     rows = items.ask(
         "SELECT stage, rubric_id, count(*) AS n, count(DISTINCT request_id) AS n_requests FROM results"
@@ -211,7 +228,7 @@ def test_a_study_without_fields_has_no_part_of_them(tmp_path: Path) -> None:
 
 def test_a_page_shows_each_field_by_itself(pairs: StageRig) -> None:
     """In the words of its own criterion, though one answer says them all."""
-    lake = Lake(pairs.lake)
+    lake = asking.Lake(pairs.lake)
     shown = {name: case(lake, "demo", {"rubric": name, "lo": "t0", "hi": "t1"}) for name in PAIR}
     assert [one.criterion for one in shown.values()] == ["which is clearer", "", ""]
     for name, one in shown.items():

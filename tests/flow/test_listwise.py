@@ -6,11 +6,14 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 
-from batchpond.errors import StudyError
+from batchpond import Lake
+from batchpond.errors import StudyError, UsageError
 from batchpond.lake.store import Store
 from batchpond.plan.verb import plan_study
+from batchpond.results.export import ExportFormat, export
 from batchpond.results.rank.verb import Request, rank
 from batchpond.results.report import build, markdown
 from batchpond.run.submit import submit
@@ -222,6 +225,24 @@ def test_files_and_live_answers_are_read_alike(tmp_path: Path) -> None:
         rows = run_query(rig.lake, "SELECT outcome, count(*) AS n FROM calls GROUP BY ALL").to_pylist()
         assert rows == [{"outcome": "decided", "n": 24}]
         assert len(rank(rig.lake, Request()).items) == N_ITEMS
+
+
+@pytest.mark.parametrize("form", ExportFormat)
+def test_every_place_is_written_out(orders: StageRig, tmp_path: Path, form: ExportFormat) -> None:
+    (path,) = export(orders.lake, tmp_path / f"lists.{form}", format=form, view="results")
+    read = {"csv": pl.read_csv, "parquet": pl.read_parquet, "jsonl": pl.read_ndjson}[form]
+    columns = ["list_id", "direction", "list_place", "list_rank", "label"]
+    found = read(path).select(columns).sort(columns[:3]).rows()
+    there = orders.ask(f"SELECT {', '.join(columns)} FROM results ORDER BY list_id, direction, list_place")
+    assert found == [tuple(row.values()) for row in there]
+
+
+def test_lists_are_refused_where_judgments_are_imported(orders: StageRig, tmp_path: Path) -> None:
+    """By the name of their task: they were left out as if nobody had judged anything."""
+    (path,) = export(orders.lake, tmp_path / "lists.csv", format=ExportFormat.CSV, view="results")
+    with pytest.raises(UsageError, match="has task 'listwise'") as caught:
+        Lake(tmp_path / "lake").import_judgments(path)
+    assert "nothing was imported" in (caught.value.hint or "")
 
 
 def test_the_report_shows_places_and_answers(orders: StageRig) -> None:

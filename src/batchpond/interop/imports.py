@@ -30,6 +30,7 @@ from batchpond.lake.schemas import IMPORTED_JUDGMENTS, ITEMS, RESPONSES, RUBRICS
 from batchpond.lake.store import Store
 from batchpond.model import Origin, Outcome, Verdict
 from batchpond.plan.items import Item
+from batchpond.study.spec import INPUTS, OWN_OUTPUT_TASKS
 from batchpond.tasks import compliance, likert, pairwise, pressure, prompts, ranking
 from batchpond.text import plural
 from batchpond.views import refresh
@@ -328,6 +329,7 @@ def _publish_new(store: Store, connection: duckdb.DuckDBPyConnection, table: Tab
 FILE_COLUMNS: Final = Columns(**orjson.loads(Path(__file__).with_name("judgments.json").read_bytes()))
 _PAIRS: Final = (pairwise.TASK, ranking.TASK)
 _TASKS: Final = (*_PAIRS, compliance.TASK, likert.TASK, pressure.TASK, prompts.TASK)
+_MADE: Final = (*OWN_OUTPUT_TASKS, INPUTS)
 # "decided" alone does not say for which item.
 WORDS: Final = (*Verdict, *(word for word in Outcome if word not in {Outcome.DECIDED, Outcome.TIE}))
 
@@ -379,7 +381,7 @@ def _file_rows(store: Store, file: RowFile) -> Iterator[str]:
 
 def _take(connection: duckdb.DuckDBPyConnection, given: str, file: RowFile) -> None:
     """Make the view of the file's judgments; raises UsageError if any row of it is unusable by itself."""
-    lists = {"pairs": _PAIRS, "tasks": _TASKS, "words": WORDS, "origins": tuple(Origin)}
+    lists = {"pairs": _PAIRS, "tasks": _TASKS, "made": _MADE, "words": WORDS, "origins": tuple(Origin)}
     parts = {name: ", ".join(map(tables.literal, words)) for name, words in lists.items()}
     connection.execute(_query("import_given", given=given, **parts))
     found = f"FROM ({_query('import_problems', **parts)}) WHERE problem IS NOT NULL"
