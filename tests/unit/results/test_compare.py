@@ -57,6 +57,22 @@ def complying(rng: np.random.Generator) -> Iterable[Row]:
             }  # fmt: skip
 
 
+def shared(rng: np.random.Generator) -> Iterable[Row]:
+    """Yield verdicts of two judges under eight statements, all on the same six prompts with two outputs each.
+
+    How much milder the second judge is depends on the prompt.
+    """
+    milder = rng.normal(0.1, 0.3, 6)
+    for statement, unit, output in product(range(8), range(6), range(2)):
+        for model, easier in (("strict", 0.0), ("mild", milder[unit])):
+            yield {
+                "study": "shared", "task": "compliance", "template_id": "t", "rubric_id": f"s{statement}", **JUDGE,
+                "request_model": model, "unit_id": f"u{unit}", "item_first": f"u{unit}o{output}",
+                "candidate_first": "c", "verdict": str(bool(rng.random() < 0.5 + easier)).lower(),
+                "outcome": "decided",
+            }  # fmt: skip
+
+
 def labelled(rng: np.random.Generator) -> Iterable[Row]:
     """Yield labels of 30 questions by two studies and by people."""
     words = ("yes", "no", "maybe")
@@ -102,7 +118,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
              "item_second", "repeat_no", "verdict", "outcome", "cost_usd"}  # fmt: skip
     pairs = [{name: value for name, value in row.items() if name in known} for row in random_rows(6, 4000)]
     rng = np.random.default_rng(5)
-    rows = [*pairs, *rated(rng), *complying(rng), *labelled(rng), *made_anew(rng), *few()]
+    rows = [*pairs, *rated(rng), *complying(rng), *labelled(rng), *made_anew(rng), *few(), *shared(rng)]
     builder.imported([row | {"import_key": f"k{number}"} for number, row in enumerate(rows)])
     builder.build()
     return builder.store.path
@@ -200,6 +216,30 @@ def test_compliance_goes_over_statements_and_is_clustered_by_them(lake: Path) ->
     exact = mcnemar([[0, up], [down, 0]], exact=True).pvalue
     assert row["p_diff_these_items"] == pytest.approx(exact)
     assert (row["diff_lo_these_items"] > 0) == (exact < 0.05)
+
+
+def test_what_statements_share_is_drawn_too(lake: Path) -> None:
+    """Two ways, by loops: statements left out one after the other, and prompts, less what both count."""
+    row = differences(compared(lake, "shared:model=strict", "shared:model=mild"), "compliance")
+    sql = ("SELECT request_model AS side, rubric_id AS statement, item_first AS item, verdict = 'true' AS yes, unit_id "
+           "FROM imported_judgments WHERE study = 'shared'")  # fmt: skip
+    both = paired(lake, sql, "strict", "mild")
+    diffs = np.array([float(b["yes"]) - float(a["yes"]) for _, a, b in both])
+    prompts, statements = [a["unit_id"] for _, a, _ in both], [key["statement"] for key, *_ in both]
+
+    def spread(keys: Iterable[Any]) -> float:
+        sums: dict[Any, float] = defaultdict(float)
+        for key, moved in zip(keys, diffs - diffs.mean(), strict=True):
+            sums[key] += moved
+        return sum(moved**2 for moved in sums.values()) * len(sums) / (len(sums) - 1) / len(diffs) ** 2
+
+    more = spread(prompts) - spread(zip(prompts, statements, strict=True))
+    by_statement = jackknife(diffs, statements)
+    assert more > by_statement, "the case is one in which prompts matter"
+    se, t = (by_statement + more) ** 0.5, stats.t.ppf(0.975, 5)
+    assert (row["n"], row["n_clusters"], row["clustered_by"]) == (96, 6, "prompt")
+    assert row["diff_se"] == pytest.approx(se, rel=1e-9)
+    assert (row["diff_lo"], row["diff_hi"]) == pytest.approx((diffs.mean() - t * se, diffs.mean() + t * se))
 
 
 def test_labels_are_compared_by_share_by_people_and_by_what_is_the_same(lake: Path) -> None:

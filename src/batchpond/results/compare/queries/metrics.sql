@@ -1,6 +1,6 @@
 -- The paired differences, b - a, by comparison and metric, over what both sides have a value for. Beside them a metric
 -- `agreement` of what both sides said: the share that is the same. Columns and estimators are those of `metric_paired`:
--- of items in general by clustered_variance and t, of these items by McNemar's exact test and its inversion, or, where a
+-- of items in general by clustered_variance and t, where statements share outputs in two ways (shared_variance), of these items by McNemar's exact test and its inversion, or, where a
 -- value is more than one yes or no, by the sign-flip test and its. The variance of pairs is that of shares with half a pair
 -- more of each kind (matched_variance), of scores and costs the usual one: of single items their interval is Student's.
 CREATE OR REPLACE TEMP TABLE compare_metrics AS
@@ -17,7 +17,8 @@ statements AS (
   WHERE a IS NOT NULL AND b IS NOT NULL
   GROUP BY comparison_no
 ),
--- two items of a pair, each a cluster; a prompt, or a statement; else the item
+-- two items of a pair, each a cluster; a prompt, or a statement; else the item. What statements share, an output or the
+-- prompt of outputs, is drawn too
 subjects AS (
   SELECT
     paired.*,
@@ -27,7 +28,8 @@ subjects AS (
          WHEN task = 'pair' AND NOT is_of_unit
          THEN [unit_id || chr(31) || item_lo, unit_id || chr(31) || item_hi]
          WHEN unit_id <> '' THEN [statement || chr(31) || unit_id]
-         ELSE [item_lo] END AS clusters
+         ELSE [item_lo] END AS clusters,
+    CASE WHEN is_by_statement THEN coalesce(nullif(unit_id, ''), item_lo) END AS drawn
   FROM compare_paired AS paired
   JOIN statements USING (comparison_no)
   WHERE a IS NOT NULL AND b IS NOT NULL
@@ -44,10 +46,10 @@ labels AS (
   QUALIFY row_number() OVER (PARTITION BY comparison_no ORDER BY count(*) DESC, label) <= 20
 ),
 long AS MATERIALIZED (
-  SELECT comparison_no, clustered_by, clusters, value.metric, value.a, value.b
+  SELECT comparison_no, clustered_by, clusters, drawn, value.metric, value.a, value.b
   FROM (
     SELECT
-      comparison_no, clustered_by, clusters,
+      comparison_no, clustered_by, clusters, drawn,
       unnest([
         {'metric': 'consistency', 'a': a.consistency, 'b': b.consistency},
         {'metric': 'first_rate', 'a': a.first_rate, 'b': b.first_rate},
@@ -66,7 +68,7 @@ long AS MATERIALIZED (
   WHERE value.a IS NOT NULL AND value.b IS NOT NULL
   UNION ALL
   SELECT
-    comparison_no, clustered_by, clusters, 'label=' || label,
+    comparison_no, clustered_by, clusters, drawn, 'label=' || label,
     CAST(a.said = label AS DOUBLE), CAST(b.said = label AS DOUBLE)
   FROM subjects
   JOIN labels USING (comparison_no)
@@ -104,13 +106,46 @@ jackknifed AS (
   JOIN totals USING (comparison_no, metric)
   GROUP BY comparison_no, metric
 ),
+cells AS (
+  SELECT comparison_no, metric, drawn, sum(b - a) - count(*) * any_value(total / n) AS moved
+  FROM long
+  JOIN totals USING (comparison_no, metric)
+  WHERE drawn IS NOT NULL
+  GROUP BY comparison_no, metric, drawn, clusters
+),
+draws AS (
+  SELECT comparison_no, metric, count(*) AS n_cells, sum(moved) AS moved, sum(moved * moved) AS by_cell
+  FROM cells
+  GROUP BY comparison_no, metric, drawn
+),
+shared AS (
+  SELECT
+    comparison_no, metric,
+    count(*) AS n_drawn,
+    CAST(sum(n_cells) AS BIGINT) AS n_cells,
+    sum(moved * moved) AS by_drawn,
+    sum(by_cell) AS by_cell
+  FROM draws
+  GROUP BY comparison_no, metric
+),
+-- the fewest of what is drawn, and what that is
+counted AS (
+  SELECT
+    jackknifed.* EXCLUDE (n_clusters),
+    n_cells, n_drawn, by_drawn, by_cell,
+    CASE WHEN n_cells > n_drawn AND n_drawn < n_clusters THEN 'prompt' END AS fewest,
+    CASE WHEN n_cells > n_drawn AND n_drawn < n_clusters THEN n_drawn ELSE n_clusters END AS n_clusters
+  FROM jackknifed
+  LEFT JOIN shared USING (comparison_no, metric)
+),
 errors AS (
   SELECT
-    totals.*,
+    totals.* EXCLUDE (clustered_by),
+    coalesce(fewest, clustered_by) AS clustered_by,
     n_clusters,
     total / n AS diff,
     CASE WHEN n_clusters >= 5 THEN n_clusters - 1 END AS df,
-    sqrt(clustered_variance(jack,
+    sqrt(clustered_variance(jack + shared_variance(by_drawn, n_drawn, by_cell, n_cells, n),
       CASE WHEN is_share THEN matched_variance(squares, total, n)
            ELSE greatest(0.0, squares - total * total / n) / nullif(n * (n - 1), 0) END, n_sides)) AS diff_se,
     CASE WHEN is_yes_or_no THEN matched_difference(n_up, n_down, n) END AS ends,
@@ -118,7 +153,7 @@ errors AS (
          THEN 1.959963984540054 * sqrt(greatest(0.0, squares / n - power(total / n, 2)) / (n - 3.841458820694124)) END
       AS flip_width
   FROM totals
-  JOIN jackknifed USING (comparison_no, metric)
+  JOIN counted USING (comparison_no, metric)
 ),
 measured AS (
   SELECT
