@@ -155,10 +155,15 @@ def test_a_server_that_puts_off_everything_is_given_up_some_day(rig: LiveRig, mo
     rig.check_complete(N)
 
 
-def test_a_longer_wait_than_a_run_has_is_kept_to_and_said_at_once(rig: LiveRig) -> None:
-    """Nobody is asked before the time that it named, and a person hears of it now and not in half an hour."""
+@pytest.mark.parametrize("late", ["", "live@2:delay=0.5"])
+def test_a_longer_wait_than_a_run_has_is_kept_to_and_said_at_once(rig: LiveRig, late: str) -> None:
+    """Nobody is asked before the time that it named, and a person hears of it now and not in half an hour.
+
+    Also where a call that had left before is answered only then.
+    """
     rig.begin(N)
-    rig.simulator.world.add_fault("live@3-:retry_after=2700")
+    for fault in filter(None, (late, "live@3-:retry_after=2700")):
+        rig.simulator.world.add_fault(fault)
     report = rig.live(concurrency=2)
     assert report.exit_code is ExitCode.FAILED
     (note,) = report.notes

@@ -383,8 +383,7 @@ def _with_sense(response: Response, line: bytes) -> Response:
     What is left of a forgotten answer is none.
     """
     if line.endswith(FORGOTTEN) and response.status is ResponseStatus.SUCCEEDED:
-        unread = ResponseStatus.UNREADABLE
-        response = response._replace(status=unread, error_class=ErrorClass.FORGOTTEN, finish=None, text=None)
+        response = response._replace(status=ResponseStatus.UNREADABLE, error_class=ErrorClass.FORGOTTEN, finish=None)
     if max(filter(None, _counts(response)), default=0) <= TOKENS_MAX:
         return response
     beyond: dict[str, Any] = {name: None for name in _COUNTS if (getattr(response, name) or 0) > TOKENS_MAX}

@@ -186,7 +186,8 @@ class Pace:
         self._ended(hints, n_tokens, now_s)
         self._request_window.answered()
         self._token_window.answered()
-        self.refused_since_s = None
+        if now_s >= self.held_until_s:  # else it had left before the refusal, and the wait is no shorter for that
+            self.refused_since_s = None
         self._n_refusals = 0
         most = self._ceiling if now_s < self._quiet_s else self.settings.concurrency
         grown = self.allowed + max(1.0, self.allowed / _GROWTH) / self.allowed
