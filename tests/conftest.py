@@ -17,6 +17,8 @@ settings.register_profile("dev", deadline=None, max_examples=25)
 settings.load_profile("batchpond")
 
 COLLECT_ABOVE = 50_000
+# Ten times what the longest takes on a busy machine: what hangs is a failure, which says where, and the others go on.
+DEADLINE_S = 600
 
 # The files that take longest go first, so that no processor waits for another at the end.
 LONGEST = (
@@ -43,6 +45,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     swept = [item for item in items if not IS_ALL and item.get_closest_marker(sweep.name)]
     config.hook.pytest_deselected(items=swept)
     items[:] = [item for item in items if IS_ALL or not item.get_closest_marker(sweep.name)]
+    for item in [] if IS_ALL else items:
+        item.add_marker(pytest.mark.timeout(DEADLINE_S, method="signal"))
     places = {name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: places.get(item.path.stem, len(LONGEST)))
 
