@@ -13,17 +13,16 @@ import os
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 import duckdb
 import sqlglot
 from sqlglot import exp
-from sqlglot.dialects.duckdb import DuckDB
 
 from batchpond.lake.schemas import TABLES, Table
 from batchpond.views import refresh
@@ -31,6 +30,7 @@ from batchpond.views.draft import AS_TABLES
 from batchpond.views.refresh import Files, Good, Script, named, sorted_out
 
 SPARK: Final = "spark"
+_DUCKDB: Final = "duckdb"
 _MACROS: Final = Path(__file__).with_name("macros.sql")
 _REFUSED: Final = Path(__file__).with_name("refused.toml")
 _LEVEL: Final = "1_core"
@@ -69,7 +69,7 @@ def select(script: Script) -> str:
     """Return the SELECT of a view in Spark SQL, its macros written out."""
     match = _VIEW.match(_COMMENT.sub("", script.text))
     assert match is not None, script.name  # noqa: S101 - sql/ has this form
-    tree = _expanded(sqlglot.parse_one(match[1], dialect=_Lens))
+    tree = _expanded(_parsed(match[1]))
     for struct in tree.find_all(exp.Struct):
         for part in struct.expressions:
             part.set("expression", _worth(part.expression) or _maybe(part.expression))
@@ -119,7 +119,7 @@ def _view(name: str, rows: str) -> str:
 def _table(lake_path: Path, table: Table, good: Good) -> str:
     files = good[table.name].items()
     parts = [_file(table, f"{os.path.abspath(lake_path)}/{path}", sound.is_older) for path, sound in files]
-    nothing = sqlglot.transpile(table.select(" WHERE FALSE", is_empty=True), "duckdb", SPARK)[0]
+    nothing = sqlglot.transpile(table.select(" WHERE FALSE", is_empty=True), _DUCKDB, SPARK)[0]
     return _view(table.name, "\nUNION ALL\n".join(parts) or nothing)
 
 
@@ -145,31 +145,37 @@ def _texts(text: str) -> list[tuple[str, str, str]]:
 
 
 _SPARKS: Final = _texts(_MACROS.read_text("utf-8"))
-_NAMES: Final = {name.upper() for name, _, _ in _SPARKS}
+_MARK: Final = "lens_"
+_CALL: Final = re.compile(rf"\b(?=(?:{'|'.join(name for name, _, _ in _SPARKS)})\s*\()", re.IGNORECASE)
 
 
-class _Lens(DuckDB):
-    """DuckDB's SQL, in which what `macros.sql` defines is a call like any other."""
+def _parsed(sql: str) -> exp.Expr:
+    """Return DuckDB's SQL as a tree, in which what `macros.sql` defines is marked: no function that sqlglot knows."""
+    return _bare(sqlglot.parse_one(_CALL.sub(_MARK, sql), dialect=_DUCKDB))
 
-    class Parser(DuckDB.Parser):  # type: ignore[misc, valid-type]
-        FUNCTIONS: ClassVar = {name: make for name, make in DuckDB.Parser.FUNCTIONS.items() if name not in _NAMES}
-        FUNCTION_PARSERS: ClassVar = {k: v for k, v in DuckDB.Parser.FUNCTION_PARSERS.items() if k not in _NAMES}
+
+def _bare(tree: exp.Expr) -> exp.Expr:
+    """Return a tree whose parts do not say where they stood in the text: copies would take twice as long."""
+    for node in tree.walk():
+        node._meta = None
+    return tree
 
 
 @cache
 def _macro(name: str) -> _Macro | None:
-    for (found, parameters, body), dialect in _all_macros():
+    for (found, parameters, body), parse in _all_macros():
         if found == name:
             pairs = (parameter.partition(":=")[::2] for parameter in parameters.split(","))
-            defaults = {key.strip(): sqlglot.parse_one(value, dialect=_Lens) if value else None for key, value in pairs}
-            return _Macro(name, defaults, sqlglot.parse_one(body, dialect=dialect))
+            defaults = {key.strip(): _parsed(value) if value else None for key, value in pairs}
+            return _Macro(name, defaults, parse(body))
     return None
 
 
 @cache
-def _all_macros() -> list[tuple[tuple[str, str, str], type[DuckDB] | str]]:
-    ours = [(found, _Lens) for script in refresh.scripts() if script.macros for found in _texts(script.text)]
-    return [*ours, *((found, SPARK) for found in _SPARKS)]
+def _all_macros() -> list[tuple[tuple[str, str, str], Callable[[str], exp.Expr]]]:
+    ours = [(found, _parsed) for script in refresh.scripts() if script.macros for found in _texts(script.text)]
+    sparks = ((_MARK + name, parameters, body) for name, parameters, body in _SPARKS)
+    return [*ours, *((found, partial(sqlglot.parse_one, dialect=SPARK)) for found in sparks)]
 
 
 def _expanded(tree: exp.Expr) -> exp.Expr:
@@ -216,8 +222,13 @@ def _value(value: exp.Expr) -> Any:
         return None
     if any(_macro(call.name.lower()) is None for call in value.find_all(exp.Anonymous)):
         return None  # nobody here knows whether it says the same again
+    return _evaluated(value.sql(_DUCKDB).replace(_MARK, ""))
+
+
+@cache
+def _evaluated(expression: str) -> Any:
     try:
-        return _duckdb().execute(f"SELECT {value.sql('duckdb')}").fetchall()[0][0]
+        return _duckdb().execute(f"SELECT {expression}").fetchall()[0][0]
     except duckdb.Error:
         return None  # a lambda's own name, or Spark's words
 
@@ -266,17 +277,16 @@ def _called(macro: _Macro, arguments: list[exp.Expr]) -> exp.Expr:
     """Return a macro's body over arguments; what is more than a name and used twice is worked out once."""
     by_name = {part.name: part.expression for part in arguments if isinstance(part, exp.PropertyEQ)}
     by_place = dict(zip(macro.parameters, arguments, strict=False))
-    values = {name: by_name.get(name, by_place.get(name, default)) for name, default in macro.parameters.items()}
-    body = exp.paren(macro.body.copy())
+    given = {name: by_name.get(name, by_place.get(name, default)) for name, default in macro.parameters.items()}
+    values = {name: _worth(value) or value for name, value in given.items() if value is not None}
+    body = exp.paren(macro.body)
     uses = Counter(column.parts[0].name for column in body.find_all(exp.Column))
-    row = f"of_{macro.name}"
-    bound = {name: value for name, value in values.items() if uses[name] > 1 and value is not None and _is_bound(value)}
+    row = f"of_{macro.name.removeprefix(_MARK)}"
+    bound = {name: value for name, value in values.items() if uses[name] > 1 and _is_bound(value)}
     for column in list(body.find_all(exp.Column)):
         name, *rest = column.parts
-        if name.name in values:
-            value = values[name.name]
-            assert value is not None, (macro.name, name.name)  # noqa: S101 - DuckDB binds them all
-            new = exp.column(name.name, row) if name.name in bound else exp.paren(_worth(value) or value.copy())
+        if name.name in given:
+            new = exp.column(name.name, row) if name.name in bound else exp.paren(values[name.name])
             column.replace(exp.Dot.build([new, *(part.copy() for part in rest)]) if rest else new)
     if not bound:
         return body

@@ -91,8 +91,8 @@ def test_what_is_of_its_moment_is_asked_each_time() -> None:
     assert "CURRENT_TIMESTAMP()" in sql
     assert not re.search(r"\b1[6-9]\d{8}\b", sql), "a moment of the printer's is in the script"
     for asked in ("epoch(current_timestamp)", "epoch(now())", "normal_cdf(random())", "normal_cdf(epoch(today()))"):
-        assert dialect._worth(sqlglot.parse_one(asked, dialect=dialect._Lens)) is None
-    assert dialect._worth(sqlglot.parse_one("normal_cdf(0.0)", dialect=dialect._Lens)) is not None
+        assert dialect._worth(dialect._parsed(asked)) is None
+    assert dialect._worth(dialect._parsed("normal_cdf(0.0)")) is not None
 
 
 def test_an_argument_that_is_used_twice_is_worked_out_once() -> None:
