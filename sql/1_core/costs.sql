@@ -8,6 +8,20 @@
 --   cells share counts once. An unknown price stays NULL and is counted, never taken for zero: an estimate is NULL as
 --   soon as that of one batch is.
 CREATE OR REPLACE VIEW costs AS
+WITH planned AS (
+  SELECT DISTINCT study, request_id
+  FROM plan_current
+),
+answers AS (
+  SELECT
+    attempts.study, attempts.provider, attempts.request_model,
+    responses.request_id, responses.origin, responses.status,
+    responses.input_tokens, responses.output_tokens, responses.reasoning_tokens, responses.cached_tokens,
+    responses.cost_usd
+  FROM responses
+  JOIN attempts ON attempts.attempt_id = responses.attempt_id
+  WHERE responses.match = 'matched'
+)
 SELECT
   coalesce(estimated.study, actual.study) AS study,
   coalesce(estimated.provider, actual.provider) AS provider,
@@ -44,38 +58,31 @@ FROM (
 ) AS estimated
 FULL OUTER JOIN (
   SELECT
-    asked.study,
-    attempts.provider,
-    attempts.request_model,
-    coalesce(responses.origin, 'unspecified') AS origin,
+    counts_for AS study,
+    provider,
+    request_model,
+    coalesce(origin, 'unspecified') AS origin,
     count(*) AS n_responses,
-    count(*) FILTER (WHERE attempts.study <> asked.study) AS n_elsewhere,
-    count(*) FILTER (WHERE NOT asked.is_planned) AS n_earlier,
-    count(*) FILTER (WHERE responses.status = 'succeeded') AS n_succeeded,
-    count(*) FILTER (WHERE responses.status IN ('succeeded', 'unreadable') AND responses.cost_usd IS NULL)
-      AS n_cost_unknown,
-    sum(responses.input_tokens) AS input_tokens,
-    sum(responses.output_tokens) AS output_tokens,
-    sum(responses.reasoning_tokens) AS reasoning_tokens,
-    sum(responses.cached_tokens) AS cached_tokens,
-    sum(responses.cost_usd) AS cost_usd,
-    sum(responses.cost_usd) FILTER (WHERE attempts.study <> asked.study) AS cost_elsewhere_usd
+    count(*) FILTER (WHERE is_elsewhere) AS n_elsewhere,
+    count(*) FILTER (WHERE NOT is_planned) AS n_earlier,
+    count(*) FILTER (WHERE status = 'succeeded') AS n_succeeded,
+    count(*) FILTER (WHERE status IN ('succeeded', 'unreadable') AND cost_usd IS NULL) AS n_cost_unknown,
+    sum(input_tokens) AS input_tokens,
+    sum(output_tokens) AS output_tokens,
+    sum(reasoning_tokens) AS reasoning_tokens,
+    sum(cached_tokens) AS cached_tokens,
+    sum(cost_usd) AS cost_usd,
+    sum(cost_usd) FILTER (WHERE is_elsewhere) AS cost_elsewhere_usd
   FROM (
-    SELECT study, request_id, max(is_planned) AS is_planned
-    FROM (
-      SELECT study, request_id, TRUE AS is_planned
-      FROM plan_current
-      UNION ALL
-      SELECT attempts.study, shard_requests.request_id, FALSE AS is_planned
-      FROM attempts
-      JOIN shard_requests ON shard_requests.shard_id = attempts.shard_id
-    ) AS wanted_or_sent
-    GROUP BY study, request_id
-  ) AS asked
-  JOIN responses ON responses.request_id = asked.request_id
-  JOIN attempts ON attempts.attempt_id = responses.attempt_id
-  WHERE responses.match = 'matched' AND (asked.is_planned OR attempts.study = asked.study)
-  GROUP BY asked.study, attempts.provider, attempts.request_model, coalesce(responses.origin, 'unspecified')
+    SELECT answers.study AS counts_for, answers.*, planned.request_id IS NOT NULL AS is_planned, FALSE AS is_elsewhere
+    FROM answers
+    LEFT JOIN planned ON planned.request_id = answers.request_id AND planned.study = answers.study
+    UNION ALL
+    SELECT planned.study AS counts_for, answers.*, TRUE AS is_planned, TRUE AS is_elsewhere
+    FROM answers
+    JOIN planned ON planned.request_id = answers.request_id AND planned.study <> answers.study
+  ) AS counted
+  GROUP BY counts_for, provider, request_model, coalesce(origin, 'unspecified')
 ) AS actual
   ON actual.study = estimated.study
   AND actual.provider = estimated.provider
