@@ -283,6 +283,15 @@ class Rig:
                 adopt, providers = Resolution.ADOPT, self.providers()
                 resolve(self.store(), attempt.attempt_id, adopt, providers=providers, batch_id=own[0])
 
+    def die_between_shard_and_file(self, step: Callable[[], object]) -> None:
+        """Run a step until it dies with a shard on record of which there is no file."""
+        for self.crash_in in range(200):
+            self.survive(step)
+            shards = self.lake_state().shards.values()
+            if any(not self.store().has(SHARD_REQUESTS, shard_file_name(one.provider, one.shard_id)) for one in shards):
+                return
+        raise AssertionError("no such moment was met")
+
     def survive(self, step: Callable[[], object]) -> bool:
         """Run a step; returns whether the process lived through it."""
         try:

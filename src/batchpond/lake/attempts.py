@@ -300,8 +300,8 @@ class LakeState:
     kept: set[str] = field(default_factory=set)
 
     def shards_of(self, study: str) -> Collection[records.Sharded]:
-        """Return a study's shards, of all its versions."""
-        return self.by_study.get(study, {}).values()
+        """Return a study's shards, of all its versions: those that no study has given up."""
+        return [shard for shard_id, shard in self.by_study.get(study, {}).items() if shard_id in self.shards]
 
     def settled_since(self, ord: int) -> set[str]:
         """Return the studies of which a later event settled answers, or settled an attempt otherwise."""
@@ -352,7 +352,6 @@ class LakeState:
             case records.Voided():
                 self.voided.add(event.shard_id)
                 self.shards.pop(event.shard_id, None)
-                self.by_study.get(event.study, {}).pop(event.shard_id, None)
 
     def _forget(self, event: records.Forget | records.Forgotten) -> None:
         """Know nothing more of a study than its batches, as if it had never been planned."""
