@@ -209,6 +209,21 @@ def test_a_crash_during_a_retry_buys_nothing_twice(rig: Rig, crash_in: int) -> N
     assert rig.violations() == []
 
 
+def test_a_retry_that_was_on_record_and_not_cut_when_its_process_died_keeps_no_later_one_from_being_asked(
+    rig: Rig,
+) -> None:
+    """A shard without a file is none, so nothing of it may still end: what failed is asked again all the same."""
+    automatic(rig)
+    rig.world.add_fault("lines@1:error_rows=4")
+    rig.submit()
+    rig.clock.advance(1_000)
+    rig.sync(submit_due=False)
+    rig.die_between_shard_and_file(rig.sync)
+    end(rig, 2)
+    assert asked(rig) == [N, 3], "three of the four failed in a way that is asked again"
+    assert rig.violations() == []
+
+
 def test_nothing_is_retried_that_was_never_submitted(rig: Rig) -> None:
     with pytest.raises(UsageError, match="never submitted"):
         ask_again(rig)

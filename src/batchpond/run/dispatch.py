@@ -154,7 +154,7 @@ def send_due(session: Session, *, only_study: str | None = None, is_explicit: bo
                 due.form_shards(session, study, approval)
                 again = versions.automatic_again(session.store, approval.study_version)
                 # To wait for the end of all makes one further batch of what would otherwise be many small ones.
-                if again is not None and not due.is_under_way(session.open_state, study):
+                if again is not None and not due.is_under_way(session.store, session.open_state, study):
                     due.form_shards(session, study, approval, again)
             is_new = study in staged and _open_rounds(session, study, is_explicit=is_explicit)
             if approval is not None and is_new:
@@ -179,7 +179,7 @@ def _open_rounds(session: Session, study: str, *, is_explicit: bool) -> bool:
         return False
     # What fails is asked again once all has ended, and belongs to the same round.
     is_asked_again = versions.automatic_again(session.store, last.study_version) is not None
-    if is_asked_again and due.is_under_way(session.open_state, study):
+    if is_asked_again and due.is_under_way(session.store, session.open_state, study):
         return False
     from batchpond.run.stages import open_due
 
@@ -242,7 +242,7 @@ def approval_of(session: Session, study: str) -> Approval | None:
     lack = lacking_approval(session.open_state, study, session.store.clock.now())
     if lack is None:
         return session.open_state.approvals[study]
-    if any(due.is_free(session.open_state.latest_attempt(one.shard_id)) for one in session.open_state.shards_of(study)):
+    if any(due.is_free(latest) for _, latest in due.real_shards(session.store, session.open_state, study)):
         session.note(Severity.WARNING, f"what is left of study {study} waits for {lack}")
     return None
 
@@ -279,15 +279,11 @@ def of_model(shard: Sharded) -> str:
 
 
 def candidates(store: Store, lake_state: LakeState, study: str) -> Iterator[tuple[Sharded, Attempt | None]]:
-    """Yield the study's shards of the current version that are not done, with their latest attempt, tier by tier."""
+    """Yield the study's shards of the current version that are not done, by tier, with their latest attempt."""
     version = lake_state.current_versions.get(study)
-    for shard in sorted(lake_state.shards_of(study), key=tier_of):  # within a tier as they were made
-        if shard.study_version != version or shard.shard_kind is ShardKind.ADOPTED:
-            continue
-        latest = lake_state.latest_attempt(shard.shard_id)
-        if latest is not None and latest.phase is Phase.VERIFIED and latest.failure_code is None:
-            continue
-        if due.is_real(store, lake_state, shard):
+    for shard, latest in sorted(due.real_shards(store, lake_state, study), key=lambda found: tier_of(found[0])):
+        is_done = latest is not None and latest.phase is Phase.VERIFIED and latest.failure_code is None
+        if shard.study_version == version and shard.shard_kind is not ShardKind.ADOPTED and not is_done:
             yield shard, latest
 
 

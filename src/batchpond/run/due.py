@@ -249,9 +249,9 @@ def void_shards(lake_state: LakeState, study: str, version: str) -> list[str]:
     ]
 
 
-def is_under_way(lake_state: LakeState, study: str) -> bool:
+def is_under_way(store: Store, lake_state: LakeState, study: str) -> bool:
     """Whether anything asked of the study may still end by itself; what the provider refused does not."""
-    latest = (lake_state.latest_attempt(shard.shard_id) for shard in lake_state.shards_of(study))
+    latest = (latest for _, latest in real_shards(store, lake_state, study))
     return any(one is None or (one.phase is not Phase.REJECTED and not is_over(one)) for one in latest)
 
 
@@ -389,12 +389,9 @@ def asks_all_itself(session: Session, approval: Approval) -> bool:
 
 
 def _count_sharded(session: Session, approval: Approval) -> int:
-    n_sharded = session.log.archive.asked.get(approval.study_version, 0)
-    for event in session.open_state.shards_of(approval.study):
-        is_mine = (event.study_version, event.shard_kind) == (approval.study_version, ShardKind.FIRST)
-        if is_mine and is_real(session.store, session.open_state, event):
-            n_sharded += event.n_requests
-    return n_sharded
+    mine, found = approval.study_version, real_shards(session.store, session.open_state, approval.study)
+    first = (one for one, _ in found if (one.study_version, one.shard_kind) == (mine, ShardKind.FIRST))
+    return session.log.archive.asked.get(mine, 0) + sum(one.n_requests for one in first)
 
 
 def count_uncut(session: Session, approval: Approval) -> int:
@@ -405,11 +402,17 @@ def count_uncut(session: Session, approval: Approval) -> int:
     return min(n_unformed, n_left)
 
 
+def real_shards(store: Store, lake_state: LakeState, study: str) -> Iterator[tuple[Sharded, Attempt | None]]:
+    """Yield a study's shards, of all its versions, whose files stand, with their latest attempts."""
+    for shard in lake_state.shards_of(study):
+        if is_real(store, lake_state, shard):
+            yield shard, lake_state.latest_attempt(shard.shard_id)
+
+
 def is_real(store: Store, lake_state: LakeState, shard: Sharded) -> bool:
     """Whether a shard's file stands, as it does before the first attempt at it."""
-    if lake_state.latest_attempt(shard.shard_id) is not None:
-        return True
-    return store.has(SHARD_REQUESTS, shard_file_name(shard.provider, shard.shard_id))
+    is_tried = lake_state.latest_attempt(shard.shard_id) is not None
+    return is_tried or store.has(SHARD_REQUESTS, shard_file_name(shard.provider, shard.shard_id))
 
 
 def publish_shard(store: Store, new: NewShard) -> None:
