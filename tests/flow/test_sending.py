@@ -156,26 +156,3 @@ def test_requests_that_begin_alike_are_sent_one_after_another(tmp_path: Path) ->
     begins = [json.dumps(body["messages"])[:60] for body in bodies]
     assert len(begins) == 3 * 12
     assert len([None for _ in itertools.groupby(begins)]) == len({*begins}) == 3
-
-
-def test_what_one_study_gave_up_is_not_sent_by_another_that_died_while_it_cut_the_same(tmp_path: Path) -> None:
-    """Cut alike, both have one shard: void for the one, whose new plan asks its requests anew, it is void for all."""
-    rig = Rig(tmp_path, models=("gpt-5.4-mini",), max_requests=100, with_lens=False)
-    text = rig.study_path.read_text()
-    rig.study_path.write_text(text.replace(f'study = "{STUDY}"', 'study = "other"'))
-    rig.plan()
-    rig.die_between_shard_and_file(lambda: rig.submit(study="other"))
-    rig.study_path.write_text(text)
-    rig.plan()
-    rig.world.add_fault("files.create@*:status=500")
-    rig.submit()
-    rig.world.clear_faults()
-    rig.change()
-    rig.submit()
-    rig.clock.advance(1_000)
-    rig.sync()
-    rig.clock.advance(1_000)
-    rig.sync()
-    assert rig.billed()[0] == len(rig.answers()) == 20, "as many as the new plan has"
-    assert rig.violations() == []
-    rig.world.close()

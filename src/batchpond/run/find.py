@@ -8,13 +8,13 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
 from batchpond import ids
 from batchpond.errors import AccessError, AttentionError
-from batchpond.lake import failpoints, records
+from batchpond.lake import failpoints, records, tables
 from batchpond.lake.attempts import BEFORE_SENT_PHASES, UNCLEAR_PHASES, Attempt, LakeState, Phase, seen_as
 from batchpond.lake.records import Intent, Listed, Possible
 from batchpond.model import EPOCH, BatchPage, RemoteBatch, ShardKind
@@ -399,18 +399,22 @@ def check_unsold(session: Session, attempt: Attempt, listed: Iterable[RemoteBatc
     check_settled(session, attempt.intent.study)
 
 
+_SHARED: Final = "SELECT 1 FROM plan JOIN shard_requests USING (request_id) WHERE study = $1 AND shard_id = $2 LIMIT 1"
+
+
 def check_settled(session: Session, study: str) -> None:
     """Raise AttentionError while a batch came of an attempt that was given up, and nobody has seen to it.
 
-    What is sent next holds the same requests, or may.
+    What is sent next holds the same requests, or may, whichever study asked them first.
     """
     state = session.open_state
     for attempt in state.attempts.values():
-        if attempt.intent.study != study or not attempt.is_duplicate or attempt.is_known:
+        if not attempt.is_duplicate or attempt.is_known:
             continue
         latest = state.latest_attempt(attempt.shard_id)
         is_to_be_sent = latest is not None and latest.phase in BEFORE_SENT_PHASES | {Phase.ABSENT}
-        if attempt.shard_id in state.voided or is_to_be_sent:
+        is_given_up = attempt.shard_id in state.voided or is_to_be_sent
+        if is_given_up and tables.rows(session.store, ["plan", "shard_requests"], _SHARED, [study, attempt.shard_id]):
             raise AttentionError(
                 f"{attempt.provider} batch {attempt.batch_id} was made of requests of study {study} that were given up"
                 " as never asked; nothing of the study is sent, it might be bought twice",
