@@ -52,6 +52,22 @@ def test_what_one_study_gave_up_is_not_sent_by_another_that_died_while_it_cut_th
     assert rig.violations() == []
 
 
+def test_what_an_earlier_plan_of_another_study_left_unsent_is_asked_by_whoever_plans_it(rig: Rig) -> None:
+    """It is no batch, and nobody will send it: it is shown as due and as not approved, and sent as soon as it is."""
+    planned(rig, STUDY, 4)
+    rig.world.add_fault(OUTAGE)
+    rig.submit()
+    rig.world.clear_faults()
+    planned(rig, STUDY, 3)
+    planned(rig, OTHER, 4)
+    assert rig.sync().n_unapproved == 6 + 12
+    assert rig.submit(study=OTHER).preview.n_requests == 12
+    end(rig)
+    assert rig.billed()[0] == len(rig.answers()) == 12
+    assert rig.sync().n_unapproved == 0, "the new plan asks nothing else"
+    assert rig.violations() == []
+
+
 def test_a_batch_that_turns_up_of_what_was_given_up_stops_every_study_that_asks_the_same(rig: Rig) -> None:
     """Of a create that came to be hours late a new plan gave the shard up; what is not sent yet waits for a person."""
     planned(rig, STUDY, 4)

@@ -222,9 +222,8 @@ def count_unapproved(session: Session) -> Mapping[str, int]:
     if not partly:
         return {}
     plan, shards = (disk.relative(store.path, store.published(name)) for name in (PLAN.name, SHARD_REQUESTS.name))
-    void = [due.void_shards(state, study, version) for study, version in sorted(partly.items())]
-    basis = (sorted(partly.items()), sorted(state.voided), void, plan, shards)
-    return session.remembered(".unapproved", basis, lambda: due.unformed(store, state, partly), plan)
+    basis = (sorted(partly.items()), sorted(state.voided), sorted(due.void_shards(state)), plan, shards)
+    return session.remembered(".unapproved", basis, lambda: due.unformed(store, state, partly.values()), plan)
 
 
 def lacking_approval(lake_state: LakeState, study: str, now: datetime) -> str | None:

@@ -5,7 +5,7 @@ They are cut into shards; set-based throughout.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
@@ -165,7 +165,7 @@ def new_shards(
     values |= {
         "study": study,
         "version": version,
-        "void": [*lake_state.voided, *void_shards(lake_state, study, version)],
+        "void": [*lake_state.voided, *void_shards(lake_state)],
         "live": [*pending_shards(lake_state)],
         "again": again is not None,
         "per_cell": rule.per_cell,
@@ -215,13 +215,9 @@ def _cut(
             yield NewShard(shard_event(study, version, lines, kind, cost, generation), lines)
 
 
-def unformed(store: Store, lake_state: LakeState, plans: Mapping[str, str]) -> dict[str, int]:
+def unformed(store: Store, lake_state: LakeState, plans: Collection[str]) -> dict[str, int]:
     """Return how many requests of each study's version are in no shard yet; reads ids alone, and makes no shard."""
-    void = [(study, shard_id) for study in plans for shard_id in void_shards(lake_state, study, plans[study])]
-    values = {
-        "versions": [*plans.values()], "voided": [*lake_state.voided],
-        "void_of": [study for study, _ in void], "voidable": [shard_id for _, shard_id in void],
-    }  # fmt: skip
+    values = {"versions": [*plans], "void": [*lake_state.voided, *void_shards(lake_state)]}
     return dict(tables.rows(store, ["plan", "shard_requests"], tables.query(__package__, "unformed"), values))
 
 
@@ -240,12 +236,12 @@ def _asked(lines: pa.Table) -> PricedModel:
     return PricedModel(provider, model, Mode(mode))
 
 
-def void_shards(lake_state: LakeState, study: str, version: str) -> list[str]:
-    """Return the shards of earlier plans that never became a batch: their requests may be asked anew."""
+def void_shards(lake_state: LakeState) -> list[str]:
+    """Return the shards of earlier plans, of all studies, that never became a batch: who plans the same may ask it."""
     return [
-        shard.shard_id
-        for shard in lake_state.shards_of(study)
-        if shard.study_version != version and is_voidable(lake_state, shard.shard_id)
+        shard_id
+        for shard_id, shard in lake_state.shards.items()
+        if shard.study_version != lake_state.current_versions.get(shard.study) and is_voidable(lake_state, shard_id)
     ]
 
 
@@ -348,9 +344,9 @@ def form_shards(session: Session, study: str, approval: Approval, again: Again |
     """
     version = approval.study_version
     check_settled(session, study)
-    for shard_id in void_shards(session.open_state, study, version):
+    for shard_id in void_shards(session.open_state):
         if was_never_made(session, shard_id):
-            session.record(Voided(study=study, shard_id=shard_id))
+            session.record(Voided(study=session.open_state.shards[shard_id].study, shard_id=shard_id))
     if again is None and asks_all_itself(session, approval):
         return
     if again is not None:
@@ -396,8 +392,7 @@ def _count_sharded(session: Session, approval: Approval) -> int:
 
 def count_uncut(session: Session, approval: Approval) -> int:
     """Return how many approved requests stand in no shard."""
-    study, version = approval.study, approval.study_version
-    n_unformed = unformed(session.store, session.open_state, {study: version}).get(study, 0)
+    n_unformed = unformed(session.store, session.open_state, [approval.study_version]).get(approval.study, 0)
     n_left = _EVERYTHING if approval.n_limit is None else max(0, approval.n_limit - _count_sharded(session, approval))
     return min(n_unformed, n_left)
 

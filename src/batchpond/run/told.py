@@ -229,7 +229,7 @@ def waits(session: Session, study: str) -> list[dict[str, Any]]:
         held |= {(lack or f"`batchpond live {study}`", ExitCode.DONE): live} if live else {}
     is_part = approval is not None and approval.n_limit
     reason = lack or (f"an approval of more than was approved: `batchpond submit {study}`" if is_part else _A_PASS)
-    n_unformed = due.unformed(session.store, state, {study: version}).get(study, 0)
+    n_unformed = due.unformed(session.store, state, [version]).get(study, 0)
     found = [
         (why, sum(one.n_requests for one in mine), exit_code, dispatch.wait_text(study, why, mine))
         for (why, exit_code), mine in held.items()
