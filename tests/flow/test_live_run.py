@@ -28,6 +28,7 @@ from batchpond.run.live.run import LaneProgress, LiveReport
 from batchpond.run.resolve import cancel
 from batchpond.run.session import Session
 from batchpond.run.submit import retry
+from batchpond.run.told import looking, waits
 from batchpond_sim.world.world import Settings
 from tests.rigs import live_study
 from tests.rigs.live_study import Asked, LiveRig, billed, document, hasten, wait_for
@@ -435,3 +436,20 @@ def test_a_log_gets_a_line_a_minute(capsys: pytest.CaptureFixture[str], monkeypa
     shown = capsys.readouterr().err.splitlines()
     assert 4 <= len(shown) <= 6
     assert "0 of 1,000 answered, 4 in flight" in shown[0]
+
+
+def test_calls_that_were_begun_under_an_earlier_plan_are_told_approved_anew_and_made(rig: LiveRig) -> None:
+    """The new plan asks the same: but for these calls nothing of it is due, and nobody could approve or make them."""
+    rig.begin(N)
+    assert rig.run("live", failpoint="L1:kill").returncode == -signal.SIGKILL
+    rig.plan(N, shards="[shards]\nmax_requests = 50\n")
+    told = rig.sync()
+    assert (told.n_live, told.n_unapproved) == (N, 0)
+    assert any("an approval of the new plan" in note.message for note in told.notes)
+    assert [row["n_requests"] for row in waits(looking(rig.store(), rig.providers()), live_study.STUDY)] == [N]
+    assert not rig.live().lanes
+    submitted = rig.submit()
+    assert (submitted.preview.n_requests, submitted.n_live) == (N, N)
+    assert rig.live().n_left == 0
+    rig.check_complete(N)
+    assert (rig.submit().preview.n_requests, rig.sync().n_live) == (0, 0)

@@ -196,20 +196,22 @@ def _is_answered(session: Session, last: Rounds, *, is_explicit: bool) -> bool:
     settled = session.open_state.settled_since(last.ord)
     settled |= {study for study, at in session.log.archive.settled.items() if at > last.ord}
     approval = session.open_state.approvals.get(last.study)
-    if last.study in settled or is_explicit:
-        return bool(settled)
-    return bool(settled) and approval is not None and not due.asks_all_itself(session, approval)
+    is_own = last.study in settled or is_explicit
+    return bool(settled) and (is_own or (approval is not None and not due.asks_all_itself(session, approval)))
 
 
 def count_unsent(session: Session, only_study: str | None = None) -> tuple[int, int]:
     """Return how many requests are approved and in no batch yet, whatever for, and how many are due live."""
     n_unsent = n_live = 0
     for study, approval in session.open_state.approvals.items():
-        if approval.study_version != session.open_state.current_versions.get(study) or only_study not in {None, study}:
+        if only_study not in {None, study}:
+            continue
+        n_live += sum(shard.n_requests for shard in due.begun(session.open_state, study))
+        if approval.study_version != session.open_state.current_versions.get(study):
             continue
         n_unsent += due.count_uncut(session, approval) if study in session.uncut else 0
         for shard, latest in candidates(session.store, session.open_state, study):
-            n_live += shard.n_requests * (shard.mode is Mode.LIVE)
+            n_live += shard.n_requests * (shard.mode is Mode.LIVE and latest is None)
             n_unsent += shard.n_requests * (due.is_free(latest) and shard.mode is not Mode.LIVE)
     return n_unsent, n_live
 
@@ -241,7 +243,8 @@ def approval_of(session: Session, study: str) -> Approval | None:
     lack = lacking_approval(session.open_state, study, session.store.clock.now())
     if lack is None:
         return session.open_state.approvals[study]
-    if any(due.is_free(latest) for _, latest in due.real_shards(session.store, session.open_state, study)):
+    state, store = session.open_state, session.store
+    if any(due.begun(state, study)) or any(due.is_free(latest) for _, latest in due.real_shards(store, state, study)):
         session.note(Severity.WARNING, f"what is left of study {study} waits for {lack}")
     return None
 

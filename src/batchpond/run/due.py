@@ -297,11 +297,6 @@ def shard_event(study: str, version: str, lines: pa.Table, kind: ShardKind, cost
     )
 
 
-def priced(shard: Sharded) -> PricedModel:
-    """Return what a shard is billed as."""
-    return PricedModel(shard.provider, shard.request_model, shard.mode)
-
-
 _ALIKE: Final = ("stage", "template_id", "thinking", "max_output_tokens")
 """What requests of one price and length of answers share."""
 
@@ -402,6 +397,14 @@ def real_shards(store: Store, lake_state: LakeState, study: str) -> Iterator[tup
     for shard in lake_state.shards_of(study):
         if is_real(store, lake_state, shard):
             yield shard, lake_state.latest_attempt(shard.shard_id)
+
+
+def begun(lake_state: LakeState, study: str) -> Iterator[Sharded]:
+    """Yield the shards whose live calls were begun and are not all made, whatever the study's plan is by now."""
+    for shard in lake_state.shards_of(study):
+        latest = lake_state.latest_attempt(shard.shard_id)
+        if shard.mode is Mode.LIVE and latest is not None and latest.phase is Phase.OPEN:
+            yield shard
 
 
 def is_real(store: Store, lake_state: LakeState, shard: Sharded) -> bool:

@@ -110,14 +110,16 @@ def preview(
 ) -> SubmitPreview:
     """Return what `submit` would send now; reads only. Raises UsageError for a study without a plan."""
     version = versions.planned_version(lake_state, study)
-    # What no batch holds or may hold, and what waits for its turn.
+    # What no batch holds or may hold, and what waits for its turn, or for leave to be asked on.
     shards = [shard for shard, latest in dispatch.candidates(store, lake_state, study) if due.is_free(latest)]
+    if dispatch.lacking_approval(lake_state, study, store.clock.now()) is not None:
+        shards += due.begun(lake_state, study)
     shards += [new.event for new in due.new_shards(store, lake_state, study, version, limit, None)]
     repeated = [new.event for new in due.new_shards(store, lake_state, study, version, limit, again)] if again else []
     shards += repeated
     groups: dict[PricedModel, list[Sharded]] = {}
     for shard in shards:
-        groups.setdefault(due.priced(shard), []).append(shard)
+        groups.setdefault(PricedModel(shard.provider, shard.request_model, shard.mode), []).append(shard)
     models = tuple(_model_cost(key, group) for key, group in sorted(groups.items()))
     largest_usd = max((shard.cost_max_usd or 0.0 for shard in shards), default=0.0)
     n_again = sum(shard.n_requests for shard in repeated)

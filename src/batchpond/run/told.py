@@ -222,11 +222,13 @@ def waits(session: Session, study: str) -> list[dict[str, Any]]:
     state, now = session.open_state, session.store.clock.now()
     approval, lack = state.approvals.get(study), dispatch.lacking_approval(state, study, now)
     held: dict[tuple[str, ExitCode], list[Sharded]] = {}
+    live = list(due.begun(state, study))
     if approval is not None and approval.study_version == version:
         trigger = dispatch.Trigger(is_explicit=False, now=now)
         held = dispatch.send_study(session, study, approval, trigger, lambda *_: Obstacle(lack or _A_PASS))
-        live = [one for one, _ in dispatch.candidates(session.store, state, study) if one.mode is Mode.LIVE]
-        held |= {(lack or f"`batchpond live {study}`", ExitCode.DONE): live} if live else {}
+        mine = dispatch.candidates(session.store, state, study)
+        live += [one for one, latest in mine if one.mode is Mode.LIVE and latest is None]
+    held |= {(lack or f"`batchpond live {study}`", ExitCode.DONE): live} if live else {}
     is_part = approval is not None and approval.n_limit
     reason = lack or (f"an approval of more than was approved: `batchpond submit {study}`" if is_part else _A_PASS)
     n_unformed = due.unformed(session.store, state, [version]).get(study, 0)

@@ -26,8 +26,7 @@ from batchpond.plan import versions
 from batchpond.providers import registry
 from batchpond.providers.base import LiveStart
 from batchpond.providers.shared.live import LiveClient
-from batchpond.run import dispatch
-from batchpond.run.due import form_shards, priced
+from batchpond.run import dispatch, due
 from batchpond.run.find import check_host
 from batchpond.run.live import spool
 from batchpond.run.live.calls import CallCounts, CallRules, Calls, OnDoubt
@@ -258,12 +257,13 @@ class LiveRun:
             is_wanted = not self._options.studies or study in self._options.studies
             if not is_wanted or dispatch.approval_of(session, study) is None:
                 continue
-            shards = list(_begun(session, study))
+            shards = list(due.begun(session.lake_state, study))
             with session.isolated("", f"looking for what is due of study {study}"):
-                form_shards(session, study, approval)
+                due.form_shards(session, study, approval)
                 shards += self._due(session, study, approval)
             for shard in shards:
-                lane = lanes.setdefault(priced(shard), self._lane(shard))
+                asked = PricedModel(shard.provider, shard.request_model, shard.mode)
+                lane = lanes.setdefault(asked, self._lane(shard))
                 lane.shards.append(shard)
                 lane.n_requests += shard.n_requests
         return list(lanes.values())
@@ -464,14 +464,6 @@ class LiveRun:
             self._note(Note(Severity.WARNING, text, elsewhere(attempts[0])))
         n_left = sum(lane.n_requests - lane.n_answered for lane in lanes)
         return LiveReport(lanes, n_left, tuple(self._notes))
-
-
-def _begun(session: Session, study: str) -> Iterator[Sharded]:
-    """Yield the shards whose attempt is open, whatever the study's plan is by now: they hold their requests."""
-    for shard in session.lake_state.shards.values():
-        latest = session.lake_state.latest_attempt(shard.shard_id)
-        if shard.study == study and shard.mode is Mode.LIVE and latest is not None and latest.phase is Phase.OPEN:
-            yield shard
 
 
 def _close(running: Running) -> None:
