@@ -230,6 +230,26 @@ def test_what_is_open_what_is_unknown_and_what_later_rounds_need_is_refused(tmp_
     rig.world.close()
 
 
+def test_what_was_never_sent_keeps_no_study_from_being_forgotten(tmp_path: Path) -> None:
+    """Neither what its plan left unsent, now given up, nor what an earlier one did; planned again, it is asked."""
+    rig = planned(tmp_path, "openai")
+    outage = "files.create@*:status=500"
+    rig.world.add_fault(outage)
+    rig.submit()
+    rig.change()
+    rig.submit()
+    assert rig.sync().n_pending
+    assert run(rig, Target(study=STUDY)).exit_code is ExitCode.DONE
+    assert rig.sync().n_pending == 0
+    assert "text number" not in said(rig.lake)
+    rig.world.clear_faults()
+    rig.settle()
+    assert rig.billed()[0] == len(rig.answers()) == 20
+    assert rig.violations() == []
+    assert run(rig, Target(study=STUDY)).n_requests == 20
+    rig.world.close()
+
+
 def test_nothing_is_forgotten_while_labels_wait_that_may_speak_of_it(tmp_path: Path) -> None:
     """They stand outside the tables; handed in, they are forgotten with the rest."""
     rig = finished(tmp_path, "openai")

@@ -20,9 +20,9 @@ import pyarrow.compute as pc
 from batchpond.answers import derive
 from batchpond.errors import UsageError
 from batchpond.lake import failpoints, rewrite, schemas, tables
-from batchpond.lake.attempts import SETTLED_PHASES, Attempt, LakeState
+from batchpond.lake.attempts import BEFORE_SENT_PHASES, SETTLED_PHASES, UNSENT_PHASES, Attempt, LakeState
 from batchpond.lake.jsonl import part_paths, shard_lines
-from batchpond.lake.records import Forget, Forgotten, Tidied, Uploaded
+from batchpond.lake.records import Forget, Forgotten, Tidied, Uploaded, Voided
 from batchpond.lake.schemas import Table
 from batchpond.lake.store import LABELS, LENS, SPOOL, Store
 from batchpond.model import Mode, Response
@@ -62,11 +62,12 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What there is of a target: its requests that nothing else plans, and the attempts that asked any of them."""
+    """What there is of a target: its own requests, the attempts that asked any of them, and its shards never sent."""
 
     target: Target
     request_ids: tuple[str, ...]
     attempts: tuple[Attempt, ...]
+    unsent: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,8 @@ def look(store: Store, lake_state: LakeState, target: Target) -> Scope:
             f"{given} holds labels that are not handed in, and they may speak of {target.name}",
             hint="hand them in with `batchpond browse`, or delete that file",
         )
-    sql, values = _asked(target)
+    named = _NAMED, {"request": target.request_id, "item": target.item or None}
+    sql, values = named if target.study is None else (_OWN, {"study": target.study})
     with tables.connect(store, ["plan", "shard_requests", "imported_judgments"]) as connection:
         request_ids = tuple(row[0] for row in connection.execute(sql, values).fetchall())
         _check_known(connection, lake_state, target, request_ids)
@@ -100,17 +102,21 @@ def look(store: Store, lake_state: LakeState, target: Target) -> Scope:
     mine = tuple(
         one for one in lake_state.attempts.values() if one.shard_id in shards or one.intent.study == target.study
     )
-    unsent = shards.intersection(lake_state.shards) - {one.shard_id for one in mine}
+    latest = {one.shard_id: lake_state.latest_attempt(one.shard_id) for one in lake_state.shards_of(target.study or "")}
+    unsent = tuple(name for name, one in latest.items() if one is None or one.phase in UNSENT_PHASES)
+    given_up = lake_state.voided.union(unsent)
+    waiting = shards.intersection(lake_state.shards) - {one.shard_id for one in mine} - given_up
+    asked = (one for one in mine if one.shard_id not in given_up or one.phase not in BEFORE_SENT_PHASES)
     still = [
-        f"batch {one.batch_id or one.attempt_id} is {one.phase}" for one in mine if one.phase not in SETTLED_PHASES
+        f"batch {one.batch_id or one.attempt_id} is {one.phase}" for one in asked if one.phase not in SETTLED_PHASES
     ]
-    still += [f"shard {shard_id} waits to be sent" for shard_id in sorted(unsent)]
+    still += [f"shard {shard_id} waits to be sent" for shard_id in sorted(waiting)]
     if still:
         raise UsageError(
             f"{target.name} is still being asked: {still[0]}" + (f" (and {len(still) - 1:,} more)" * (len(still) > 1)),
             hint="let `batchpond sync` end it, or `batchpond cancel` its batches first",
         )
-    return Scope(target, request_ids, mine)
+    return Scope(target, request_ids, mine, unsent)
 
 
 def _ids(request_ids: Iterable[str]) -> pa.Table:
@@ -123,12 +129,6 @@ def _shards_of(connection: Any, request_ids: Iterable[str]) -> set[str]:
     rows = connection.execute("SELECT DISTINCT shard_id FROM shard_requests JOIN own USING (request_id)").fetchall()
     connection.unregister("own")
     return {shard_id for (shard_id,) in rows}
-
-
-def _asked(target: Target) -> tuple[str, dict[str, Any]]:
-    if target.study is not None:
-        return _OWN, {"study": target.study}
-    return _NAMED, {"request": target.request_id, "item": target.item or None}
 
 
 def _check_known(connection: Any, lake_state: LakeState, target: Target, request_ids: tuple[str, ...]) -> None:
@@ -176,7 +176,7 @@ def forget(store: Store, target: Target | None, *, providers: Providers, is_loca
             n_requests = len(scope.request_ids)
             n_deleted = 0 if is_local else _delete_remote(session, scope)
             if not session.notes:
-                session.record(_event(scope))
+                session.record(*(Voided(study=target.study or "", shard_id=one) for one in scope.unsent), _event(scope))
         for event in list(session.lake_state.forgetting.values()):
             failpoints.reach("F0")
             n_lines += _Forgetting(session, event).run()
