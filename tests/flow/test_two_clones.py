@@ -228,6 +228,27 @@ def test_what_a_copy_sent_of_a_plan_that_is_given_up_here_is_not_bought_again(tm
     assert any(f"{batch_id} was made of requests of study {STUDY} that were given up" in note for note in rig.notes)
 
 
+@pytest.mark.parametrize("rig", ["openai"], indirect=True)
+def test_what_a_copy_sent_for_another_study_that_asks_the_same_is_not_bought_again(rig: Rig) -> None:
+    """Cut otherwise, and named after the other study: nothing is sent until its batches are taken in, then the rest."""
+    text = rig.study_path.read_text()
+    rig.study_path.write_text(text.replace(f'study = "{STUDY}"', 'study = "other"').replace("= 6", "= 4"))
+    rig.plan()
+    twin = copy_of(rig)
+    twin.submit()
+    n_batches = len(rig.world.ledger.batches)
+    rig.clock.advance(1_000)
+    report = rig.submit(study="other")
+    assert (report.counts.n_created, report.exit_code) == (0, ExitCode.ATTENTION)
+    assert any(f"of study {STUDY} was made by this lake, which does not know of it" in note for note in rig.notes)
+    assert len(rig.recover().batches) == n_batches
+    rig.submit(study="other")
+    rig.clock.advance(1_000)
+    assert rig.sync().exit_code is ExitCode.DONE
+    assert len(rig.answers()) == N_REQUESTS
+    assert len(rig.world.ledger.batches) == n_batches
+
+
 def test_looking_for_copies_takes_one_listing_a_pass(rig: Rig) -> None:
     """However many shards are sent; and a pass that sends nothing does not look."""
     rig.submit()

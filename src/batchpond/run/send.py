@@ -30,7 +30,7 @@ from batchpond.errors import (
     ProviderError,
     UnreachableError,
 )
-from batchpond.lake import failpoints, jsonl
+from batchpond.lake import failpoints, jsonl, tables
 from batchpond.lake.attempts import BEFORE_SENT_PHASES, Attempt, Phase, seen_as
 from batchpond.lake.events import WON_PREFIX
 from batchpond.lake.records import Approval, Created, Fresh, Intent, Planned, Rejected, Sent, Sharded, Uploaded
@@ -535,34 +535,35 @@ def _has_no_listing(error: ProviderError) -> bool:
     return isinstance(error, HttpError) and error.status_code in _NO_LISTING
 
 
-def _check_explained(session: Session, attempt: Attempt, unknown: list[RemoteBatch]) -> None:
-    """Raise AttentionError if a batch of the same study carries a token of this lake for a shard that it does not know.
+_ALIKE: Final = "SELECT DISTINCT study FROM plan WHERE request_id IN (SELECT request_id FROM plan WHERE study = $1)"
 
-    The token alone does not tell which requests it holds. Where batches do not say their study, none is held against
-    another: it may be of any.
+
+def _check_explained(session: Session, attempt: Attempt, unknown: list[RemoteBatch]) -> None:
+    """Raise AttentionError if a batch carries a token of this lake for a shard of such a study that it does not know.
+
+    That is the attempt's, or one that plans some of the same requests; the token alone does not tell which of them it
+    holds. Where batches do not say their study, none is held against another: it may be of any.
     """
     mark = f"{ids.TOKEN_PREFIX}-{session.store.lake_id}-"
     own = [
-        (batch, batch.token.removeprefix(mark).partition("-")[0])
+        (batch.token.removeprefix(mark).partition("-")[0], batch.batch_id, fields.mapping(batch.seen.get("metadata")))
         for batch in unknown
         if batch.token is not None and batch.token.startswith(mark)
     ]
     if not own:
         return
     known = {*session.lake_state.attempts, *_next_attempts(session)}
-    strange = [
-        batch.batch_id
-        for batch, attempt_id in own
-        if attempt_id not in known and fields.mapping(batch.seen.get("metadata")).get("study") == attempt.intent.study
-    ]
-    if strange:
+    alike = {study for (study,) in tables.rows(session.store, ["plan"], _ALIKE, [attempt.intent.study])}
+    named = ((batch_id, said.get("study")) for attempt_id, batch_id, said in own if attempt_id not in known)
+    if strange := [(batch_id, study) for batch_id, study in named if study in alike]:
+        batch_id, study = strange[0]
         raise AttentionError(
-            f"batch {strange[0]}{f' and {len(strange) - 1} more' if len(strange) > 1 else ''} of study"
-            f" {attempt.intent.study} was made by this lake, which does not know of it: a copy of it sends too, or"
-            " this one was restored from an older one; nothing of the study is sent, it might be bought twice",
-            hint="go on from the newest copy of the lake; or submit here in the steps of then (the same `--limit`), so"
-            f" that its shards are cut alike and taken in; or `batchpond adopt {strange[0]} --study"
-            f" {attempt.intent.study}`",
+            f"batch {batch_id}{f' and {len(strange) - 1} more' if len(strange) > 1 else ''} of study {study} was made"
+            " by this lake, which does not know of it: a copy of it sends too, or this one was restored from an older"
+            f" one; nothing of study {attempt.intent.study} is sent, it might be bought twice",
+            hint=f"go on from the newest copy of the lake; or submit {study} here in the steps of then (the same"
+            " `--limit`), so that its shards are cut alike and taken in; or"
+            f" `batchpond adopt {batch_id} --study {study}`",
         )
 
 
