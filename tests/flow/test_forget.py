@@ -19,7 +19,7 @@ from batchpond.lake.schemas import IMPORTED_JUDGMENTS, TABLES
 from batchpond.lake.store import LABELS, Store
 from batchpond.run.forget import ForgetReport, Target, forget
 from batchpond.run.session import Providers
-from batchpond.run.submit import retry
+from batchpond.run.submit import SubmitPreview, retry, submit
 from batchpond.views.read import run_query
 from batchpond_browse.spool import FILE
 from tests.rigs import live_study
@@ -227,6 +227,22 @@ def test_what_is_open_what_is_unknown_and_what_later_rounds_need_is_refused(tmp_
         with pytest.raises(UsageError):
             run(rig, target)
     assert not rig.lake_state().forgetting
+    rig.world.close()
+
+
+def test_what_is_forgotten_while_submit_waits_for_a_yes_is_not_asked(tmp_path: Path) -> None:
+    """What was shown before holds requests that are in the lake no more: shards of them would stop every pass."""
+    rig = planned(tmp_path, "openai")
+
+    def agreed(_: SubmitPreview) -> bool:
+        run(rig, Target(item="i2"))
+        return True
+
+    report = submit(rig.store(), STUDY, max_cost_usd=None, limit=None, confirm=agreed, providers=rig.providers())
+    assert (report.preview.n_requests, sum(one.intent.n_requests for one in rig.attempts())) == (12, 6)
+    rig.clock.advance(1_000)
+    assert rig.sync().exit_code is ExitCode.DONE
+    assert len(rig.answers()) == rig.billed()[0] == 6
     rig.world.close()
 
 

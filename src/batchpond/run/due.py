@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 
 from batchpond import ids
 from batchpond.errors import LakeError
-from batchpond.lake import failpoints, manifest, tables
+from batchpond.lake import disk, failpoints, manifest, tables
 from batchpond.lake.attempts import BEFORE_SENT_PHASES, Attempt, LakeState, Phase
 from batchpond.lake.jsonl import shard_file_name
 from batchpond.lake.records import Approval, Sharded, Voided
@@ -173,7 +173,8 @@ def new_shards(
     sql = _DUE.replace("{chosen}", chosen).replace("{sampled}", versions.sampled(sample))
     generation = len(lake_state.voided) + (0 if again is None else len(lake_state.shards))
     settings = load_config(store.path)
-    basis = sql, values, rule, generation, settings, [store.published(name) for name in ASKED_TABLES]
+    files = [(path, disk.stands(path)) for name in ASKED_TABLES for path in store.published(name)]
+    basis = sql, values, rule, generation, settings, files
     before, kept, n_rows = _SHOWN.pop(store, None), list[NewShard](), 0
     if before is not None and before[0] == basis:
         yield from before[1]
