@@ -246,6 +246,22 @@ def test_what_is_forgotten_while_submit_waits_for_a_yes_is_not_asked(tmp_path: P
     rig.world.close()
 
 
+def test_nothing_is_asked_of_what_a_killed_process_left_half_forgotten(tmp_path: Path) -> None:
+    """Shards of it would hold requests that are gone once it is forgotten, and would stop every pass then."""
+    rig = planned(tmp_path, "openai")
+    rig.crash_at = "F0"
+    assert not rig.survive(lambda: run(rig, Target(item="i2")))
+    report = rig.submit()
+    assert (report.exit_code, report.n_unsent, rig.attempts()) == (ExitCode.ATTENTION, 12, [])
+    assert any("half forgotten" in note.message and "forget" in (note.hint or "") for note in report.notes)
+    run(rig, None)
+    assert rig.sync().counts.n_created == 2, "it was approved"
+    rig.clock.advance(1_000)
+    assert rig.sync().exit_code is ExitCode.DONE
+    assert len(rig.answers()) == rig.billed()[0] == 6
+    rig.world.close()
+
+
 def test_what_was_never_sent_keeps_no_study_from_being_forgotten(tmp_path: Path) -> None:
     """Neither what its plan left unsent, now given up, nor what an earlier one did; planned again, it is asked."""
     rig = planned(tmp_path, "openai")

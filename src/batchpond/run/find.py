@@ -334,11 +334,13 @@ def take_in_duplicates(session: Session) -> None:
                 session.record(second, seen)
 
 
+def _unseen(lake_state: LakeState) -> list[Attempt]:
+    return [one for one in lake_state.attempts.values() if one.is_duplicate and not one.is_known]
+
+
 def tell_duplicates(session: Session) -> None:
     """Say of every second batch, until somebody says that it is known, what it may cost and what can be done."""
-    for attempt in session.open_state.attempts.values():
-        if not attempt.is_duplicate or attempt.is_known:
-            continue
+    for attempt in _unseen(session.open_state):
         first = session.attempt(attempt.sender_id)
         known_ones = [one for one in (first, attempt) if one.batch_id is not None]
         running = [one for one in known_ones if one.state is None or not one.state.is_terminal]
@@ -405,12 +407,12 @@ _SHARED: Final = "SELECT 1 FROM plan JOIN shard_requests USING (request_id) WHER
 def check_settled(session: Session, study: str) -> None:
     """Raise AttentionError while a batch came of an attempt that was given up, and nobody has seen to it.
 
-    What is sent next holds the same requests, or may, whichever study asked them first.
+    What is sent next holds the same requests, or may, whichever study asked them first; or such as are half forgotten.
     """
     state = session.open_state
-    for attempt in state.attempts.values():
-        if not attempt.is_duplicate or attempt.is_known:
-            continue
+    if state.forgetting:
+        raise AttentionError("something is half forgotten: nothing is sent", hint="`batchpond forget` ends it")
+    for attempt in _unseen(state):
         latest = state.latest_attempt(attempt.shard_id)
         is_to_be_sent = latest is not None and latest.phase in BEFORE_SENT_PHASES | {Phase.ABSENT}
         is_given_up = attempt.shard_id in state.voided or is_to_be_sent
