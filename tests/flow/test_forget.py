@@ -324,6 +324,7 @@ def test_a_forgotten_study_that_is_planned_anew_can_be_asked_anew(tmp_path: Path
     rig.plan()
     (left,) = query(rig, "SELECT DISTINCT request_state, error_class FROM results")
     assert left == {"request_state": "failed", "error_class": "forgotten"}
+    assert rig.sync().n_failed == len(before), "and a pass says so"
     assert query(rig, "SELECT round(sum(cost_usd), 9) AS usd FROM batches") == [spent]
     n_attempts = len(rig.attempts())
     rig.submit()
@@ -335,6 +336,7 @@ def test_a_forgotten_study_that_is_planned_anew_can_be_asked_anew(tmp_path: Path
         rig.sync()
     asked_anew = query(rig, RESULTS)
     assert {row["request_state"] for row in asked_anew} == {"answered"}
+    assert rig.sync().n_failed == 0
     assert [row["request_id"] for row in asked_anew] == [row["request_id"] for row in before]
     assert query(rig, "SELECT count(*) AS n FROM audit WHERE NOT is_balanced") == [{"n": 0}]
     rig.world.close()

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 OVER_PHASES: Final = frozenset({Phase.VERIFIED, Phase.MISMATCH, Phase.LOST})
 
-_NONE: Final[Mapping[str, str]] = MappingProxyType({})
+NONE: Final[Mapping[str, str]] = MappingProxyType({})
 ASKED_TABLES: Final = ("plan", "requests", "shard_requests", "responses")
 FAILED_SQL: Final = tables.query(__package__, "failed")
 _COUNT: Final = tables.query(__package__, "failures_counted", failed=FAILED_SQL)
@@ -73,7 +73,7 @@ def parameters(lake_state: LakeState, again: Again) -> dict[str, Any]:
     return of_settled(lake_state.attempts.values()) | chosen
 
 
-def of_settled(attempts: Iterable[Attempt], verified: Mapping[str, str] = _NONE) -> dict[str, Any]:
+def of_settled(attempts: Iterable[Attempt], verified: Mapping[str, str] = NONE) -> dict[str, Any]:
     """Return the parameters of `FAILED_SQL`: those of the attempts that nothing more can come of.
 
     Before them stand those that were `verified` earlier, whose shards are given by attempt.

@@ -175,8 +175,10 @@ def forget(store: Store, target: Target | None, *, providers: Providers, is_loca
             scope = look(store, session.lake_state, target)
             n_requests = len(scope.request_ids)
             n_deleted = 0 if is_local else _delete_remote(session, scope)
+            what = {} if target.study is not None else {"requests": sorted(scope.request_ids), "item": target.item}
+            begun = Forget(study=target.study, n_requests=n_requests, what=orjson.dumps(what).decode())
             if not session.notes:
-                session.record(*(Voided(study=target.study or "", shard_id=one) for one in scope.unsent), _event(scope))
+                session.record(*(Voided(study=target.study or "", shard_id=one) for one in scope.unsent), begun)
         for event in list(session.lake_state.forgetting.values()):
             failpoints.reach("F0")
             n_lines += _Forgetting(session, event).run()
@@ -191,12 +193,6 @@ def _answers(custom_ids: set[str], read: Callable[[bytes], Response], line: byte
 
 def _one_of(column: str, values: pa.Array) -> Callable[[pa.Table], pa.ChunkedArray]:
     return lambda rows: pc.is_in(rows.column(column), value_set=values)
-
-
-def _event(scope: Scope) -> Forget:
-    study, n_requests = scope.target.study, len(scope.request_ids)
-    what = {} if study is not None else {"requests": sorted(scope.request_ids), "item": scope.target.item}
-    return Forget(study=study, n_requests=n_requests, what=orjson.dumps(what).decode())
 
 
 def _delete_remote(session: Session, scope: Scope) -> int:

@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -22,7 +21,7 @@ import orjson
 from batchpond.errors import AccessError, ExitCode
 from batchpond.lake import tables
 from batchpond.lake.attempts import UNDER_WAY_PHASES, Attempt, LakeState, Phase, fallen_short, seconds_of
-from batchpond.lake.records import Listed, PutOff, Sharded, Status
+from batchpond.lake.records import Forget, Listed, PutOff, Sharded, Status
 from batchpond.lake.store import Store
 from batchpond.model import ErrorClass, Mode
 from batchpond.plan import versions
@@ -32,7 +31,7 @@ from batchpond.providers.shared.files import RECENT
 from batchpond.providers.shared.folder import Folder, of_host
 from batchpond.run import dispatch, due
 from batchpond.run.dispatch import Obstacle
-from batchpond.run.session import Providers, Session, Severity
+from batchpond.run.session import Providers, Session, Severity, answered
 from batchpond.study.prices import load_config
 from batchpond.text import plural
 
@@ -44,7 +43,6 @@ _MESSAGE_CHARS: Final = 200
 _UNCOLLECTED_PHASES: Final = frozenset({Phase.ENDED, Phase.MISMATCH})
 _A_PASS: Final = "a pass: `batchpond sync` sends them"
 _NO_MATTER: Final = (Status, Listed, PutOff)  # what tells nothing of who has failed
-_NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 _NO_PAST: Final[Mapping[str, Sequence[float]]] = MappingProxyType({})
 
 # What helps against each kind of failure; STUDY stands for the study.
@@ -78,7 +76,7 @@ class Failure:
 
 
 def failures(
-    store: Store, lake_state: LakeState, attempts: Collection[Attempt], archived: Mapping[str, str] = _NOTHING
+    store: Store, lake_state: LakeState, attempts: Collection[Attempt], archived: Mapping[str, str] = due.NONE
 ) -> list[Failure]:
     """Return how the requests failed of those attempts that nothing more can come of, and that wait for no other.
 
@@ -104,15 +102,19 @@ def tell_failures(session: Session) -> None:
 def count_failed(session: Session) -> Mapping[str, int]:
     """Return how many requests of each study have failed, now or long ago, and no attempt answered or is about to."""
     recent, archived = fallen_short(session.log.recent), session.log.archive.short
-    if not recent and not archived:
+    is_any_forgotten = any(isinstance(event, Forget) for event in session.log.recent)
+    if not recent and not archived and not is_any_forgotten:
         return {}
     short = [session.attempt(name) for name in sorted(recent)]
     told = (event.ord for event in session.log.recent if not isinstance(event, _NO_MATTER))
     last = max((*told, *session.log.archive.settled.values()), default=0)
-    found = partial(failures, session.store, session.open_state, short, archived)
-    return session.remembered(
-        ".failed", last, lambda: sum((Counter({one.study: one.n_requests}) for one in found()), Counter[str]())
-    )
+
+    def count() -> Counter[str]:
+        forgotten = answered(session.lake_state) if is_any_forgotten else []  # they fell short of nothing then
+        found = failures(session.store, session.open_state, [*forgotten, *short], archived)
+        return sum((Counter({one.study: one.n_requests}) for one in found), Counter[str]())
+
+    return session.remembered(".failed", last, count)
 
 
 @dataclass(frozen=True, slots=True)
