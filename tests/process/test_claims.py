@@ -41,10 +41,11 @@ def program(account: FakeOpenAI, tmp_path: Path) -> Program:
     return made
 
 
-def claim(program: Program, effect: float) -> str:
+def claim(program: Program, effect: float | None) -> str:
     """Write claims into the study, plan it, and return what `plan` said."""
     file = program.folder / "study.toml"
-    file.write_text(file.read_text().partition("\n[claims]")[0] + CLAIMS.format(effect=effect))
+    claims = CLAIMS.format(effect=effect) if effect is not None else CLAIMS.partition("effect")[0]
+    file.write_text(file.read_text().partition("\n[claims]")[0] + claims)
     done = program.run("plan", "study.toml")
     assert done.returncode == 0, done.stderr
     return done.stderr + done.stdout
@@ -103,6 +104,13 @@ def test_claims_that_change_once_answers_were_asked_for_are_no_claims(account: F
     again = claimed(program)
     assert (again["is_claimed_first"], again["claims_sha256"], again["n_claims"]) == (True, first["claims_sha256"], 2)
     assert len(account.batches) == 1
+
+
+def test_a_claim_that_names_no_effect_is_reported(program: Program) -> None:
+    """What was not said is a dash in the report, before anything is sent."""
+    claim(program, None)
+    assert (claimed(program)["effect"], claimed(program)["is_effect_in_reach"]) == (None, None)
+    assert "| position | length,win matrix |" in report(program)
 
 
 def test_a_study_without_claims_has_none_and_an_unknown_test_is_named(program: Program) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from batchpond.results.report import build, declared, page, sections
 from batchpond.results.report.declared import Chapter, Declared
+from batchpond.results.report.numbers import Kind
 from batchpond.results.report.parts import Column
 from batchpond.results.report.source import opened
 from batchpond.views import read
@@ -105,6 +106,13 @@ def test_each_name_of_an_exhibit_is_declared_once() -> None:
         if exhibit.figure is not None:
             roles = {column.role for column in exhibit.columns} | set(exhibit.figure.roles)
             assert "value" in roles, exhibit.key
+
+
+def test_a_word_in_the_place_of_null_stands_in_a_column_of_text() -> None:
+    """One that is printed as a number would be read as one, and no report be made."""
+    kinds = {(one.key, column.name): column.kind for one in exhibits() for column in one.columns}
+    words = [(one.key, name) for one in exhibits() for name in one.missing]
+    assert [word for word in words if kinds.get(word, Kind.TEXT) not in {Kind.TEXT, Kind.RANGE}] == []
 
 
 def test_every_declared_query_runs_on_the_views(lake: Path) -> None:
