@@ -84,17 +84,19 @@ def test_holm_of_the_claims_is_over_what_was_claimed_alone(*, is_claimed_first: 
     assert all(row["holm_claimed"] <= row["holm"] for row in family)
 
 
-@pytest.mark.parametrize("is_open", [True, False])
-def test_p_values_of_an_open_study_say_so(tmp_path: Path, *, is_open: bool) -> None:
-    """In the head of every column of p or q, as long as an answer is still to come."""
+@pytest.mark.parametrize("still_to_come", ["a judgment", "an answer to be judged", "nothing"])
+def test_p_values_of_an_open_study_say_so(tmp_path: Path, still_to_come: str) -> None:
+    """In the head of every column of p or q, as long as an answer is still to come, also of a model that is judged."""
     builder = LakeBuilder(tmp_path / "lake")
     builder.imported([
         {"study": "demo", "import_key": f"{one}{other}", "provider": "p", "request_model": "m", "item_first": f"i{one}",
          "item_second": f"i{other}", "unit_id": "", "repeat_no": 1, "verdict": "first", "outcome": "decided"}
         for one, other in np.ndindex(6, 6) if one != other
     ])  # fmt: skip
-    if is_open:
+    if still_to_come == "a judgment":
         builder.plan([{"item_first": "i0", "item_second": "i1"}])
+    elif still_to_come == "an answer to be judged":
+        builder.plan([{"task": "generation", "item_first": "i0", "item_second": None}])
     builder.build()
     heads = [
         column.title
@@ -103,4 +105,4 @@ def test_p_values_of_an_open_study_say_so(tmp_path: Path, *, is_open: bool) -> N
         if column.kind is Kind.P
     ]
     assert heads
-    assert {head.endswith(" (open)") for head in heads} == {is_open}
+    assert {head.endswith(" (open)") for head in heads} == {still_to_come != "nothing"}

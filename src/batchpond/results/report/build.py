@@ -37,8 +37,7 @@ def build(lake_path: Path, study: str | None = None, beside: str | None = None) 
     with opened(lake_path, study) as source:
         about = facts.study(source)
         names = each(sections.SECTIONS, "reporting", "sections", len(sections.SECTIONS))
-        found = [_section(name, source) for name in names]
-        made = [section for section in found if section is not None]
+        made = [section for name in names if (section := _section(name, source)) is not None]
         if beside is not None:
             made.insert(0, compared.section(compare(lake_path, source.study, beside), source.study, beside))
         return Report(

@@ -57,15 +57,15 @@ def study(source: Source) -> Study:
     found = [exhibit(source) for exhibit in exhibits("facts").values()]
     parts: list[Part] = [Facts("The study", rows), *(part for part in found if part is not None)]
     about = Section(_WRITTEN.key, _WRITTEN.title, _WRITTEN.words, parts)
-    is_open = facts.get("n_expected", 0) > facts.get("n_answered", 0)
-    return Study(about, tuple(_summary(facts)), fingerprint, is_open)
+    n_pending = n_calls - (facts.get("n_answered") or 0) - (facts.get("n_answers") or 0)
+    return Study(about, tuple(_summary(facts, n_pending)), fingerprint, is_open=n_pending > 0)
 
 
 def _count(facts: dict[str, Any], name: str) -> str:
     return f"{facts.get(name) or 0:,}"
 
 
-def _summary(facts: dict[str, Any]) -> list[str]:
+def _summary(facts: dict[str, Any], n_pending: int) -> list[str]:
     if not facts:
         return ["Nothing has been planned or imported."]
     told = []
@@ -81,8 +81,7 @@ def _summary(facts: dict[str, Any]) -> list[str]:
             f"{plural(facts['n_candidates'], 'model')} gave {facts['n_given']:,} of {facts['n_answers_expected']:,} "
             "answers, which are no judgments."
         )
-    n_expected = facts["n_expected"] + facts["n_answers_expected"]
-    if n_pending := n_expected - facts["n_answered"] - facts["n_answers"]:
+    if n_pending:
         told.append(f"{n_pending:,} are still pending, so all numbers may change.")
     origins = (facts["origins"] or "").split(", ")
     return [" ".join(told), *[_SOME_SIMULATED if len(origins) > 1 else _SIMULATED] * ("simulated" in origins)]
