@@ -7,9 +7,11 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from batchpond.results.report import build, markdown
+from batchpond.results.report.source import ROWS_MAX
 from tests.rigs.lakes import LakeBuilder
 
 Row = dict[str, Any]
@@ -232,3 +234,30 @@ def test_a_model_that_refused_or_failed_gave_no_answer(tmp_path: Path) -> None:
     findings(tmp_path, [{"task": "generation", "item_first": f"i{n}", "outcome": o} for n, o in enumerate(outcomes)])
     told = markdown.render(build.build(tmp_path / "lake", "s"))
     assert "1 model gave 2 of 4 answers, which are no judgments.\n" in told
+
+
+def test_the_first_of_a_ranking_has_the_places_that_hold_for_all_at_once(tmp_path: Path) -> None:
+    """It was chosen by the data: where items hardly differ, its own places held the true one in .67 to .77 of sets."""
+    rng = np.random.default_rng(1)
+    rows: list[Row] = [
+        {"task": "pairwise", "rubric_id": "r", "item_first": f"i{one}", "item_second": f"i{two}",
+         "verdict": str(rng.choice(["first", "second"]))}
+        for one, two in itertools.permutations(range(10), 2)
+    ]  # fmt: skip
+    (text,) = findings(tmp_path, rows)["ranking"]
+    assert "is first of 10 items: places 1 to 10 fit the data, and it is not told apart from 9 others." in text
+
+
+def test_a_ranking_of_more_items_than_its_table_holds_counts_all_of_them(tmp_path: Path) -> None:
+    """In its finding and in its caption, which are of the study and not of the rows that are printed."""
+    n_items = ROWS_MAX + 30
+    rows: list[Row] = [
+        {"task": "pairwise", "rubric_id": "r", "item_first": f"i{one:03}", "item_second": f"i{two % n_items:03}",
+         "verdict": "first" if (one + two) % 3 else None, "outcome": "decided" if (one + two) % 3 else "refused"}
+        for one in range(n_items) for two in (one + 1, one + 2)
+    ]  # fmt: skip
+    n_decided = sum(row["verdict"] is not None for row in rows)
+    (text,) = findings(tmp_path, rows)["ranking"]
+    assert f"is first of {n_items} items" in text
+    caption = next(one.caption for one in build.build(tmp_path / "lake", "s").exhibits() if one.key == "ranking")
+    assert f"n = {n_decided} verdicts on {n_items} items. Left out: {len(rows) - n_decided} answers" in caption

@@ -13,9 +13,9 @@ from batchpond.errors import UsageError
 from batchpond.model import CELL_COLUMNS
 from batchpond.results.rank import verb as rank
 from batchpond.results.report.declared import Declared, Drawn, chapter, exhibits
-from batchpond.results.report.numbers import total
-from batchpond.results.report.parts import ChartKind, Exhibit, Finding, Section
-from batchpond.results.report.source import Rows, Source
+from batchpond.results.report.numbers import left_out, total
+from batchpond.results.report.parts import ChartKind, Finding, Section
+from batchpond.results.report.source import Rows, Source, harmless
 from batchpond.text import plural
 
 RUBRICS_MAX: Final = 6
@@ -38,32 +38,33 @@ def section(source: Source) -> Section | None:
     except UsageError as error:  # nothing to rank, or more items than a ranking can hold
         return Section(_WRITTEN.key, _WRITTEN.title, (f"No ranking is shown: {error.message}.",), ())
     command = f"batchpond rank {shlex.quote(source.study)} --by {by[0] if by else 'study'}"
-    items = _rows(ranked, f"{command} --format csv")
-    quality = _rows(rankings, f"{command} --summary --format csv")
-    made: list[Exhibit | None] = [_items(items.frame, by).of(items), exhibits("ranking")["rankings"].of(quality)]
+    items, quality = _frame(ranked), _frame(rankings)  # whole: the table is cut, what is said of it is not
+    tables = ((_items(items, by), items, ""), (exhibits("ranking")["rankings"], quality, " --summary"))
+    made = (table.of(Rows.of(frame, f"{command}{how} --format csv")) for table, frame, how in tables)
     notes = (f"{note[0].upper()}{note[1:]}." for note in said)
     parts = [part for part in made if part is not None]
-    return Section(_WRITTEN.key, _WRITTEN.title, (*_WRITTEN.words, *notes), parts, list(_winners(items.frame, by)))
+    return Section(_WRITTEN.key, _WRITTEN.title, (*_WRITTEN.words, *notes), parts, list(_winners(items, by)))
 
 
 def _winners(frame: pl.DataFrame, by: tuple[str, ...]) -> Iterator[Finding]:
     """Yield who won, and how surely: the first of each ranking with the places that fit the data."""
-    for rows in frame.partition_by(*by, maintain_order=True) if by else [frame]:
-        best = rows.sort("rank", nulls_last=True, maintain_order=True).row(0, named=True)
-        n_tied = sum(rows["tied_group"].eq_missing(best["tied_group"])) - 1
+    ranked = frame.drop_nulls("rank").sort("rank", maintain_order=True)
+    for rows in ranked.partition_by(*(by or ["item_kind"]), maintain_order=True):
+        best = rows.row(0, named=True)
+        lo, hi = best["rank_lo_joint"], best["rank_hi_joint"]  # of all at once, as it was the data that chose the item
         where = f" in {best[by[0]]}" if by else ""
-        tied = f"it is not told apart from {plural(n_tied, 'other')}" if n_tied else "every other is told apart from it"
-        if best["rank"] is not None and len(rows) > 1:
+        tied = f"it is not told apart from {plural(hi - lo, 'other')}" if hi > lo else "all others are told apart"
+        if len(rows) > 1:
             yield Finding(
-                f"{best['item']} is first of {len(rows):,} {best['item_kind']}s{where}: places "
-                f"{best['rank_lo']} to {best['rank_hi']} fit the data, and {tied}.", "ranking", best,
+                f"{best['item']} is first of {len(rows):,} {best['item_kind']}s{where}: places {lo} to {hi} fit the "
+                f"data, and {tied}.", "ranking", best,
             )  # fmt: skip
 
 
-def _rows(ranked: rank.Rows, command: str) -> Rows:
+def _frame(ranked: rank.Rows) -> pl.DataFrame:
     frame = pl.DataFrame(ranked[0], pl.Schema(ranked[1]))
     unused = [name for name in CELL_COLUMNS if name in frame.columns and frame[name].null_count() == len(frame)]
-    return Rows.of(frame.drop(unused), command)
+    return harmless(frame.drop(unused))
 
 
 def _items(frame: pl.DataFrame, by: tuple[str, ...]) -> Declared:
@@ -75,10 +76,11 @@ def _items(frame: pl.DataFrame, by: tuple[str, ...]) -> Declared:
         title=written.title.format(kind=kind),
         columns=[replace(column, title=column.title.format(kind=kind)) for column in written.columns],
         adds=_worded,
-        says=lambda rows: {
-            "verdicts": plural(total(rows, "n_comparisons") // 2, "verdict"),
-            "items": f"{plural(len(rows), kind)}{rubrics}",
+        says=lambda _: {
+            "verdicts": plural(total(frame, "n_comparisons") // 2, "verdict"),
+            "items": f"{plural(len(frame), kind)}{rubrics}",
             "kinds": f"{kind.capitalize()}s",
+            "left_out": left_out(frame, written.left_out, seen=written.seen),
         },
         figure=Drawn(kind=ChartKind.RANKING, rows=lambda rows: _first(rows, by)),
     )  # fmt: skip
