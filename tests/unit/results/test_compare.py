@@ -275,10 +275,13 @@ def test_labels_are_compared_by_share_by_people_and_by_what_is_the_same(lake: Pa
 
 
 def test_q_values_are_over_all_that_one_call_shows(lake: Path) -> None:
-    rows = compared(lake, "s0:template=t0,template=t1", "s1").differences.to_pylist()
+    found = compared(lake, "s0:template=t0,template=t1", "s1")
+    rows = found.differences.to_pylist()
     p = [row["p_diff"] for row in rows if row["p_diff"] is not None]
     q = [row["q_bh"] for row in rows if row["p_diff"] is not None]
     assert len({row["comparison_no"] for row in rows}) == 2, "t2 is in one side alone"
+    assert [note for note in found.notes if "in no comparison" in note and " of b " in note and ": t2 " in note]
+    assert not [note for note in found.notes if "in no comparison" in note and " of a " in note]
     np.testing.assert_allclose(q, stats.false_discovery_control(p), rtol=1e-12)
 
 
@@ -404,6 +407,10 @@ def gated(text: str, *, is_margin: bool, **values: Any) -> list[Row]:
     with duckdb.connect() as connection:
         made = pa.Table.from_pylist([row], schema=pa.Table.from_pylist([row | {"diff_lo": 0.0, "diff_hi": 0.0}]).schema)
         connection.register("compare_metrics", made)
+        connection.execute(
+            "CREATE TABLE compare_unmatched "
+            "(comparison_no INT, metric TEXT, is_main BOOL, n_common INT, n_a INT, n_b INT)"
+        )
         asked = {"metrics": [metric], "deltas": [delta], "is_margin": is_margin}
         found: list[Row] = (
             connection.sql(query("batchpond.results.compare", "gates"), params=asked).to_arrow_table().to_pylist()
@@ -435,6 +442,31 @@ def test_the_gate_decides_on_the_whole_interval(text: str, is_margin: bool, valu
     (found,) = gated(text, is_margin=is_margin, **values)
     assert found["is_worse"] is is_worse
     assert found["says"].startswith({True: "worse: ", False: "not worse: ", None: "undecided: "}[is_worse])
+
+
+@pytest.mark.parametrize("gate", ["compliance", "main", "compliance:0.2", "error"])
+@pytest.mark.parametrize("is_margin", [True, False])
+def test_a_gate_does_not_pass_over_a_comparison_whose_answers_cannot_be_read(
+    tmp_path: Path, gate: str, *, is_margin: bool
+) -> None:
+    """Of one template all that b says is unreadable: undecided, where the other alone would let it pass."""
+    builder = LakeBuilder(tmp_path / "lake")
+    builder.imported([
+        {"import_key": f"{study}{template}{item}", "study": study, "task": "compliance", "template_id": template,
+         "rubric_id": "r", **JUDGE, "item_first": f"i{item}", **said}
+        for study, template, item in product(("old", "new"), ("t1", "t2"), range(40))
+        for said in [{"outcome": "unparsed"} if (study, template) == ("new", "t2")
+                     else {"outcome": "decided", "verdict": "true" if item % 3 else "false"}]
+    ])  # fmt: skip
+    builder.build()
+    text = gate if ":" in gate or not is_margin else f"{gate}:0.2"
+    told = compare(builder.store.path, "old", "new", gates=[text], is_margin=is_margin).gates.to_pylist()
+    found = {row["comparison_no"]: row for row in told}
+    is_worse = {number: row["is_worse"] for number, row in found.items()}
+    assert is_worse == {1: False, 2: False if gate == "error" else None}
+    if gate != "error":
+        assert found[2]["says"] == ("undecided: compliance of comparison 2 has no value on both sides: of 40 in both, "
+                                    "a has it of 40, b of 0")  # fmt: skip
 
 
 @pytest.mark.parametrize(

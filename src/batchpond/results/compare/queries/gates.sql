@@ -1,12 +1,13 @@
 -- What each gate says of each comparison that has its metric, `main` being the task's own. Worse is where the whole
--- interval of the harm is beyond delta; by a margin, where not all of it is within (non-inferiority); NULL without one.
+-- interval of the harm is beyond delta; by a margin, where not all of it is within (non-inferiority); NULL without one, and where no item has a
+-- value on both sides.
 WITH gates AS (
   SELECT unnest($metrics) AS gate, unnest($deltas) AS delta
 ),
 harms AS (
   SELECT
     *,
-    CASE better WHEN 'lower' THEN delta ELSE -delta END AS limit_at,
+    CASE better WHEN 'lower' THEN delta ELSE 0 - delta END AS limit_at,
     CASE better WHEN 'lower' THEN diff_lo ELSE -diff_hi END AS harm_lo,
     CASE better WHEN 'lower' THEN diff_hi ELSE -diff_lo END AS harm_hi
   FROM gates
@@ -28,4 +29,11 @@ SELECT
               CASE WHEN $is_margin THEN 'must be' ELSE 'is worse if' END,
               CASE WHEN (better = 'lower') = $is_margin THEN 'below' ELSE 'above' END, limit_at) END AS says
 FROM judged
+UNION ALL
+SELECT
+  gate, comparison_no, metric, NULL,
+  format('undecided: {} of comparison {} has no value on both sides: of {} in both, a has it of {}, b of {}',
+    metric, comparison_no, n_common, n_a, n_b)
+FROM gates
+JOIN compare_unmatched ON metric = gate OR (gate = 'main' AND is_main)
 ORDER BY comparison_no, metric

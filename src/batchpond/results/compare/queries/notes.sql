@@ -11,6 +11,27 @@ FROM compare_said
 WHERE origin = 'simulated'
 GROUP BY side
 UNION ALL
+SELECT format('{:,} answers of {} are in no comparison, as the other side has none of the same kind: {}', sum(n)::BIGINT, side,
+  array_to_string(list_sort(list(cell))[:5], ', ') || CASE WHEN count(*) > 5 THEN ', ...' ELSE '' END)
+FROM (
+  SELECT
+    side, count(*) AS n,
+    concat_ws(' ', nullif(template_id, ''), nullif(rubric_id, ''), request_model, nullif(nullif(thinking, 'none'), ''),
+      nullif(candidate, '')) AS cell
+  FROM compare_said AS said
+  WHERE NOT EXISTS (
+    SELECT 1 FROM compare_comparisons AS compared
+    WHERE compared.task = said.task
+      AND CASE side WHEN 'a' THEN template_a ELSE template_b END = said.template_id
+      AND CASE side WHEN 'a' THEN rubric_a ELSE rubric_b END = said.rubric_id
+      AND CASE side WHEN 'a' THEN provider_a ELSE provider_b END = said.provider
+      AND CASE side WHEN 'a' THEN request_model_a ELSE request_model_b END = said.request_model
+      AND CASE side WHEN 'a' THEN thinking_a ELSE thinking_b END = said.thinking
+      AND CASE side WHEN 'a' THEN candidate_a ELSE candidate_b END = said.candidate)
+  GROUP BY ALL
+) AS alone
+GROUP BY side
+UNION ALL
 SELECT format('{:,} calls are not answered yet: what they will say is in no number', count(*))
 FROM compare_said
 WHERE outcome IS NULL
