@@ -1,7 +1,8 @@
 -- grain: study, template_id, provider, request_model, thinking, candidate
 -- question: How often does a candidate model comply, once the judge's errors are corrected by people's labels?
 -- source: the majorities of item_status over all statements, with the labels of `truths`; n_rubrics statements have a
---   judged output, n_rubrics_labelled a labelled one.
+--   judged output, n_rubrics_labelled a labelled one. On n_label_drawn judged outputs people are drawn, such as two who
+--   differ: they are not labelled, and the labelled then no random part, as they are those that are easy to label.
 -- estimators:
 --   - compliance: the judge's own rate over all
 --   - compliance_min, compliance_max: what the n_null outputs, answered without a verdict and out of the rate, leave
@@ -46,7 +47,8 @@ WITH judged AS (
     item_status.thinking, item_status.candidate, item_status.item,
     coalesce(nullif(item_status.unit_id, ''), item_status.item) AS prompt,
     CASE item_status.value WHEN 'true' THEN 1 WHEN 'false' THEN 0 END AS f,
-    CASE truths.truth WHEN 'true' THEN 1 WHEN 'false' THEN 0 END AS y
+    CASE truths.truth WHEN 'true' THEN 1 WHEN 'false' THEN 0 END AS y,
+    truths.n_votes > 0 AND truths.truth IS NULL AS is_drawn
   FROM item_status
   LEFT JOIN truths
     ON truths.study = item_status.study
@@ -66,6 +68,7 @@ inputs AS MATERIALIZED (
     min(item) AS an_output,
     count(f) AS judged_here,
     count(f + y) AS labelled_here,
+    count(f) FILTER (WHERE is_drawn) AS drawn_here,
     count(*) - count(f) AS null_here,
     count(*) FILTER (WHERE f IS NULL AND y = 1) AS null_true_here,
     count(*) FILTER (WHERE f IS NULL AND y = 0) AS null_false_here,
@@ -85,6 +88,7 @@ totals AS (
     study, template_id, provider, request_model, thinking, candidate,
     CAST(sum(judged_here) AS BIGINT) AS n_judged,
     CAST(sum(labelled_here) AS BIGINT) AS n_labelled,
+    CAST(sum(drawn_here) AS BIGINT) AS n_label_drawn,
     CAST(sum(null_here) AS BIGINT) AS n_null,
     CAST(sum(null_true_here) AS BIGINT) AS n_null_true,
     CAST(sum(null_false_here) AS BIGINT) AS n_null_false,
@@ -294,6 +298,7 @@ SELECT
   n_unlabelled,
   n_label_true,
   n_label_false,
+  n_label_drawn,
   n_null,
   n_null_labelled,
   compliance,

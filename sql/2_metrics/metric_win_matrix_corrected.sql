@@ -2,7 +2,8 @@
 -- question: How often do people prefer one candidate model to another, by a judge's verdicts corrected by their labels?
 -- source: candidate_pairs over all statements, with what `truths` says of the same two outputs. A win is 1, a tie and a
 --   pair whose orders disagree 1/2, as in win_rate_half of metric_win_matrix. n_rubrics statements have a pair in
---   n_both, n_rubrics_labelled a labelled one.
+--   n_both, n_rubrics_labelled a labelled one. On n_label_drawn pairs of n_both people are drawn, such as two who differ:
+--   they are not labelled, and the labelled then no random part, as they are those that are easy to label.
 -- estimators:
 --   - win_rate_half: the judge's own, over the n_both pairs
 --   - win_rate_half_min, win_rate_half_max, ppi_win_rate_min, ppi_win_rate_max: what the n_missing pairs leave open,
@@ -39,7 +40,8 @@ WITH judged AS (
     CASE WHEN pairs.winner = 'pending' THEN NULL
          WHEN truths.truth = 'tie' THEN 0.5::DOUBLE
          WHEN (truths.truth = 'lo') = (pairs.item_a < pairs.item_b) THEN 1.0::DOUBLE
-         WHEN truths.truth IS NOT NULL THEN 0.0::DOUBLE END AS y
+         WHEN truths.truth IS NOT NULL THEN 0.0::DOUBLE END AS y,
+    truths.n_votes > 0 AND truths.truth IS NULL AS is_drawn
   FROM candidate_pairs AS pairs
   LEFT JOIN truths
     ON truths.study = pairs.study
@@ -57,6 +59,7 @@ inputs AS MATERIALIZED (
     min(item_a) AS an_output,
     count(f) AS both_here,
     count(f + y) AS labelled_here,
+    count(f) FILTER (WHERE is_drawn) AS drawn_here,
     count(*) FILTER (WHERE is_missing) AS missing_here,
     count(y) FILTER (WHERE is_missing) AS missing_labelled_here,
     coalesce(sum(CASE WHEN is_missing THEN y END), 0) AS missing_y_here,
@@ -76,6 +79,7 @@ totals AS (
     study, template_id, provider, request_model, thinking, candidate_a, candidate_b,
     CAST(sum(both_here) AS BIGINT) AS n_both,
     CAST(sum(labelled_here) AS BIGINT) AS n_labelled,
+    CAST(sum(drawn_here) AS BIGINT) AS n_label_drawn,
     CAST(sum(missing_here) AS BIGINT) AS n_missing,
     CAST(sum(missing_labelled_here) AS BIGINT) AS n_missing_labelled,
     sum(missing_y_here) AS missing_y,
@@ -215,6 +219,7 @@ SELECT
   n_rubrics_labelled,
   n_both,
   n_labelled,
+  n_label_drawn,
   n_missing,
   n_missing_labelled,
   fm / n_both AS win_rate_half,
