@@ -261,3 +261,53 @@ def test_a_ranking_of_more_items_than_its_table_holds_counts_all_of_them(tmp_pat
     assert f"is first of {n_items} items" in text
     caption = next(one.caption for one in build.build(tmp_path / "lake", "s").exhibits() if one.key == "ranking")
     assert f"n = {n_decided} verdicts on {n_items} items. Left out: {len(rows) - n_decided} answers" in caption
+
+
+def voted(votes: str, **columns: Any) -> list[Row]:
+    """Return compliance of two candidates on inputs to six statements; a word per judge, t, f, or u for unparsed."""
+    said = {"t": {"verdict": "true"}, "f": {"verdict": "false"}, "u": {"outcome": "unparsed"}}
+    return [
+        {"task": "compliance", "rubric_id": f"s{n % 6}", "unit_id": f"u{n}", "item_first": f"u{n}-{candidate}",
+         "candidate_first": candidate, "request_model": f"m{judge}"} | said[vote] | columns
+        for n, words in enumerate(votes.split()) for candidate in "ab" for judge, vote in enumerate(words)
+    ]  # fmt: skip
+
+
+def test_three_judges_of_whom_two_agree_do_not_agree_all(tmp_path: Path) -> None:
+    """What is shown of three or more is of any two of them, and beside it the units on which all agree."""
+    (text,) = findings(tmp_path, voted("ttt ttf tff fff ttf ttf"))["agreement-overall"]
+    # per unit of a candidate 1, 1/3, 1/3, 1, 1/3, 1/3
+    assert text.startswith("Any two of 3 judges (task compliance, template t1) agree on 55.6")
+    assert "of 12 units on average, all that voted on 33.3" in text
+
+
+def test_an_answer_that_is_left_out_is_counted_once_and_not_again_for_the_panel(tmp_path: Path) -> None:
+    """Neither of compliance nor of ratings; of what is shown per statement, the panel's, it is the panel's own."""
+    rows = voted("uut ttf uuu fff ttf ttf")
+    rated: list[Row] = [
+        {"task": "likert", "rubric_id": "r", "item_first": f"i{n}", "request_model": f"m{judge}"}
+        | ({"outcome": "unparsed"} if n < 2 else {"score": 1 + n % 3}) for n in range(8) for judge in range(2)
+    ]  # fmt: skip
+    findings(tmp_path, rows + rated)
+    captions = {one.key: one.caption for one in build.build(tmp_path / "lake", "s").exhibits()}
+    assert "Left out: 10 answers without a verdict." in captions["compliance"]
+    assert "Left out: 4 answers without a rating." in captions["ratings"]
+    assert "Left out: 2 answers without a verdict." in captions["statements"]
+
+
+def test_what_labels_could_have_found_is_no_test_of_the_judges(tmp_path: Path) -> None:
+    """People's labels of both candidates are compared as well, and are in no sentence or table on power."""
+    told = findings(tmp_path, voted("tf tf ff tt ft tt") + voted("t f t f t f", provider="human"))
+    (power,) = [text for text in told["power"] if "could" in text]
+    assert power.startswith("3 of 3 comparisons of two candidates' compliance")
+    (exhibit,) = [one for one in build.build(tmp_path / "lake", "s").exhibits() if one.key == "power"]
+    assert exhibit.frame["n_tests"].to_list() == [3]
+
+
+def test_what_is_right_stands_beside_how_many_are_labelled(tmp_path: Path) -> None:
+    """A jury's accuracy is of the labelled units, and not of those that it was asked about."""
+    rows = [row | {"rubric_id": "s"} for row in voted("tt tf ff tt ft tt") + voted("t f", provider="human")]
+    findings(tmp_path, rows)
+    (exhibit,) = [one for one in build.build(tmp_path / "lake", "s").exhibits() if one.key == "jury"]
+    assert [exhibit.frame[name].to_list() for name in ("n_units", "labelled")] == [[12], [4]]
+    assert {"labelled", "majority right"} < {column.title for column in exhibit.columns}
