@@ -182,6 +182,23 @@ def test_what_was_expected_is_said_to_be_unknown_and_why(tmp_path: Path, *, is_s
     assert why in costs.caption
 
 
+def test_what_was_expected_of_more_than_has_come_is_said_to_be(tmp_path: Path) -> None:
+    """What is still out was expected to cost something too: a part of the answers is not set beside all of the cost."""
+    lake = LakeBuilder(tmp_path / "lake")
+    lake.plan([{"slot": n, "request_id": f"r{n}"} for n in range(5)], study="s")
+    for name, requests in (("A0", ["r0", "r1"]), ("A1", ["r2", "r3", "r4"])):
+        lake.sent(name, f"S{name}", requests, study="s", origin="batch", cost_expected_usd=2.5 * len(requests))
+    lake.lines("A0", [{"request_id": f"r{n}", "outcome": "decided", "verdict": "first", "text": "x", "cost_usd": 2.0,
+                       "origin": "batch"} for n in range(2)])  # fmt: skip
+    lake.ended("A0")
+    lake.build()
+    report = build.build(tmp_path / "lake", "s")
+    (told,) = [finding.text for finding, _ in report.findings() if finding.key == "costs"]
+    assert told == "2 answers cost $4.00; $12.50 was expected of the 5 that were sent."
+    (costs,) = [exhibit for exhibit in report.exhibits() if exhibit.key == "costs"]
+    assert "What was expected is of all that was sent, 3 requests without an answer among it." in costs.caption
+
+
 def twice(pair: str, model: str, thinking: str, words: str = "first second") -> list[Row]:
     """Return a judge's verdicts on a pair in both orders; by `words` it is consistent."""
     return [
