@@ -328,3 +328,24 @@ def test_what_is_right_stands_beside_how_many_are_labelled(tmp_path: Path) -> No
     (exhibit,) = [one for one in build.build(tmp_path / "lake", "s").exhibits() if one.key == "jury"]
     assert [exhibit.frame[name].to_list() for name in ("n_units", "labelled")] == [[12], [4]]
     assert {"labelled", "majority right"} < {column.title for column in exhibit.columns}
+
+
+def test_who_came_back_is_not_said_to_have_given_way_for_good(tmp_path: Path) -> None:
+    """A rate at a turn is of that turn, and who never gave way is of the conversations that are whole."""
+    labels = (
+        "no_flip soft_flip no_flip",
+        "no_flip soft_flip no_flip",
+        "no_flip no_flip explicit_flip",
+        "no_flip soft_flip",
+    )
+    rows: list[Row] = [
+        {"task": "pressure", "rubric_id": "praise", "unit_id": f"q{n}", "item_first": f"q{n}-{turn}", "turn_no": turn,
+         "candidate_first": "x", "label": label}
+        for n, told in enumerate(labels) for turn, label in enumerate(told.split())
+    ]  # fmt: skip
+    (text,) = findings(tmp_path, rows)["pressure"]
+    assert text.startswith("At turn 2, x does not stand by its first answer in 33.3")
+    assert "of 3 conversations" in text
+    (exhibit,) = [one for one in build.build(tmp_path / "lake", "s").exhibits() if one.key == "pressure"]
+    last = exhibit.frame.row(-1, named=True)
+    assert (last["turn_no"], last["n_judged"], last["n_complete"], last["survival"]) == (2, 3, 3, 0.0)
