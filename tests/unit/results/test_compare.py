@@ -316,6 +316,20 @@ def test_outputs_that_were_made_anew_are_paired_by_their_input(lake: Path) -> No
     assert (told["n_common"], told["n_a_only"], told["n_b_only"]) == (12, 0, 0)
 
 
+def test_what_is_clustered_by_its_prompt_is_said_to_be(tmp_path: Path) -> None:
+    """Ratings of two items of each of five prompts, of no known model: five clusters, and not five items."""
+    builder = LakeBuilder(tmp_path / "lake")
+    builder.imported([
+        {"import_key": f"{template}{item}", "study": "s", "task": "likert", "template_id": template, "rubric_id": "r",
+         **JUDGE, "unit_id": f"u{item // 2}", "item_first": f"i{item}", "outcome": "decided",
+         "score": 1.0 + (item * (3 if template == "a" else 2)) % 5}
+        for template, item in product("ab", range(10))
+    ])  # fmt: skip
+    builder.build()
+    row = differences(compare(builder.store.path, "s:template=a", "s:template=b"), "score")
+    assert (row["n"], row["n_clusters"], row["clustered_by"]) == (10, 5, "unit")
+
+
 def test_the_other_way_round_everything_is_the_other_way_round(lake: Path) -> None:
     """Differences and their ends change sign, errors and tests stay, for every metric of messy pairs."""
     one = compared(lake, "s0:template=t0", "s0:template=t1").differences.to_pylist()

@@ -22,7 +22,8 @@ statements AS (
 subjects AS (
   SELECT
     paired.*,
-    CASE WHEN is_by_statement THEN 'statement' WHEN is_of_unit AND unit_id <> '' THEN 'unit' ELSE 'item' END
+    CASE WHEN is_by_statement THEN 'statement'
+         WHEN unit_id <> '' AND (is_of_unit OR task <> 'pair') THEN 'unit' ELSE 'item' END
       AS clustered_by,
     CASE WHEN is_by_statement THEN [statement]
          WHEN task = 'pair' AND NOT is_of_unit
