@@ -280,6 +280,17 @@ def test_a_ranking_of_more_items_than_its_table_holds_counts_all_of_them(tmp_pat
     assert f"n = {n_decided} verdicts on {n_items} items. Left out: {len(rows) - n_decided} answers" in caption
 
 
+def test_items_that_are_ranked_by_several_rubrics_are_as_many_as_they_are(tmp_path: Path) -> None:
+    """Three texts under two rubrics are three items, in the caption of six rows."""
+    rows: list[Row] = [
+        {"task": "pairwise", "rubric_id": rubric, "item_first": one, "item_second": two, "verdict": "first"}
+        for rubric in ("clear", "deep") for one, two in itertools.permutations("abc", 2)
+    ]  # fmt: skip
+    findings(tmp_path, rows)
+    (exhibit,) = [one for one in build.build(tmp_path / "lake", "s").exhibits() if one.key == "ranking"]
+    assert (len(exhibit.frame), exhibit.caption.partition(". ")[0]) == (6, "n = 12 verdicts on 3 items in 2 rubrics")
+
+
 def voted(votes: str, **columns: Any) -> list[Row]:
     """Return compliance of two candidates on inputs to six statements; a word per judge, t, f, or u for unparsed."""
     said = {"t": {"verdict": "true"}, "f": {"verdict": "false"}, "u": {"outcome": "unparsed"}}

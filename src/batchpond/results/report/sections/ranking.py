@@ -78,7 +78,7 @@ def _items(frame: pl.DataFrame, by: tuple[str, ...]) -> Declared:
         adds=_worded,
         says=lambda _: {
             "verdicts": plural(total(frame, "n_comparisons") // 2, "verdict"),
-            "items": f"{plural(len(frame), kind)}{rubrics}",
+            "items": f"{plural(frame['item'].n_unique(), kind)}{rubrics}",
             "kinds": f"{kind.capitalize()}s",
             "left_out": left_out(frame, written.left_out, seen=written.seen),
         },
