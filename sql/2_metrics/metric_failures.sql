@@ -1,6 +1,7 @@
 -- grain: study, template_id, provider, request_model, thinking
 -- question: How many calls of a template to a model failed, and how many answers could not be used?
--- source: calls of all tasks, over all rubrics. metric_outcomes has each outcome by itself.
+-- source: calls of all tasks, over all rubrics. metric_outcomes has each outcome by itself. Each of the n_fields fields of
+--   one answer is counted, and all of them together are one observation for the intervals: they fail together.
 -- estimators:
 --   - error_rate: n_error / n_answered, what never came back (error, expired, cancelled, missing) of all answered
 --     requests; Wilson
@@ -21,22 +22,30 @@ WITH counts AS (
     count(*) FILTER (WHERE outcome NOT IN ('error', 'expired', 'cancelled', 'missing')) AS n_returned,
     count(*) FILTER (WHERE outcome IN ('error', 'expired', 'cancelled', 'missing')) AS n_error,
     count(*) FILTER (WHERE outcome IN ('unparsed', 'ambiguous', 'truncated', 'empty')) AS n_unparsed,
-    count(*) FILTER (WHERE outcome IN ('refused', 'blocked')) AS n_refused
+    count(*) FILTER (WHERE outcome IN ('refused', 'blocked')) AS n_refused,
+    count(DISTINCT CASE WHEN is_field THEN rubric_id END) AS n_fields,
+    count(CASE WHEN is_field THEN outcome END) AS n_of_fields
   FROM calls
   GROUP BY study, template_id, provider, request_model, thinking
+),
+-- how much of what was counted is an observation of its own
+counted AS (
+  SELECT *, 1 - coalesce(n_of_fields / nullif(n_answered, 0) * (1 - 1 / nullif(n_fields, 0)), 0) AS part
+  FROM counts
 )
 SELECT
-  *,
+  study, template_id, provider, request_model, thinking,
+  n_planned, n_answered, n_returned, n_error, n_unparsed, n_refused, n_fields,
   n_error / nullif(n_answered, 0) AS error_rate,
-  wilson_lo(n_error, n_answered) AS error_rate_lo,
-  wilson_hi(n_error, n_answered) AS error_rate_hi,
+  wilson_lo(part * n_error, part * n_answered) AS error_rate_lo,
+  wilson_hi(part * n_error, part * n_answered) AS error_rate_hi,
   n_unparsed / nullif(n_returned, 0) AS unparsed_rate,
-  wilson_lo(n_unparsed, n_returned) AS unparsed_rate_lo,
-  wilson_hi(n_unparsed, n_returned) AS unparsed_rate_hi,
+  wilson_lo(part * n_unparsed, part * n_returned) AS unparsed_rate_lo,
+  wilson_hi(part * n_unparsed, part * n_returned) AS unparsed_rate_hi,
   n_refused / nullif(n_returned, 0) AS refused_rate,
-  wilson_lo(n_refused, n_returned) AS refused_rate_lo,
-  wilson_hi(n_refused, n_returned) AS refused_rate_hi,
+  wilson_lo(part * n_refused, part * n_returned) AS refused_rate_lo,
+  wilson_hi(part * n_refused, part * n_returned) AS refused_rate_hi,
   (n_error + n_unparsed + n_refused) / nullif(n_answered, 0) AS unusable_rate,
-  wilson_lo(n_error + n_unparsed + n_refused, n_answered) AS unusable_rate_lo,
-  wilson_hi(n_error + n_unparsed + n_refused, n_answered) AS unusable_rate_hi
-FROM counts;
+  wilson_lo(part * (n_error + n_unparsed + n_refused), part * n_answered) AS unusable_rate_lo,
+  wilson_hi(part * (n_error + n_unparsed + n_refused), part * n_answered) AS unusable_rate_hi
+FROM counted;
