@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 
 from batchpond.results.report import build, markdown
@@ -289,6 +290,41 @@ def test_items_that_are_ranked_by_several_rubrics_are_as_many_as_they_are(tmp_pa
     findings(tmp_path, rows)
     (exhibit,) = [one for one in build.build(tmp_path / "lake", "s").exhibits() if one.key == "ranking"]
     assert (len(exhibit.frame), exhibit.caption.partition(". ")[0]) == (6, "n = 12 verdicts on 3 items in 2 rubrics")
+
+
+def asked_twice(judge: str, words: str) -> list[Row]:
+    """Return a judge's verdicts on five pairs in both orders, each asked once for every word."""
+    return [
+        {"task": "pairwise", "rubric_id": "r", "request_model": judge, "item_first": one, "item_second": two,
+         "repeat_no": repeat, "verdict": word}
+        for n in range(5) for one, two in itertools.permutations((f"a{n}", f"b{n}"))
+        for repeat, word in enumerate(words.split(), 1)
+    ]  # fmt: skip
+
+
+def test_a_judge_without_a_majority_anywhere_is_in_the_tables_and_among_what_is_left_out(tmp_path: Path) -> None:
+    """Its pairs are undecided, which the caption counts; its votes say something about places, and are shown."""
+    findings(tmp_path, [*asked_twice("m1", "first first"), *asked_twice("m2", "first second")])
+    told = {one.key: one for one in build.build(tmp_path / "lake", "s").exhibits()}
+    assert told["consistency"].frame["request_model"].to_list() == ["m1", "m2"]
+    assert "Left out: 5 pairs without a majority in an order." in told["consistency"].caption
+    assert told["position"].frame.filter(pl.col("request_model") == "m2")["position_logodds"].to_list() == [0.0]
+    assert "Left out: 5 pairs without a majority in both orders." in told["position"].caption
+
+
+def test_labels_of_pairs_in_one_order_are_no_judge_of_the_win_matrix(tmp_path: Path) -> None:
+    """People are shown a pair once: they lack no order, and what is left out of the matrix is the judges'."""
+    pairs: list[Row] = [
+        {"task": "ranking", "rubric_id": "r", "unit_id": f"u{n}", "item_first": f"u{n}{one}",
+         "item_second": f"u{n}{two}", "candidate_first": one, "candidate_second": two,
+         "verdict": "first" if one == "x" else "second"}
+        for n in range(6) for one, two in (("x", "y"), ("y", "x"))
+    ]  # fmt: skip
+    labels = [pair | {"provider": "human", "request_model": "anna", "template_id": ""} for pair in pairs[::2]]
+    findings(tmp_path, pairs[:-1] + labels)
+    (matrix,) = [one for one in build.build(tmp_path / "lake", "s").exhibits() if one.key == "matrix"]
+    assert set(matrix.frame["request_model"]) == {"m1"}
+    assert "Left out: 1 pair with an order missing." in matrix.caption
 
 
 def voted(votes: str, **columns: Any) -> list[Row]:
