@@ -330,6 +330,27 @@ def test_what_is_clustered_by_its_prompt_is_said_to_be(tmp_path: Path) -> None:
     assert (row["n"], row["n_clusters"], row["clustered_by"]) == (10, 5, "unit")
 
 
+@pytest.mark.parametrize("gate", ["score", "score:0.5"])
+@pytest.mark.parametrize("more", [0.0, -1.0, -1 / 3])
+def test_scores_that_all_differ_by_the_same_have_no_interval(tmp_path: Path, more: float, gate: str) -> None:
+    """They show no spread: six equal ones are no proof that nothing is worse, nor six of one less that all are."""
+    builder = LakeBuilder(tmp_path / "lake")
+    builder.imported([
+        {"import_key": f"{template}{item}", "study": "s", "task": "likert", "template_id": template, "rubric_id": "r",
+         **JUDGE, "item_first": f"i{item}", "outcome": "decided", "score": 4.0 - item % 2 + more * (template == "b")}
+        for template, item in product("ab", range(6))
+    ])  # fmt: skip
+    builder.build()
+    found = compare(builder.store.path, "s:template=a", "s:template=b", gates=[gate], is_margin=":" in gate)
+    row = differences(found, "score")
+    assert row["diff"] == pytest.approx(more)
+    lacking = ("diff_lo", "diff_hi", "p_diff", "q_bh", "diff_mde", "diff_lo_these_items", "diff_hi_these_items")
+    assert [row[name] for name in lacking] == [None] * len(lacking)
+    (told,) = found.gates.to_pylist()
+    assert told["is_worse"] is None
+    assert told["says"].endswith("all differ by the same, which shows no spread, so there is no interval to decide on")
+
+
 def test_the_other_way_round_everything_is_the_other_way_round(lake: Path) -> None:
     """Differences and their ends change sign, errors and tests stay, for every metric of messy pairs."""
     one = compared(lake, "s0:template=t0", "s0:template=t1").differences.to_pylist()

@@ -24,7 +24,8 @@ SELECT
     CASE is_worse WHEN TRUE THEN 'worse' WHEN FALSE THEN 'not worse' ELSE 'undecided' END,
     metric, comparison_no, value_b, value_a)
     || CASE WHEN is_worse IS NULL
-            THEN format('{} {}s are fewer than 5, so there is no interval to decide on', n_clusters, clustered_by)
+            THEN CASE WHEN n_clusters >= 5 THEN 'all differ by the same, which shows no spread, so there is no interval to decide on'
+                      ELSE format('{} {}s are fewer than 5, so there is no interval to decide on', n_clusters, clustered_by) END
             ELSE format('b - a {:+.4g}, 95 % {:+.4g} to {:+.4g}, {} {} {:+g}', diff, diff_lo, diff_hi,
               CASE WHEN $is_margin THEN 'must be' ELSE 'is worse if' END,
               CASE WHEN (better = 'lower') = $is_margin THEN 'below' ELSE 'above' END, limit_at) END AS says

@@ -2,7 +2,8 @@
 -- `agreement` of what both sides said: the share that is the same. Columns and estimators are those of `metric_paired`:
 -- of items in general by clustered_variance and t, where statements share outputs in two ways (shared_variance), of these items by McNemar's exact test and its inversion, or, where a
 -- value is more than one yes or no, by the sign-flip test and its. The variance of pairs is that of shares with half a pair
--- more of each kind (matched_variance), of scores and costs the usual one: of single items their interval is Student's.
+-- more of each kind (matched_variance), of scores and costs the usual one: of single items their interval is Student's; scores that
+-- all differ by the same, such as by nothing, show no spread, and have none.
 CREATE OR REPLACE TEMP TABLE compare_metrics AS
 WITH known (metric, better, is_main, place) AS (
   VALUES
@@ -88,6 +89,8 @@ totals AS (
     count(*) FILTER (WHERE b > a) AS n_up,
     count(*) FILTER (WHERE b < a) AS n_down,
     metric NOT IN ('score', 'cost_per_call_usd') AS is_share,
+    metric <> 'score' OR sum((b - a) * (b - a)) - sum(b - a) * sum(b - a) / count(*) > 1e-9 * sum((b - a) * (b - a))
+      AS has_spread,
     metric NOT IN ('score', 'cost_per_call_usd') AND bool_and(b - a IN (-1, 0, 1)) AS is_yes_or_no
   FROM long
   GROUP BY comparison_no, metric
@@ -145,12 +148,12 @@ errors AS (
     coalesce(fewest, clustered_by) AS clustered_by,
     n_clusters,
     total / n AS diff,
-    CASE WHEN n_clusters >= 5 THEN n_clusters - 1 END AS df,
+    CASE WHEN n_clusters >= 5 AND has_spread THEN n_clusters - 1 END AS df,
     sqrt(clustered_variance(jack + shared_variance(by_drawn, n_drawn, by_cell, n_cells, n),
       CASE WHEN is_share THEN matched_variance(squares, total, n)
            ELSE greatest(0.0, squares - total * total / n) / nullif(n * (n - 1), 0) END, n_sides)) AS diff_se,
     CASE WHEN is_yes_or_no THEN matched_difference(n_up, n_down, n) END AS ends,
-    CASE WHEN n_up + n_down >= 6
+    CASE WHEN n_up + n_down >= 6 AND has_spread
          THEN 1.959963984540054 * sqrt(greatest(0.0, squares / n - power(total / n, 2)) / (n - 3.841458820694124)) END
       AS flip_width
   FROM totals
