@@ -13,33 +13,41 @@ WITH clusters AS (
   SELECT
     study, provider, request_model, thinking, cluster_unit, cluster_item,
     count(*) AS n_cells,
-    max(n_sides) AS n_sides,
-    sum(n_pairs) AS n_pairs,
+    -- lists are no items
+    bool_or(n_sides < 3 OR cluster_item <> '') AS is_item,
+    -- a pair whole, and the part of it that makes it one over all clusters
     sum(n_consistent_win) AS wins,
-    sum(n_primacy) AS n_primacy,
-    sum(n_recency) AS n_recency,
     sum(n_consistent_win + n_primacy + n_recency) AS decided,
-    sum(n_consistent_win + n_consistent_tie + n_primacy + n_recency + n_soft_primacy + n_soft_recency) AS judged,
     sum(n_crossed) AS n_crossed,
     sum(n_terms) AS n_terms,
     sum(first_won) AS first_won,
     sum(second_won) AS second_won,
-    sum(first_squares) AS first_squares,
-    sum(second_squares) AS second_squares,
-    sum(products) AS products
+    sum(n_pairs) AS n_pairs,
+    sum(n_pairs / n_sides) AS pairs_once,
+    sum(n_consistent_win / n_sides) AS wins_once,
+    sum(n_primacy / n_sides) AS primacy_once,
+    sum(n_recency / n_sides) AS recency_once,
+    sum((n_consistent_win + n_primacy + n_recency) / n_sides) AS decided_once,
+    sum((n_consistent_win + n_consistent_tie + n_primacy + n_recency + n_soft_primacy + n_soft_recency) / n_sides)
+      AS judged_once,
+    sum(first_won / n_sides) AS first_once,
+    sum(second_won / n_sides) AS second_once,
+    sum(first_squares / n_sides) AS first_squares_once,
+    sum(second_squares / n_sides) AS second_squares_once,
+    sum(products / n_sides) AS products_once
   FROM pair_clusters
   GROUP BY study, provider, request_model, thinking, cluster_unit, cluster_item
 ),
 totals AS (
   SELECT
     *,
-    round(sum(wins / n_sides) OVER judge) AS wins_all,
-    round(sum(decided / n_sides) OVER judge) AS decided_all,
-    sum(first_won / n_sides) OVER judge AS r,
-    sum(second_won / n_sides) OVER judge AS s,
-    sum(first_squares / n_sides) OVER judge AS rr,
-    sum(second_squares / n_sides) OVER judge AS ss,
-    sum(products / n_sides) OVER judge AS rs
+    round(sum(wins_once) OVER judge) AS wins_all,
+    round(sum(decided_once) OVER judge) AS decided_all,
+    sum(first_once) OVER judge AS r,
+    sum(second_once) OVER judge AS s,
+    sum(first_squares_once) OVER judge AS rr,
+    sum(second_squares_once) OVER judge AS ss,
+    sum(products_once) OVER judge AS rs
   FROM clusters
   WINDOW judge AS (PARTITION BY study, provider, request_model, thinking)
 ),
@@ -58,17 +66,16 @@ counts AS (
   SELECT
     study, provider, request_model, thinking,
     max(n_cells) AS n_cells,
-    CASE WHEN min(n_sides) = max(n_sides) THEN max(n_sides)
-      ELSE sum(n_pairs) / nullif(sum(n_pairs / n_sides), 0) END AS n_sides,
-    CAST(round(sum(n_pairs / n_sides)) AS BIGINT) AS n_pairs,
-    CAST(round(sum(judged / n_sides)) AS BIGINT) AS n_both,
-    CAST(round(sum(decided / n_sides)) AS BIGINT) AS n_decided,
-    CAST(round(sum(wins / n_sides)) AS BIGINT) AS n_consistent_win,
-    CAST(round(sum(n_primacy / n_sides)) AS BIGINT) AS n_primacy,
-    CAST(round(sum(n_recency / n_sides)) AS BIGINT) AS n_recency,
-    count(*) FILTER (WHERE decided > 0) AS n_clusters_decided,
-    count(*) FILTER (WHERE n_crossed > 0) AS n_clusters,
-    count(*) FILTER (WHERE n_terms > 0) AS n_clusters_flipped,
+    coalesce(sum(n_pairs) / nullif(sum(pairs_once), 0), 1) AS n_sides,
+    CAST(round(sum(pairs_once)) AS BIGINT) AS n_pairs,
+    CAST(round(sum(judged_once)) AS BIGINT) AS n_both,
+    CAST(round(sum(decided_once)) AS BIGINT) AS n_decided,
+    CAST(round(sum(wins_once)) AS BIGINT) AS n_consistent_win,
+    CAST(round(sum(primacy_once)) AS BIGINT) AS n_primacy,
+    CAST(round(sum(recency_once)) AS BIGINT) AS n_recency,
+    count(*) FILTER (WHERE decided > 0 AND is_item) AS n_clusters_decided,
+    count(*) FILTER (WHERE n_crossed > 0 AND is_item) AS n_clusters,
+    count(*) FILTER (WHERE n_terms > 0 AND is_item) AS n_clusters_flipped,
     max(logodds) AS position_logodds,
     logodds_matched_variance(max(r), max(s), max(rr), max(ss), max(rs), max(w)) AS logodds_pair,
     sum((logodds_others - logodds) * (logodds_others - logodds)) AS logodds_squares,

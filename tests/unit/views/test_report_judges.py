@@ -35,6 +35,37 @@ def test_a_judge_of_one_template_is_what_the_metrics_say_of_its_cell(seed: int) 
     assert judge["n_cells"] == 1
 
 
+def listed(seed: int, template: str, n_items: int = 9, n_lists: int = 8) -> list[dict[str, Any]]:
+    """Return what lists of three of these items, in both orders, imply for their pairs."""
+    rng = np.random.default_rng(seed)
+    return [
+        {"template_id": template, "unit_id": f"list{number}", "list_kind": "order", "item_first": a, "item_second": b,
+         "verdict": "first" if (a < b) == (rng.random() < 0.7) else "second"}
+        for number in range(n_lists)
+        for shown in [rng.choice(list("ABCDEFGHIJKLMNOP"[:n_items]), 3, replace=False)]
+        for order in (shown, shown[::-1]) for at, a in enumerate(order) for b in order[at + 1 :]
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("n_items", [4, 9])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_judge_of_lists_is_what_the_metrics_say_of_its_cell(seed: int, n_items: int) -> None:
+    """Lists share answers, and are no items: eight of them over four items give no interval for items in general."""
+    rows = listed(seed, "t1", n_items)
+    (judge,), (cell,), (bias,) = of_pairs(rows, "report_judges", "metric_consistency", "metric_position_bias")
+    assert {name: judge[name] for name in SAME} == pytest.approx({name: {**bias, **cell}[name] for name in SAME})
+    assert (judge["consistency_decided_lo"] is None) == (n_items < 5)
+
+
+def test_pairs_and_lists_of_the_same_items_are_each_counted_once() -> None:
+    """A judge who was asked by both has as many pairs, winners and flips as its two cells together."""
+    rows = judgments(1, ("t1",), 0.7) + listed(1, "t2")
+    (judge,), cells, biases = of_pairs(rows, "report_judges", "metric_consistency", "metric_position_bias")
+    for name in ("n_pairs", "n_both", "n_decided", "n_consistent_win", "n_primacy", "n_recency"):
+        assert judge[name] == sum({**bias, **cell}[name] for cell, bias in zip(cells, biases, strict=True)), name
+    assert judge["consistency_decided"] == pytest.approx(judge["n_consistent_win"] / judge["n_decided"])
+
+
 def _judges(templates: tuple[str, ...]) -> list[dict[str, Any]]:
     """Return what the report says of 12 judges, each of whom judged by itself."""
     rows = [{**row, "request_model": f"m{n:02}"} for n in range(12) for row in judgments(n, templates, 0.7)]
