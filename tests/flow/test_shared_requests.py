@@ -7,11 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from batchpond.errors import ExitCode
 from batchpond.lake.attempts import Phase
+from batchpond.providers import registry
+from batchpond.run.session import Providers
 from tests.rigs.sim_inputs import write_study
+from tests.rigs.sim_providers import environ
 from tests.rigs.sim_study import STUDY, Rig
 
 MODEL = "gpt-4.1-mini"
+CLAUDE = "claude-haiku-4-5"
 OTHER = "other"
 OUTAGE = "files.create@*:status=500"
 
@@ -24,9 +29,21 @@ def rig(tmp_path: Path) -> Iterator[Rig]:
     rig.world.close()
 
 
-def planned(rig: Rig, study: str, n_items: int) -> None:
+class Keyless(Rig):
+    """A rig whose environment has no longer a key of Anthropic once `is_keyless`."""
+
+    is_keyless = False
+
+    def providers(self) -> Providers:
+        """Connect anew."""
+        hidden = "ANTHROPIC_API_KEY" if self.is_keyless else None
+        found = {name: value for name, value in environ(self.key, self.base_urls).items() if name != hidden}
+        return Providers(lambda name: registry.connect(name, self.clock, transport=self.wire, environ=found))
+
+
+def planned(rig: Rig, study: str, n_items: int, model: str = MODEL) -> None:
     """Plan a study over the first items: of so many, each pair in both orders, all in one batch."""
-    rig.study_path = write_study(rig.path / study, max_requests=100, n_items=n_items, models=(MODEL,))
+    rig.study_path = write_study(rig.path / study, max_requests=100, n_items=n_items, models=(model,))
     rig.study_path.write_text(rig.study_path.read_text().replace(f'study = "{STUDY}"', f'study = "{study}"'))
     rig.plan()
 
@@ -66,6 +83,27 @@ def test_what_an_earlier_plan_of_another_study_left_unsent_is_asked_by_whoever_p
     assert rig.billed()[0] == len(rig.answers()) == 12
     assert rig.sync().n_unapproved == 0, "the new plan asks nothing else"
     assert rig.violations() == []
+
+
+def test_a_study_does_not_look_for_what_others_left_that_it_does_not_ask(tmp_path: Path) -> None:
+    """Where nobody has that provider's key any more, its own passes end as if there were no such study."""
+    rig = Keyless(tmp_path, models=(CLAUDE,), with_lens=False)
+    planned(rig, STUDY, 4, CLAUDE)
+    rig.world.add_fault("batches.create@1:status=429")
+    rig.submit()
+    assert rig.only().phase is Phase.REJECTED
+    planned(rig, STUDY, 5, CLAUDE)
+    planned(rig, OTHER, 4)
+    rig.is_keyless = True
+    rig.notes.clear()
+    codes = [rig.submit(study=OTHER).exit_code]
+    for _ in range(3):
+        rig.clock.advance(1_000)
+        codes.append(rig.sync().exit_code)
+    assert rig.billed()[0] == len(rig.answers()) == 12
+    assert not [note for note in rig.notes if "anthropic" in note.lower()]
+    assert ExitCode.ACCESS not in codes
+    rig.world.close()
 
 
 def test_a_batch_that_turns_up_of_what_was_given_up_stops_every_study_that_asks_the_same(rig: Rig) -> None:

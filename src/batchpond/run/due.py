@@ -24,7 +24,7 @@ from batchpond.plan import versions
 from batchpond.plan.versions import Again
 from batchpond.providers import registry
 from batchpond.providers.http.errors import ApiError, classify
-from batchpond.run.find import check_settled
+from batchpond.run.find import check_settled, is_of_plan
 from batchpond.run.send import was_never_made
 from batchpond.run.session import Rules, Session, answered
 from batchpond.study.prices import NOTHING, Config, Estimate, Prices, Used, load_config
@@ -338,12 +338,14 @@ def form_shards(session: Session, study: str, approval: Approval, again: Again |
     file is harmless. A shard of an earlier plan of which no batch was made is voided first, for good: its requests
     would otherwise be in two shards that may both be sent. While it is not known whether one was, they wait in it.
     """
-    version = approval.study_version
+    version, is_all = approval.study_version, again is None and asks_all_itself(session, approval)
     check_settled(session, study)
     for shard_id in void_shards(session.open_state):
-        if was_never_made(session, shard_id):
-            session.record(Voided(study=session.open_state.shards[shard_id].study, shard_id=shard_id))
-    if again is None and asks_all_itself(session, approval):
+        owner = session.open_state.shards[shard_id].study
+        is_wanted = owner == study or (not is_all and is_of_plan(session, study, shard_id))
+        if is_wanted and was_never_made(session, shard_id):
+            session.record(Voided(study=owner, shard_id=shard_id))
+    if is_all:
         return
     if again is not None:
         require_read(session.store, session.lake_state)
@@ -416,8 +418,7 @@ def is_real(store: Store, lake_state: LakeState, shard: Sharded) -> bool:
 
 def publish_shard(store: Store, new: NewShard) -> None:
     """Publish a shard's lines: from here on it is real."""
-    name = shard_file_name(new.event.provider, new.event.shard_id)
-    store.publish(SHARD_REQUESTS, name, _shard_rows(store, new))
+    store.publish(SHARD_REQUESTS, shard_file_name(new.event.provider, new.event.shard_id), _shard_rows(store, new))
 
 
 def _shard_rows(store: Store, new: NewShard) -> pa.Table:

@@ -8,7 +8,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -401,7 +401,10 @@ def check_unsold(session: Session, attempt: Attempt, listed: Iterable[RemoteBatc
     check_settled(session, attempt.intent.study)
 
 
-_SHARED: Final = "SELECT 1 FROM plan JOIN shard_requests USING (request_id) WHERE study = $1 AND shard_id = $2 LIMIT 1"
+def is_of_plan(session: Session, study: str, shard_id: str) -> bool:
+    """Whether a study plans any request of a shard, in any version."""
+    sql = "SELECT 1 FROM plan JOIN shard_requests USING (request_id) WHERE study = $1 AND shard_id = $2 LIMIT 1"
+    return bool(tables.rows(session.store, ["plan", "shard_requests"], sql, [study, shard_id]))
 
 
 def check_settled(session: Session, study: str) -> None:
@@ -416,7 +419,7 @@ def check_settled(session: Session, study: str) -> None:
         latest = state.latest_attempt(attempt.shard_id)
         is_to_be_sent = latest is not None and latest.phase in BEFORE_SENT_PHASES | {Phase.ABSENT}
         is_given_up = attempt.shard_id in state.voided or is_to_be_sent
-        if is_given_up and tables.rows(session.store, ["plan", "shard_requests"], _SHARED, [study, attempt.shard_id]):
+        if is_given_up and is_of_plan(session, study, attempt.shard_id):
             raise AttentionError(
                 f"{attempt.provider} batch {attempt.batch_id} was made of requests of study {study} that were given up"
                 " as never asked; nothing of the study is sent, it might be bought twice",

@@ -23,11 +23,6 @@ def p_two_sided(z: float) -> float:
     return math.erfc(abs(z) / math.sqrt(2))
 
 
-def p_chi2_1(x: float) -> float:
-    """Return P(X >= x) of a chi-square X with one degree of freedom; a statistic below 0 by rounding counts as 0."""
-    return math.erfc(math.sqrt(max(x, 0.0) / 2))
-
-
 ITERATIONS_MAX: Final = 40
 TOLERANCE: Final = 1e-4
 

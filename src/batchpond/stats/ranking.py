@@ -12,7 +12,7 @@ import numpy as np
 
 from batchpond.stats import elo as ratings
 from batchpond.stats import graph, sandwich
-from batchpond.stats.arrays import Z_95, Bools, Floats, Ints, p_chi2_1, p_two_sided
+from batchpond.stats.arrays import Z_95, Bools, Floats, Ints, p_two_sided
 from batchpond.stats.bradley_terry import Fit, Model, Penalty, Ties, fit, is_eta_estimable, likelihood_ratio
 from batchpond.stats.graph import Triads, triads
 from batchpond.stats.votes import HI_WON, LO_WON, TIED, Votes, per_item
@@ -394,7 +394,8 @@ def _with_position(found: Component, votes: Votes, estimate: _Estimate, options:
         ratio = likelihood_ratio(votes, fitted.model.ties, Penalty.FIRTH)
     if ratio is None:
         return found
-    return replace(found, eta_lr=ratio, eta_lr_p=p_chi2_1(ratio), is_eta_lr_penalised=is_penalised)
+    p = p_two_sided(math.sqrt(max(ratio, 0.0)))  # chi-square with one degree of freedom; below 0 it is by rounding
+    return replace(found, eta_lr=ratio, eta_lr_p=p, is_eta_lr_penalised=is_penalised)
 
 
 def _with_ties(found: Component, votes: Votes, fitted: Fit) -> tuple[Component, Floats]:
