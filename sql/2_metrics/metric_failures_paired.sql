@@ -12,7 +12,7 @@
 --   - diff_lo, diff_hi, p_diff: with it, all by t over n_clusters - 1, the ends cut at -1 and 1
 --   - q_bh: Benjamini and Hochberg's, over p_diff of the study's comparisons that have one
 --   - p_diff_these_items, diff_lo_these_items, diff_hi_these_items: calls being independent draws (two_proportions): p is
---     below 0.05 exactly where 0 is outside
+--     below 0.05 exactly where 0 is outside; all fields of one answer are one draw, as in metric_failures
 -- reference: Agresti and Caffo 2000 (two_proportions); Benjamini and Hochberg 1995; clustered.
 -- nulls: a p is NULL when both templates fail never, or always, and where one has no calls; what is of items in general
 --   also below 5 of them; q_bh with p_diff.
@@ -29,7 +29,9 @@ WITH pairs AS (
     count(*) FILTER (WHERE outcome NOT IN ('error', 'expired', 'cancelled', 'missing')) AS n_returned,
     count(*) FILTER (WHERE outcome IN ('error', 'expired', 'cancelled', 'missing')) AS n_error,
     count(*) FILTER (WHERE outcome IN ('unparsed', 'ambiguous', 'truncated', 'empty')) AS n_unparsed,
-    count(*) FILTER (WHERE outcome IN ('refused', 'blocked')) AS n_refused
+    count(*) FILTER (WHERE outcome IN ('refused', 'blocked')) AS n_refused,
+    count(DISTINCT CASE WHEN is_field THEN rubric_id END) AS n_fields,
+    count(CASE WHEN is_field THEN outcome END) AS n_of_fields
   FROM calls
   GROUP BY study, template_id, provider, request_model, thinking, unit_id, least(item_first, item_second),
     greatest(item_first, item_second)
@@ -43,7 +45,9 @@ named AS MATERIALIZED (
     sum(n_returned) AS returned,
     sum(n_error) AS error,
     sum(n_unparsed) AS unparsed,
-    sum(n_refused) AS refused
+    sum(n_refused) AS refused,
+    -- as in metric_failures
+    1 - coalesce(sum(n_of_fields) / nullif(sum(n_answered), 0) * (1 - 1 / nullif(max(n_fields), 0)), 0) AS part
   FROM pairs
   GROUP BY study, template_id, provider, request_model, thinking
 ),
@@ -98,7 +102,7 @@ parts AS MATERIALIZED (
 comparisons AS (
   SELECT
     a.study, a.provider, a.request_model, a.thinking, a.template_id AS template_a, b.template_id AS template_b,
-    a.template_no AS no_a, b.template_no AS no_b,
+    a.template_no AS no_a, b.template_no AS no_b, a.part AS part_a, b.part AS part_b,
     greatest(a.n_pairs, b.n_pairs) AS n_pairs,
     failures.failure,
     CAST(CASE failure WHEN 'error' THEN a.error WHEN 'unparsed' THEN a.unparsed ELSE a.refused END AS BIGINT)
@@ -115,6 +119,11 @@ comparisons AS (
     AND coalesce(b.thinking, '') = coalesce(a.thinking, '')
     AND b.template_id > a.template_id
   CROSS JOIN (VALUES ('error'), ('unparsed'), ('refused')) AS failures (failure)
+),
+-- of these, what is an observation of its own
+observed AS (
+  SELECT *, part_a * n_failures_a AS k_a, part_a * n_a AS m_a, part_b * n_failures_b AS k_b, part_b * n_b AS m_b
+  FROM comparisons
 ),
 sides AS (
   SELECT DISTINCT no_a, no_b, sign, CASE sign WHEN 1 THEN no_a ELSE no_b END AS template_no
@@ -149,20 +158,20 @@ squares AS (
 ),
 rates AS (
   SELECT
-    comparisons.*,
+    observed.*,
     squares.n_sides,
     squares.n_clusters,
     n_failures_a / nullif(n_a, 0) AS rate_a,
     n_failures_b / nullif(n_b, 0) AS rate_b,
     n_failures_a / nullif(n_a, 0) - n_failures_b / nullif(n_b, 0) AS diff,
-    two_proportions_p(n_failures_a, n_a, n_failures_b, n_b) AS p_diff_these_items,
+    two_proportions_p(k_a, m_a, k_b, m_b) AS p_diff_these_items,
     CASE failure WHEN 'error' THEN error_jack WHEN 'unparsed' THEN unparsed_jack ELSE refused_jack END
       * (n_clusters - 1) / n_clusters AS by_cluster,
     CASE failure WHEN 'error' THEN error_squares WHEN 'unparsed' THEN unparsed_squares ELSE refused_squares END
       + 0.5 / (n_a * n_a) + 0.5 / (n_b * n_b) AS pair_squares,
     CASE WHEN n_clusters >= 5 THEN n_clusters - 1 END AS df
-  FROM comparisons
-  JOIN squares ON squares.no_a = comparisons.no_a AND squares.no_b = comparisons.no_b
+  FROM observed
+  JOIN squares ON squares.no_a = observed.no_a AND squares.no_b = observed.no_b
 ),
 staged AS (
   SELECT
@@ -193,7 +202,7 @@ SELECT
   p_diff,
   CASE WHEN p_diff IS NOT NULL
        THEN least(1.0, min(p_diff * n_p / p_rank) OVER (PARTITION BY study ORDER BY p_rank DESC)) END AS q_bh,
-  two_proportions_lo(n_failures_a, n_a, n_failures_b, n_b) AS diff_lo_these_items,
-  two_proportions_hi(n_failures_a, n_a, n_failures_b, n_b) AS diff_hi_these_items,
+  two_proportions_lo(k_a, m_a, k_b, m_b) AS diff_lo_these_items,
+  two_proportions_hi(k_a, m_a, k_b, m_b) AS diff_hi_these_items,
   p_diff_these_items
 FROM ranked;
