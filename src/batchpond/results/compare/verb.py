@@ -86,7 +86,7 @@ def compare(
     def ask(connection: duckdb.DuckDBPyConnection) -> Compared:
         for name, one in sides.items():
             _take(connection, name, dict(one))
-        for step in ("comparisons", "subjects", "paired", "metrics", "unmatched"):
+        for step in ("comparisons", "cells", "subjects", "paired", "metrics", "unmatched"):
             connection.execute(query(__package__, step))
         told, differences, flips, notes = (
             connection.sql(query(__package__, name), params=values).to_arrow_table()

@@ -1,6 +1,6 @@
 -- What each gate says of each comparison that has its metric, `main` being the task's own. Worse is where the whole
--- interval of the harm is beyond delta; by a margin, where not all of it is within (non-inferiority); NULL without one, and where no item has a
--- value on both sides.
+-- interval of the harm is beyond delta; by a margin, where not all of it is within (non-inferiority); NULL without one,
+-- and where no item has a value on both sides.
 WITH gates AS (
   SELECT unnest($metrics) AS gate, unnest($deltas) AS delta
 ),

@@ -1,9 +1,10 @@
 -- The paired differences, b - a, by comparison and metric, over what both sides have a value for. Beside them a metric
 -- `agreement` of what both sides said: the share that is the same. Columns and estimators are those of `metric_paired`:
--- of items in general by clustered_variance and t, where statements share outputs in two ways (shared_variance), of these items by McNemar's exact test and its inversion, or, where a
--- value is more than one yes or no, by the sign-flip test and its. The variance of pairs is that of shares with half a pair
--- more of each kind (matched_variance), of scores and costs the usual one: of single items their interval is Student's; scores that
--- all differ by the same, such as by nothing, show no spread, and have none.
+-- of items in general by clustered_variance and t, where statements share outputs in two ways (shared_variance); of
+-- these items by McNemar's exact test and its inversion, or, where a value is more than one yes or no, by the sign-flip
+-- test and its. The variance of pairs is that of shares with half a pair more of each kind (matched_variance), of scores
+-- and costs the usual one: of single items their interval is Student's; scores that all differ by the same, such as by
+-- nothing, show no spread, and have none.
 CREATE OR REPLACE TEMP TABLE compare_metrics AS
 WITH known (metric, better, is_main, place) AS (
   VALUES

@@ -18,16 +18,8 @@ FROM (
     side, count(*) AS n,
     concat_ws(' ', nullif(template_id, ''), nullif(rubric_id, ''), request_model, nullif(nullif(thinking, 'none'), ''),
       nullif(candidate, '')) AS cell
-  FROM compare_said AS said
-  WHERE NOT EXISTS (
-    SELECT 1 FROM compare_comparisons AS compared
-    WHERE compared.task = said.task
-      AND CASE side WHEN 'a' THEN template_a ELSE template_b END = said.template_id
-      AND CASE side WHEN 'a' THEN rubric_a ELSE rubric_b END = said.rubric_id
-      AND CASE side WHEN 'a' THEN provider_a ELSE provider_b END = said.provider
-      AND CASE side WHEN 'a' THEN request_model_a ELSE request_model_b END = said.request_model
-      AND CASE side WHEN 'a' THEN thinking_a ELSE thinking_b END = said.thinking
-      AND CASE side WHEN 'a' THEN candidate_a ELSE candidate_b END = said.candidate)
+  FROM compare_said
+  ANTI JOIN compare_cells USING (side, task, template_id, rubric_id, provider, request_model, thinking, candidate)
   GROUP BY ALL
 ) AS alone
 GROUP BY side

@@ -3,16 +3,9 @@
 -- candidate's outputs for one input are averaged.
 CREATE OR REPLACE TEMP TABLE compare_paired AS
 WITH placed AS (
-  SELECT compared.comparison_no, subjects.*
+  SELECT comparison_no, subjects.*
   FROM compare_subjects AS subjects
-  JOIN compare_comparisons AS compared
-    ON compared.task = subjects.task
-    AND CASE side WHEN 'a' THEN template_a ELSE template_b END = subjects.template_id
-    AND CASE side WHEN 'a' THEN rubric_a ELSE rubric_b END = subjects.rubric_id
-    AND CASE side WHEN 'a' THEN provider_a ELSE provider_b END = subjects.provider
-    AND CASE side WHEN 'a' THEN request_model_a ELSE request_model_b END = subjects.request_model
-    AND CASE side WHEN 'a' THEN thinking_a ELSE thinking_b END = subjects.thinking
-    AND CASE side WHEN 'a' THEN candidate_a ELSE candidate_b END = subjects.candidate
+  JOIN compare_cells USING (side, task, template_id, rubric_id, provider, request_model, thinking, candidate)
 ),
 by_item AS (
   SELECT comparison_no, statement, unit_id, item_lo, item_hi, turn_no
