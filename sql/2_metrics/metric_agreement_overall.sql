@@ -13,7 +13,7 @@
 --   - fleiss_kappa: over the n_units_complete units with a vote of every judge
 --   - ac1: Gwet's
 --   - alpha_nominal_se, alpha_ordinal_se, alpha_interval_se, ac1_se: infinitesimal jackknives over items, or pairs of
---     items (ranks and chance agreement moving along); their intervals are normal
+--     items (ranks and chance agreement moving along); their intervals are normal, cut off at 1
 --   - agreement_lo_in_general, agreement_hi_in_general, unanimity_lo_in_general, unanimity_hi_in_general,
 --     alpha_nominal_lo_in_general, alpha_nominal_hi_in_general, alpha_ordinal_lo_in_general,
 --     alpha_ordinal_hi_in_general, alpha_interval_lo_in_general, alpha_interval_hi_in_general, ac1_lo_in_general,
@@ -436,25 +436,25 @@ SELECT
   ac1,
   ac1_se,
   ac1 - 1.959963984540054 * ac1_se AS ac1_lo,
-  ac1 + 1.959963984540054 * ac1_se AS ac1_hi,
+  CASE WHEN ac1_se >= 0 THEN least(1.0, ac1 + 1.959963984540054 * ac1_se) END AS ac1_hi,
   CASE WHEN ac1_reach > 0 THEN ac1 - ac1_reach END AS ac1_lo_in_general,
   CASE WHEN ac1_reach > 0 THEN least(1.0, ac1 + ac1_reach) END AS ac1_hi_in_general,
   alpha_nominal,
   alpha_nominal_se,
   alpha_nominal - 1.959963984540054 * alpha_nominal_se AS alpha_nominal_lo,
-  alpha_nominal + 1.959963984540054 * alpha_nominal_se AS alpha_nominal_hi,
+  CASE WHEN alpha_nominal_se >= 0 THEN least(1.0, alpha_nominal + 1.959963984540054 * alpha_nominal_se) END AS alpha_nominal_hi,
   CASE WHEN nominal_reach > 0 THEN alpha_nominal - nominal_reach END AS alpha_nominal_lo_in_general,
   CASE WHEN nominal_reach > 0 THEN least(1.0, alpha_nominal + nominal_reach) END AS alpha_nominal_hi_in_general,
   alpha_ordinal,
   alpha_ordinal_se,
   alpha_ordinal - 1.959963984540054 * alpha_ordinal_se AS alpha_ordinal_lo,
-  alpha_ordinal + 1.959963984540054 * alpha_ordinal_se AS alpha_ordinal_hi,
+  CASE WHEN alpha_ordinal_se >= 0 THEN least(1.0, alpha_ordinal + 1.959963984540054 * alpha_ordinal_se) END AS alpha_ordinal_hi,
   CASE WHEN ordinal_reach > 0 THEN alpha_ordinal - ordinal_reach END AS alpha_ordinal_lo_in_general,
   CASE WHEN ordinal_reach > 0 THEN least(1.0, alpha_ordinal + ordinal_reach) END AS alpha_ordinal_hi_in_general,
   alpha_interval,
   alpha_interval_se,
   alpha_interval - 1.959963984540054 * alpha_interval_se AS alpha_interval_lo,
-  alpha_interval + 1.959963984540054 * alpha_interval_se AS alpha_interval_hi,
+  CASE WHEN alpha_interval_se >= 0 THEN least(1.0, alpha_interval + 1.959963984540054 * alpha_interval_se) END AS alpha_interval_hi,
   CASE WHEN interval_reach > 0 THEN alpha_interval - interval_reach END AS alpha_interval_lo_in_general,
   CASE WHEN interval_reach > 0 THEN least(1.0, alpha_interval + interval_reach) END AS alpha_interval_hi_in_general,
   n_clusters
