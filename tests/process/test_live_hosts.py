@@ -132,17 +132,23 @@ def test_a_machine_that_is_gone_is_given_up_by_a_person_and_its_answers_count_wh
     assert hosts.run(2, "live")[1].startswith("note: no live call is due")
 
 
-def test_what_was_forgotten_meanwhile_does_not_come_back_with_a_machine_that_was_given_up(hosts: Hosts) -> None:
-    """Its answers to a study that the lake knows no more are deleted with it, and it says so."""
+@pytest.mark.parametrize("is_planned_anew", [False, True])
+def test_what_was_forgotten_meanwhile_does_not_come_back_with_a_machine_that_was_given_up(
+    hosts: Hosts, tmp_path: Path, is_planned_anew: bool
+) -> None:
+    """Its answers to a study that was forgotten are deleted with it, and it says so."""
     hosts.run(1, "live", failpoint="L0:kill")
     hosts.run(2, "live")
     assert hosts.run(2, "resolve", hosts.attempt_of(2), "--lost", "--yes")[0] == ExitCode.DONE
     code, said = hosts.run(2, "forget", "--study", STUDY, "--yes")
     assert code == ExitCode.DONE, said
+    if is_planned_anew:
+        assert hosts.run(2, "plan", str(write_live_study(tmp_path / "study", N)))[0] == ExitCode.DONE
     code, said = hosts.run(1, "sync")
-    assert code == ExitCode.DONE, said
     assert f"their study {STUDY} was forgotten" in said
-    assert hosts.run(1, "sync") == (ExitCode.DONE, "note: nothing new; nothing pending\n")
+    if not is_planned_anew:
+        assert code == ExitCode.DONE, said
+        assert hosts.run(1, "sync") == (ExitCode.DONE, "note: nothing new; nothing pending\n")
     for host in (1, 2):
         assert hosts.query(host, "SELECT count(*), count(nullif(text, '')) FROM responses") == f"{N - N_SHARD},0"
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -172,10 +172,10 @@ def begin_attempt(
     return session.attempt(attempt_id)
 
 
-def _recover_attempt(session: Session, attempt: Attempt) -> int:
+def _recover_attempt(session: Session, attempt: Attempt, since: Iterable[Forget]) -> int:
     """Bring in what a process that ended left in the spool; returns how many requests are in doubt by that.
 
-    The lake's lock and the live lock are held, so that nothing writes to the spool now.
+    What was forgotten `since` stays out. The lake's and the live lock are held, so that nothing writes to the spool now.
     """
     folder = spool.folder_of(session.store, attempt.attempt_id)
     clock = session.store.clock
@@ -188,7 +188,6 @@ def _recover_attempt(session: Session, attempt: Attempt) -> int:
         finally:
             written.close()
         failpoints.reach("L7")
-    since = (one for one in session.log.events if isinstance(one, Forget) and one.ord > attempt.intent.ord)
     asked = (orjson.loads(one.what).get("requests", ()) for one in since)
     forgotten = frozenset(ids.custom_id(attempt.attempt_id, name) for names in asked for name in names)
     seal(session, attempt, spool.segments(folder), forgotten)
@@ -317,12 +316,13 @@ def recover(session: Session) -> None:
                 f"{SPOOL}/{attempt_id} holds answers of an attempt that the lake does not know",
                 hint="was an older copy of the lake put back? move the folder away, or restore the newer copy",
             )
-        if attempt.intent.study not in session.lake_state.current_versions:
+        since = [one for one in session.log.events if isinstance(one, Forget) and one.ord > attempt.intent.ord]
+        if any(one.study == attempt.intent.study for one in since):
             spool.drop(spool.folder_of(session.store, attempt_id))
             text = f"answers of {SPOOL}/{attempt_id} are deleted: their study {attempt.intent.study} was forgotten"
             session.note(Severity.WARNING, text)
             continue
-        n_in_doubt = _recover_attempt(session, attempt)
+        n_in_doubt = _recover_attempt(session, attempt, since)
         if n_in_doubt:
             session.note(
                 Severity.WARNING,
