@@ -175,7 +175,7 @@ def begin_attempt(
 def _recover_attempt(session: Session, attempt: Attempt, since: Iterable[Forget]) -> int:
     """Bring in what a process that ended left in the spool; returns how many requests are in doubt by that.
 
-    What was forgotten `since` stays out. The lake's and the live lock are held, so that nothing writes to the spool now.
+    What was forgotten `since` stays out. The lake's and the live lock are held: nothing writes to the spool now.
     """
     folder = spool.folder_of(session.store, attempt.attempt_id)
     clock = session.store.clock
