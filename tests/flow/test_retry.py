@@ -65,6 +65,22 @@ def asked(rig: Rig) -> list[object]:
     return [attempt.intent.n_requests for attempt in rig.attempts()]
 
 
+def test_nothing_is_bought_by_it_that_nobody_agreed_to(rig: Rig) -> None:
+    """What a new plan adds is submitted first, and what failed before is asked again after that."""
+    rig.world.add_fault("lines@1:error_rows=1")
+    rig.submit(limit=4)
+    end(rig)
+    rig.change()
+    with pytest.raises(UsageError, match="the plan of study .* was never submitted"):
+        ask_again(rig)
+    assert asked(rig) == [4]
+    n_due = rig.submit().preview.n_requests
+    end(rig, 2)
+    assert ask_again(rig).submitted.preview.n_requests == 1
+    end(rig)
+    assert sum(one.intent.n_requests for one in rig.attempts()) == 4 + n_due + 1
+
+
 def test_only_what_failed_in_the_usual_ways_is_asked_again_and_only_that(rig: Rig) -> None:
     rig.world.add_fault("lines@1:error_rows=6")  # 429, 500, 400 in turn: four transient, two permanent
     rig.submit()

@@ -288,8 +288,8 @@ def retry(
     """Ask requests of a submitted study again that failed in one of `classes`; `confirm` None is a dry run.
 
     Without `classes`, the study's `[retry]` decides, or else `USUAL_CLASSES`; a request that was in `max_attempts`
-    batches is left alone. What has an answer is never asked again here. Raises UsageError for a study that was never
-    submitted, and like `submit` for money.
+    batches is left alone. What has an answer is never asked again here. Raises UsageError where something else is due
+    that was never submitted, and like `submit` for money.
     """
     lake_state = fold(read(store))
     version = versions.planned_version(lake_state, study)
@@ -298,17 +298,16 @@ def retry(
     due.require_read(store, lake_state)
     counts = tuple(due.count_failures(store, lake_state, study, version, again))
     approval = lake_state.approvals.get(study)
-    if approval is None and not counts:  # what another study asked, or what is forgotten, fails without one
-        known = ", ".join(sorted(lake_state.approvals)) or "none"
-        raise UsageError(
-            f"study {study!r} was never submitted (submitted: {known})", hint=f"`batchpond submit {study}` does it"
-        )
+    is_approved = approval is not None and approval.study_version == version
+    # What another study asked, or what is forgotten, fails without one; what is due besides, nobody has agreed to.
+    if not is_approved and (not counts or preview(store, lake_state, study, None).n_requests):
+        raise UsageError(f"the plan of study {study!r} was never submitted", hint=f"`batchpond submit {study}` does it")
     agreed = confirm
     report = submit(
         store,
         study,
         max_cost_usd=max_cost_usd,
-        limit=approval.n_limit if approval else None,
+        limit=versions.sample_of(lake_state, study),
         confirm=None if agreed is None else lambda preview: agreed(preview, counts),
         providers=providers,
         on_note=on_note,
