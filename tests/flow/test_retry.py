@@ -71,7 +71,7 @@ def test_nothing_is_bought_by_it_that_nobody_agreed_to(rig: Rig) -> None:
     rig.submit(limit=4)
     end(rig)
     rig.change()
-    with pytest.raises(UsageError, match="the plan of study .* was never submitted"):
+    with pytest.raises(UsageError, match=r"the plan of study .* was never submitted"):
         ask_again(rig)
     assert asked(rig) == [4]
     n_due = rig.submit().preview.n_requests

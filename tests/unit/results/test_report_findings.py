@@ -377,6 +377,17 @@ def test_what_is_right_stands_beside_how_many_are_labelled(tmp_path: Path) -> No
     assert {"labelled", "majority right"} < {column.title for column in exhibit.columns}
 
 
+def test_what_audits_confirm_stands_beside_how_many_were_audited(tmp_path: Path) -> None:
+    """Two judges of all six units, a third on the one where they differ, and on three where they agree."""
+    told = "ttt ttf ttt tft tt tt"
+    rows = [row for row in voted(told) if row["candidate_first"] == "a"]
+    findings(tmp_path, [row | {"rubric_id": "s"} for row in rows])
+    (exhibit,) = [one for one in build.build(tmp_path / "lake", "s").exhibits() if one.key == "cascade"]
+    assert [exhibit.frame[name].to_list() for name in ("n_audited", "n_confirmed")] == [[3], [2]]
+    titles = [column.title for column in exhibit.columns]
+    assert titles.index("audited") + 1 == titles.index("audits confirm")
+
+
 def test_who_came_back_is_not_said_to_have_given_way_for_good(tmp_path: Path) -> None:
     """A rate at a turn is of that turn, and who never gave way is of the conversations that are whole."""
     labels = (
