@@ -6,6 +6,7 @@ import ast
 import inspect
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -51,7 +52,11 @@ PROVIDER_EXTRAS = {
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 _DEEPENING = (ast.If, ast.For, ast.While, ast.With, ast.Try, ast.Match, ast.AsyncFor, ast.AsyncWith)
 
-each_module = pytest.mark.parametrize("path", MODULES, ids=lambda path: path.relative_to(PACKAGE.parent).as_posix())
+
+@cache
+def trees() -> dict[str, ast.Module]:
+    """Return every module's syntax tree, by its path; parsing them all is most of what these tests take."""
+    return {path.relative_to(PACKAGE.parent).as_posix(): ast.parse(path.read_text()) for path in MODULES}
 
 
 def functions(tree: ast.AST) -> Iterator[Function]:
@@ -119,11 +124,10 @@ def test_the_listing_is_the_architecture() -> None:
     assert len(modules) <= 10
 
 
-@each_module
-def test_functions_are_short_flat_and_narrow(path: Path) -> None:
+def test_functions_are_short_flat_and_narrow() -> None:
     """No function is long, deep or wide."""
     offenders = []
-    for function in functions(ast.parse(path.read_text())):
+    for path, function in ((path, one) for path, tree in trees().items() for one in functions(tree)):
         arguments = function.args
         n_parameters = len(arguments.posonlyargs + arguments.args + arguments.kwonlyargs)
         n_parameters -= bool(arguments.args and arguments.args[0].arg in {"self", "cls"})
@@ -131,32 +135,30 @@ def test_functions_are_short_flat_and_narrow(path: Path) -> None:
         limit = CALLBACK_PARAMETERS_MAX if is_callback else PARAMETERS_MAX
         if body_lines(function) > FUNCTION_LINES_MAX or depth(function) > NESTING_MAX or n_parameters > limit:
             size = f"{body_lines(function)} lines, depth {depth(function)}, {n_parameters} parameters"
-            offenders.append(f"{function.name}: {size}")
+            offenders.append(f"{path}: {function.name}: {size}")
     assert not offenders
 
 
-@each_module
-def test_only_one_module_speaks(path: Path) -> None:
+def test_only_one_module_speaks() -> None:
     """stdout and stderr have one owner."""
-    own = WRITERS.get(path.relative_to(PACKAGE.parent).as_posix(), ())
-    tree = ast.parse(path.read_text())
-    spoken = {
-        ast.unparse(node)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Attribute)
-        and ast.unparse(node) in {"sys.stdout.buffer", "sys.stdout.write", "sys.stderr.write"}
-    }
-    assert all(word.startswith(own) for word in spoken)
-    calls = {ast.unparse(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
-    assert not calls & {"print", "click.echo", "click.secho"}
+    for path, tree in trees().items():
+        nodes = list(ast.walk(tree))
+        spoken = {ast.unparse(node) for node in nodes if isinstance(node, ast.Attribute)}
+        spoken &= {"sys.stdout.buffer", "sys.stdout.write", "sys.stderr.write"}
+        assert all(word.startswith(WRITERS.get(path, ())) for word in spoken), path
+        calls = {ast.unparse(node.func) for node in nodes if isinstance(node, ast.Call)}
+        assert not calls & {"print", "click.echo", "click.secho"}, path
 
 
-@each_module
-def test_public_things_are_documented(path: Path) -> None:
+def test_public_things_are_documented() -> None:
     """Modules, public classes and public functions say what they are in a first sentence."""
-    tree = ast.parse(path.read_text())
-    bare = [] if ast.get_docstring(tree) or not tree.body else ["the module"]
-    bare += [node.name for node in public_definitions(tree) if not ast.get_docstring(node)]
+    bare = [path for path, tree in trees().items() if tree.body and not ast.get_docstring(tree)]
+    bare += [
+        f"{path}: {node.name}"
+        for path, tree in trees().items()
+        for node in public_definitions(tree)
+        if not ast.get_docstring(node)
+    ]
     assert not bare
 
 
@@ -169,16 +171,16 @@ def public_definitions(tree: ast.Module) -> Iterator[Function | ast.ClassDef]:
                 yield from (m for m in node.body if isinstance(m, Function) and not m.name.startswith("_"))
 
 
-@each_module
-def test_no_exception_is_swallowed(path: Path) -> None:
+def test_no_exception_is_swallowed() -> None:
     """No bare except, and no broad one that says nothing to anybody."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    handlers = ((p, node) for p, tree in trees().items() for node in ast.walk(tree))
+    for path, node in handlers:
         if not isinstance(node, ast.ExceptHandler):
             continue
-        assert node.type is not None
+        assert node.type is not None, path
         is_broad = ast.unparse(node.type) in {"Exception", "BaseException"}
         speaks = any(isinstance(child, ast.Raise | ast.Call) for child in ast.walk(node))
-        assert not is_broad or speaks
+        assert not is_broad or speaks, f"{path}:{node.lineno}"
 
 
 def test_every_provider_has_a_simulator() -> None:
