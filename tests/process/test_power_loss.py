@@ -39,8 +39,8 @@ NAMELESS = next(name for name, provider in SIMULATED.items() if not provider.has
 WAYS = "BATCHPOND_POWER_WAYS"
 SEEDS: tuple[int | None, ...] = (None, *range(int(os.environ.get(WAYS, "0"))))
 PROVIDERS = tuple(SIMULATED) if WAYS in os.environ else (NAMELESS,)
-IN_SUBMIT = every(4, (name for name in failpoints.NAMES if name.startswith("S") and name not in OF_UPLOADS))
-IN_SYNC = every(4, (name for name in failpoints.NAMES if name.startswith("Y")))
+IN_SUBMIT = every(6, (name for name in failpoints.NAMES if name.startswith("S") and name not in OF_UPLOADS))
+IN_SYNC = every(6, (name for name in failpoints.NAMES if name.startswith("Y")))
 
 needs_strace = pytest.mark.skipif(
     shutil.which("strace") is None, reason="strace is not installed: what a disk holds without power is not tried"

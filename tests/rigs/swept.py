@@ -24,6 +24,11 @@ def every(nth: int, rows: Iterable[Row]) -> list[Row]:
     return list(rows)[:: 1 if IS_ALL else nth]
 
 
+def examples(n: int) -> int:
+    """Return how many examples a property that is dear is tried with: all in a sweep, a third in the suite."""
+    return n if IS_ALL else -(-n // 3)
+
+
 def some(*rows: Row, swept: Iterable[Row]) -> list[Row]:
     """Return these rows, and the others too in a sweep."""
     return [*rows, *(swept if IS_ALL else ())]

@@ -19,6 +19,7 @@ from batchpond_importers import pairwisellm as import_pairwisellm
 from batchpond_importers import promptfoo as import_promptfoo
 from batchpond_importers import speceval as import_speceval
 from batchpond_importers import sycobench as import_sycobench
+from tests.rigs.swept import examples
 
 WORDS = (
     "", "s1", "A", "B", "NA", "1", "0.5", "no_flip", "error", "success", "ERROR: 500: x", "Model: A", "true", "tie",
@@ -42,6 +43,7 @@ COLUMNS = (
 scalars = st.one_of(
     st.none(), st.booleans(), st.integers(-2, 7), st.floats(allow_nan=True), st.sampled_from(WORDS), st.text(max_size=5)
 )
+
 values = st.recursive(
     scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=8),
     max_leaves=40,
@@ -151,7 +153,7 @@ def check(reader: Reader, path: Path) -> None:
 
 
 @each_reader
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(document=documents)
 def test_any_json_is_read_or_refused(reader: Reader, document: Any, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Known keys with any values, in any nesting."""
@@ -164,7 +166,7 @@ def test_any_json_is_read_or_refused(reader: Reader, document: Any, tmp_path_fac
 
 
 @each_reader
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(lines=tables)
 def test_any_table_is_read_or_refused(
     reader: Reader, lines: list[list[str]], tmp_path_factory: pytest.TempPathFactory

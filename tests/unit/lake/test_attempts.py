@@ -49,7 +49,7 @@ from batchpond.model import BatchState, ErrorClass
 from tests.rigs.clock import ManualClock
 from tests.rigs.events import fact
 from tests.rigs.sql import views_over
-from tests.rigs.swept import some
+from tests.rigs.swept import examples, some
 
 START = datetime(2026, 11, 21, tzinfo=UTC)
 INTENT = fact(Intent, attempt_id="a1", shard_id="s1", shard_kind="first", ordinal=1, token="t",
@@ -125,7 +125,7 @@ def _attempt(history: list[Event]) -> Attempt:
 
 
 @given(histories)
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_any_history_folds_and_moves_only_as_allowed(history: list[Event]) -> None:
     """Verified and lost are never left; absent only for a batch that turned up; a known batch is never unknown."""
     phase = Phase.INTENT
@@ -137,7 +137,7 @@ def test_any_history_folds_and_moves_only_as_allowed(history: list[Event]) -> No
 
 
 @given(histories)
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_a_terminal_state_and_the_first_batch_id_are_never_left(history: list[Event]) -> None:
     terminal = batch_id = None
     for n in range(1, len(history) + 1):
@@ -149,7 +149,7 @@ def test_a_terminal_state_and_the_first_batch_id_are_never_left(history: list[Ev
 
 
 @given(histories)
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_a_send_is_never_forgotten(history: list[Event]) -> None:
     """Whatever came before, `sent` leaves doubt or a batch: never a state from which the shard is sent again."""
     attempt = _attempt(_ordered([*history, _event(Sent, BatchState.QUEUED, Resolution.ADOPT, 0)]))
@@ -158,7 +158,7 @@ def test_a_send_is_never_forgotten(history: list[Event]) -> None:
 
 
 @given(histories)
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_a_new_send_starts_the_proof_of_absence_anew(history: list[Event]) -> None:
     sent = _event(Sent, BatchState.QUEUED, Resolution.ADOPT, 0)
     listed = _event(Listed, BatchState.QUEUED, Resolution.ADOPT, 0)
@@ -225,7 +225,7 @@ def _interleaved(draw: random.Random, n_attempts: int) -> list[Event]:
 
 
 @given(histories)
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 def test_an_attempt_that_was_handed_out_stays_as_it_was(history: list[Event]) -> None:
     """Adding events one by one folds as all at once do, and changes no attempt that someone holds."""
     lake_state = fold([])

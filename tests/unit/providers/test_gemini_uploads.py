@@ -21,6 +21,7 @@ from batchpond.providers.http import transfers
 from tests.rigs.clock import ManualClock
 from tests.rigs.gemini_script import HOST, KEY, TOKEN, Answer, Script, ok, refusal
 from tests.rigs.hostile_server import Act, hostile, reply, reset
+from tests.rigs.swept import examples
 from tests.rigs.wire_script import START
 
 # --- uploads --------------------------------------------------------------------------------------
@@ -126,7 +127,7 @@ MISFORTUNES = ["nothing arrives", "half arrives", "503", "answer lost", "no head
 
 
 @pytest.mark.usefixtures("small_chunks")
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(st.lists(st.sampled_from(["", "", *MISFORTUNES]), max_size=10))
 def test_whatever_breaks_an_upload_the_file_arrives_whole_or_an_error_says_so(
     tmp_path_factory: pytest.TempPathFactory, misfortunes: list[str]

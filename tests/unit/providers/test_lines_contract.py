@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from batchpond.model import ErrorClass, FileRole, Response, ResponseStatus
 from batchpond.providers import registry
 from tests.rigs.result_lines import CID, N_OUTPUT, SHAPES, Shape
-from tests.rigs.swept import IS_ALL
+from tests.rigs.swept import examples
 
 each = pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
 each_reader = pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_a_byte_order_mark_and_a_carriage_return_are_ignored(shape: Shape) -> No
 
 
 @each_reader
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(line=st.binary(max_size=300))
 def test_any_bytes_give_a_response(shape: Shape, line: bytes) -> None:
     """Total: no bytes raise, in either file."""
@@ -147,7 +147,7 @@ def test_any_bytes_give_a_response(shape: Shape, line: bytes) -> None:
 
 
 @each_reader
-@settings(max_examples=400 if IS_ALL else 100)
+@settings(max_examples=examples(400))
 @given(data=st.data())
 def test_any_row_of_roughly_the_right_shape_gives_a_response(shape: Shape, data: st.DataObject) -> None:
     """Wrong types in every place, lone surrogates and NaN included."""

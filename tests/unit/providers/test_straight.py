@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from batchpond.providers import registry
 from batchpond.providers.shared.dialect import Dialect
 from tests.rigs.result_lines import ANYTHING, CID, SHAPES, Shape
+from tests.rigs.swept import examples
 
 WHOLE = {
     "openai": {
@@ -143,7 +144,7 @@ def test_every_provider_of_batches_has_a_whole_line() -> None:
 
 
 @each
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(data=st.data())
 def test_a_mangled_line_is_read_as_the_general_reader_reads_it(provider: str, data: st.DataObject) -> None:
     """Anything in any place of a whole line, members left out, named twice or of any type."""
@@ -173,7 +174,7 @@ def test_a_mangled_line_is_read_as_the_general_reader_reads_it(provider: str, da
 
 
 @each
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(data=st.data())
 def test_a_line_of_other_bytes_is_read_as_the_general_reader_reads_it(provider: str, data: st.DataObject) -> None:
     """Cut, doubled and overwritten: what one JSON parser lets pass and another does not makes no difference."""

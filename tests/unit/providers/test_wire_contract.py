@@ -23,6 +23,7 @@ from tests.rigs import simulator
 from tests.rigs.batch_wires import ANTHROPIC, EVIL, KEY, MISTRAL, OPENAI, TOGETHER, TOKEN, WIRES, No, Wire, hurdle
 from tests.rigs.hostile_server import Act, eof, hostile, raw, reset
 from tests.rigs.sim_providers import SIMULATED
+from tests.rigs.swept import examples
 from tests.rigs.wire_script import START, Script
 
 each = pytest.mark.parametrize("wire", WIRES, ids=lambda wire: wire.name)
@@ -120,7 +121,7 @@ def test_without_an_uploaded_file_nothing_is_sent(wire: Wire) -> None:
 
 
 @each
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(data=st.data())
 def test_any_object_with_the_right_id_is_a_batch(wire: Wire, data: st.DataObject) -> None:
     """Wrong types everywhere still give a RemoteBatch, whose counts and token are not guessed."""

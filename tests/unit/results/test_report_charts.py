@@ -26,6 +26,7 @@ from batchpond.results.report.charts.looks import Layout
 from batchpond.results.report.drawing import chart
 from batchpond.results.report.parts import ChartKind, Figure
 from batchpond.results.report.reading import MARKS_MAX, read, undrawn_rows
+from tests.rigs.swept import examples
 
 HOSTILE = (
     "<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "x" * 10_000, "a\x00b\x1b[31m\u202egnp.exe", "",
@@ -396,7 +397,7 @@ def test_colours_can_be_told_from_their_background() -> None:
 
 
 @given(st.text(max_size=80), st.integers(min_value=9, max_value=40))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_short_texts_fit_and_are_one_harmless_line(text: str, size: int) -> None:
     """A shortened text fits its size, is stable, can stand in XML, and has no control of lines or direction."""
     short = reading.short(text, size)

@@ -13,6 +13,7 @@ from batchpond.stats.ranking import Cluster, Options
 from batchpond.stats.votes import Votes
 from tests.oracles.agreement import MISSING, Level, Ratings, krippendorff
 from tests.rigs.rank import drawn, largest, renamed
+from tests.rigs.swept import examples
 
 TOLERANCE = 1e-6
 PLACES = [f"component_rank{end}" for end in ("", "_lo", "_hi", "_lo_joint", "_hi_joint")]
@@ -40,7 +41,7 @@ def same(one: object, other: object) -> bool:
     return np.allclose(np.asarray(one, float), np.asarray(other, float), rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(tables, options, st.integers(0, 1 << 30))
 def test_names_do_not_matter(votes: Votes, how: Options, seed: int) -> None:
     """Items called otherwise keep theta, error, place, group and flags."""
@@ -53,7 +54,7 @@ def test_names_do_not_matter(votes: Votes, how: Options, seed: int) -> None:
     assert len(one.components) == len(other.components)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(tables, options)
 def test_unrelated_items_change_nothing(votes: Votes, how: Options) -> None:
     """A further component leaves the others' numbers alone; only that ranks go across is no longer said."""
@@ -70,7 +71,7 @@ def test_unrelated_items_change_nothing(votes: Votes, how: Options) -> None:
     assert other.is_comparable is (len(one.components) == 0)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(tables, st.booleans())
 def test_exchanging_the_positions_turns_eta_and_nothing_else(votes: Votes, has_ties: bool) -> None:
     """With who was shown first exchanged everywhere, eta changes its sign and theta stays."""
@@ -100,7 +101,7 @@ def test_the_same_votes_twice_add_no_certainty(seed: int) -> None:
     assert same(sandwich.by_pair(one).covariance, sandwich.by_pair(other).covariance)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(tables, options)
 @example(drawn(seed=0, n_items=7, n_votes=16, sd=0.0, eta=0.0, ties=0.9), Options())  # every vote is a tie
 def test_every_number_that_is_shown_means_something(votes: Votes, how: Options) -> None:
@@ -139,7 +140,7 @@ def test_a_full_summary_never_fails(votes: Votes) -> None:
         assert component.triads.n_cyclic <= component.triads.n_triads
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(tables)
 def test_the_core_is_what_walks_along_wins_find(votes: Votes) -> None:
     """Groups, and who is above or below, equal the transitive closure's."""

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from batchpond.errors import StudyError
 from batchpond.tasks.structured import CONFLICT, arrays, check_keys, holders, objects, whole
+from tests.rigs.swept import examples
 from tests.rigs.task import ANY_TEXT
 
 KEY = "k"
@@ -113,7 +114,7 @@ FLAT = st.dictionaries(
 )
 
 
-@settings(max_examples=1_000)
+@settings(max_examples=examples(1_000))
 @given(
     found=FLAT,
     more=FLAT,
