@@ -125,11 +125,12 @@ def reading(what: str) -> Iterator[None]:
         yield
     except Exception as error:
         import duckdb  # no reader without an error needs them here
+        import polars as pl
         import pyarrow as pa
 
         # Arrow's readers raise OSError with DuckDB's text, and without a number of the system's.
         is_read_error = isinstance(error, OSError) and error.errno is None
-        if not isinstance(error, (duckdb.Error, pa.ArrowException)) and not is_read_error:
+        if not isinstance(error, (duckdb.Error, pa.ArrowException, pl.exceptions.ComputeError)) and not is_read_error:
             raise
         raise LakeError(
             f"{what} could not be read: {str(error).splitlines()[0]}",

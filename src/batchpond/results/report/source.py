@@ -88,8 +88,7 @@ class Source:
     def _frame(self, sql: str, limit: int) -> pl.DataFrame:
         with reading("the views"):
             self._worked.make(sql)
-            table = self._connection.sql(f"{sql}\nLIMIT {limit:d}").to_arrow_table()
-        return pl.DataFrame(table)
+            return pl.DataFrame(self._connection.sql(f"{sql}\nLIMIT {limit:d}"))
 
     def reading(self, view: str) -> duckdb.DuckDBPyConnection:
         """Return the connection, for whoever reads a whole view of the study there; LakeError as above."""
