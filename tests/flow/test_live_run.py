@@ -453,3 +453,20 @@ def test_calls_that_were_begun_under_an_earlier_plan_are_told_approved_anew_and_
     assert rig.live().n_left == 0
     rig.check_complete(N)
     assert (rig.submit().preview.n_requests, rig.sync().n_live) == (0, 0)
+
+
+def test_of_calls_that_were_begun_what_is_left_is_told_and_approved(rig: LiveRig) -> None:
+    """What is answered is no part of what `submit` shows, and of its worst cost, or of what `sync` and `status` say."""
+    rig.plan(N)
+    whole_usd = rig.submit().preview.cost_max_usd
+    assert rig.run("live", failpoint="L3:kill:8").returncode == -signal.SIGKILL
+    rig.sync()
+    n_left = N - rig.n_answers()[0]
+    assert 0 < n_left < N
+    assert rig.sync().n_live == n_left
+    rig.plan(N, shards="[shards]\nmax_requests = 50\n")
+    assert [row["n_requests"] for row in waits(looking(rig.store(), rig.providers()), live_study.STUDY)] == [n_left]
+    shown = rig.submit().preview
+    assert (shown.n_requests, shown.cost_max_usd) == (n_left, pytest.approx(whole_usd * n_left / N))
+    assert rig.live().n_left == 0
+    rig.check_complete(N)

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Self
 
 import msgspec
 
+from batchpond import model
 from batchpond.model import EPOCH, BatchState, ErrorClass, FileRole, Mode, Origin, ShardKind, Take, client_name
 
 UNRECORDED: Final = EPOCH
@@ -150,6 +151,11 @@ class Asked(Event, frozen=True, kw_only=True, rename={"cells": "detail"}):
         """The name of the way to its batch."""
         return client_name(self.provider, self.mode)
 
+    @property
+    def priced(self) -> model.PricedModel:
+        """What its prices depend on."""
+        return model.PricedModel(self.provider, self.request_model, self.mode)
+
     def asked(self) -> dict[str, Any]:
         """Return what an attempt at the shard repeats of it."""
         return {name: getattr(self, name) for name in Asked.__annotations__}
@@ -159,6 +165,16 @@ class Sharded(Asked, frozen=True, kw_only=True, tag="sharded"):
     """Requests were put together for one provider batch; a study without tiers gives it none."""
 
     tier: int | None = None
+
+    def part(self, n_requests: int) -> Self:
+        """Return it as so many of its requests, at their share of its tokens and cost."""
+        share = n_requests / self.n_requests
+        tokens, expected_usd = (
+            round(self.input_tokens * share),
+            self.cost_expected_usd and self.cost_expected_usd * share,
+        )
+        costs = {"cost_expected_usd": expected_usd, "cost_max_usd": self.cost_max_usd and self.cost_max_usd * share}
+        return msgspec.structs.replace(self, n_requests=n_requests, input_tokens=tokens, **costs)
 
 
 class AdoptedShard(Sharded, frozen=True, kw_only=True, tag="sharded"):

@@ -19,7 +19,7 @@ from batchpond.lake.attempts import Attempt, Phase
 from batchpond.lake.records import Downloaded, Mismatch, Verified
 from batchpond.lake.schemas import JUDGMENTS, RESPONSES
 from batchpond.lake.store import CONFIG, TMP
-from batchpond.model import BatchState, Download, FileRole, Mode, PricedModel, RemoteBatch
+from batchpond.model import BatchState, Download, FileRole, Mode, RemoteBatch
 from batchpond.providers.base import BatchProvider
 from batchpond.run.find import check_host
 from batchpond.run.session import LARGE, TAKE_HINT, Session, Severity, answered, beside
@@ -293,11 +293,7 @@ def source_of(attempt: Attempt) -> derive.Source:
 def price_of(session: Session, attempt: Attempt) -> derive.PriceRow:
     """Return the price of a response of this attempt's model, None where no price is known."""
     book = prices.Prices.of_lake(session.store.path / CONFIG, attempt.created_at or session.store.clock.now())
-    asked = PricedModel(attempt.provider, attempt.intent.request_model, attempt.mode)
-    return lambda said: book.cost(
-        asked, said.input_tokens, said.cached_tokens, said.output_tokens, said.cache_write_tokens,
-        said.cache_hour_tokens,
-    )  # fmt: skip
+    return lambda said: book.cost(attempt.intent.priced, said)
 
 
 def rules_for(session: Session, attempt: Attempt) -> dict[str, dict[str, Any]]:

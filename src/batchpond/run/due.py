@@ -403,11 +403,11 @@ def real_shards(store: Store, lake_state: LakeState, study: str) -> Iterator[tup
 
 
 def begun(lake_state: LakeState, study: str) -> Iterator[Sharded]:
-    """Yield the shards whose live calls were begun and are not all made, whatever the study's plan is by now."""
+    """Yield what is left of shards whose live calls were begun, whatever the study's plan is by now."""
     for shard in lake_state.shards_of(study):
         latest = lake_state.latest_attempt(shard.shard_id)
         if shard.mode is Mode.LIVE and latest is not None and latest.phase is Phase.OPEN:
-            yield shard
+            yield shard.part(shard.n_requests - sum(one.n_lines for one in latest.downloads))
 
 
 def is_real(store: Store, lake_state: LakeState, shard: Sharded) -> bool:

@@ -119,7 +119,7 @@ def preview(
     shards += repeated
     groups: dict[PricedModel, list[Sharded]] = {}
     for shard in shards:
-        groups.setdefault(PricedModel(shard.provider, shard.request_model, shard.mode), []).append(shard)
+        groups.setdefault(shard.priced, []).append(shard)
     models = tuple(_model_cost(key, group) for key, group in sorted(groups.items()))
     largest_usd = max((shard.cost_max_usd or 0.0 for shard in shards), default=0.0)
     n_again = sum(shard.n_requests for shard in repeated)
@@ -141,9 +141,7 @@ def _notes(store: Store, version: str, asked: Collection[PricedModel]) -> tuple[
 
 def _model_cost(asked: PricedModel, shards: list[Sharded]) -> ModelCost:
     return ModelCost(
-        provider=asked.provider,
-        request_model=asked.model,
-        mode=asked.mode,
+        *asked,
         n_requests=sum(shard.n_requests for shard in shards),
         n_shards=len(shards),
         input_tokens=sum(shard.input_tokens for shard in shards),

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from batchpond.errors import UsageError
 from batchpond.lake import disk
 from batchpond.lake.store import CONFIG
-from batchpond.model import Mode, PricedModel
+from batchpond.model import Mode, PricedModel, Response
 from batchpond.providers import registry
 from batchpond.providers.base import Descriptor
 
@@ -193,23 +193,16 @@ class Prices:
             self._cache[asked] = self._overrides.get(asked.override) or _bundled(asked, self._when)
         return self._cache[asked]
 
-    def cost(
-        self,
-        asked: PricedModel,
-        input_tokens: int | None,
-        cached_tokens: int | None,
-        output_tokens: int | None,
-        cache_write_tokens: int | None = None,
-        cache_hour_tokens: int | None = None,
-    ) -> float | None:
+    def cost(self, asked: PricedModel, said: Response) -> float | None:
         """Return what one answered request cost in USD, or None when prices or tokens are unknown.
 
         The model is the requested one, which is what overrides are written for.
         """
-        if input_tokens is None or output_tokens is None or (unit := self.unit(asked)) is None:
+        if said.input_tokens is None or said.output_tokens is None or (unit := self.unit(asked)) is None:
             return None
-        written, for_an_hour = cache_write_tokens or 0, cache_hour_tokens or 0
-        return unit.cost_usd(input_tokens, cached_tokens or 0, output_tokens, written, min(for_an_hour, written))
+        cached, written = said.cached_tokens or 0, said.cache_write_tokens or 0
+        for_an_hour = min(said.cache_hour_tokens or 0, written)
+        return unit.cost_usd(said.input_tokens, cached, said.output_tokens, written, for_an_hour)
 
     def estimate(
         self,

@@ -14,13 +14,30 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchpond.errors import UsageError
-from batchpond.model import Mode, PricedModel
+from batchpond.model import Mode, PricedModel, Response, ResponseStatus
 from batchpond.study import prices
 from batchpond.study.prices import NOTHING, THINKING_TOKENS, UNKNOWN, Estimate, Prices, known, output_tokens, overrides
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 PRICES = Prices(now=NOW)
 CONFIG = b'[prices."openai/gpt-5.4-mini"]\ninput = 1\noutput = 4.0\n[limits]\nx = 1\n'
+
+
+def cost(
+    book: Prices,
+    asked: PricedModel,
+    n_input: int | None,
+    n_cached: int | None,
+    n_output: int | None,
+    n_written: int | None = None,
+    n_hour: int | None = None,
+) -> float | None:
+    """Return what an answer of so many tokens cost by a book."""
+    said = Response(
+        None, ResponseStatus.SUCCEEDED, input_tokens=n_input, cached_tokens=n_cached, output_tokens=n_output,
+        cache_write_tokens=n_written, cache_hour_tokens=n_hour,
+    )  # fmt: skip
+    return book.cost(asked, said)
 
 
 @pytest.mark.parametrize(
@@ -36,9 +53,9 @@ def test_batch_prices_are_half_of_the_standard_ones(
     model: str, input_usd: float, cached_usd: float, output_usd: float
 ) -> None:
     """USD per 1M tokens as the provider's price page had them on 2026-11-21."""
-    assert PRICES.cost(PricedModel("openai", model), 100_000, 0, 0) == pytest.approx(input_usd / 10)
-    assert PRICES.cost(PricedModel("openai", model), 100_000, 100_000, 0) == pytest.approx(cached_usd / 10)
-    assert PRICES.cost(PricedModel("openai", model), 0, 0, 1_000_000) == pytest.approx(output_usd)
+    assert cost(PRICES, PricedModel("openai", model), 100_000, 0, 0) == pytest.approx(input_usd / 10)
+    assert cost(PRICES, PricedModel("openai", model), 100_000, 100_000, 0) == pytest.approx(cached_usd / 10)
+    assert cost(PRICES, PricedModel("openai", model), 0, 0, 1_000_000) == pytest.approx(output_usd)
 
 
 @pytest.mark.parametrize(
@@ -53,12 +70,12 @@ def test_batch_prices_are_half_of_the_standard_ones(
 def test_anthropic_prices_tell_reading_and_writing_a_cache_apart(model: str, prices: tuple[float, ...]) -> None:
     """Input, cache read, output, cache write; all prompt tokens are in `input_tokens`."""
     input_usd, cached_usd, output_usd, written_usd = prices
-    usd = PRICES.cost(PricedModel("anthropic", model), 10_000, 4_000, 500, 3_000)
+    usd = cost(PRICES, PricedModel("anthropic", model), 10_000, 4_000, 500, 3_000)
     assert usd == pytest.approx((3_000 * input_usd + 4_000 * cached_usd + 500 * output_usd + 3_000 * written_usd) / 1e6)
-    hour = PRICES.cost(PricedModel("anthropic", model), 10_000, 4_000, 500, 3_000, 1_000)
+    hour = cost(PRICES, PricedModel("anthropic", model), 10_000, 4_000, 500, 3_000, 1_000)
     assert hour == pytest.approx(usd + 1_000 * (2 * input_usd - written_usd) / 1e6), "an hour costs twice the input"
-    assert PRICES.cost(PricedModel("anthropic", model), 10_000, 4_000, 500, None) == PRICES.cost(
-        PricedModel("anthropic", model), 10_000, 4_000, 500
+    assert cost(PRICES, PricedModel("anthropic", model), 10_000, 4_000, 500, None) == cost(
+        PRICES, PricedModel("anthropic", model), 10_000, 4_000, 500
     )
 
 
@@ -112,13 +129,13 @@ def test_a_written_price_for_the_cache_is_used_and_otherwise_writing_costs_what_
     """`cache_write` is optional."""
     written = b'[prices."x/a"]\ninput = 1\noutput = 0\ncache_write = 10\n[prices."x/b"]\ninput = 1\noutput = 0\n'
     book = Prices(overrides(written), NOW)
-    assert book.cost(PricedModel("x", "a"), 3_000_000, 0, 0, 1_000_000) == pytest.approx(12.0)
-    assert book.cost(PricedModel("x", "b"), 3_000_000, 0, 0, 1_000_000) == pytest.approx(3.0)
+    assert cost(book, PricedModel("x", "a"), 3_000_000, 0, 0, 1_000_000) == pytest.approx(12.0)
+    assert cost(book, PricedModel("x", "b"), 3_000_000, 0, 0, 1_000_000) == pytest.approx(3.0)
 
 
 def test_long_inputs_pay_the_higher_tier_on_all_tokens() -> None:
     """Above 272,000 input tokens every token of the request costs more, output included."""
-    at, above = (PRICES.cost(PricedModel("openai", "gpt-5.4"), n, 1_000, 1_000) for n in (272_000, 272_001))
+    at, above = (cost(PRICES, PricedModel("openai", "gpt-5.4"), n, 1_000, 1_000) for n in (272_000, 272_001))
     assert at == pytest.approx((271_000 * 1.25 + 1_000 * 0.13 + 1_000 * 7.5) / 1e6)
     assert above == pytest.approx((271_001 * 2.5 + 1_000 * 0.25 + 1_000 * 11.25) / 1e6)
 
@@ -126,7 +143,7 @@ def test_long_inputs_pay_the_higher_tier_on_all_tokens() -> None:
 @pytest.mark.parametrize("day", [datetime(2024, 1, 1, tzinfo=UTC), datetime(2026, 10, 13, tzinfo=UTC), NOW])
 def test_an_early_clock_does_not_double_the_price(day: datetime) -> None:
     """Bundled batch prices begin on 2026-10-14; before it the bundled answer would be the standard price."""
-    assert Prices(now=day).cost(PricedModel("openai", "gpt-5.4-mini"), 1_000_000, 0, 0) == pytest.approx(0.375)
+    assert cost(Prices(now=day), PricedModel("openai", "gpt-5.4-mini"), 1_000_000, 0, 0) == pytest.approx(0.375)
 
 
 @pytest.mark.parametrize(
@@ -136,30 +153,30 @@ def test_an_early_clock_does_not_double_the_price(day: datetime) -> None:
 def test_an_unknown_batch_price_is_unknown(provider: str, model: str) -> None:
     """No price, or only a standard one, gives None everywhere and never 0."""
     assert PRICES.unit(PricedModel(provider, model)) is None
-    assert PRICES.cost(PricedModel(provider, model), 10, 0, 10) is None
+    assert cost(PRICES, PricedModel(provider, model), 10, 0, 10) is None
     assert PRICES.estimate(PricedModel(provider, model), "none", 100, 10, 1_000) == UNKNOWN
     assert NOTHING + UNKNOWN == UNKNOWN
 
 
 def test_unknown_tokens_make_the_cost_unknown() -> None:
     """A row without usage has no cost; one without a cached count has none cached."""
-    assert PRICES.cost(PricedModel("openai", "gpt-5.4"), None, 0, 1) is None
-    assert PRICES.cost(PricedModel("openai", "gpt-5.4"), 1, 0, None) is None
-    assert PRICES.cost(PricedModel("openai", "gpt-5.4"), 10, None, 1) == PRICES.cost(
-        PricedModel("openai", "gpt-5.4"), 10, 0, 1
+    assert cost(PRICES, PricedModel("openai", "gpt-5.4"), None, 0, 1) is None
+    assert cost(PRICES, PricedModel("openai", "gpt-5.4"), 1, 0, None) is None
+    assert cost(PRICES, PricedModel("openai", "gpt-5.4"), 10, None, 1) == cost(
+        PRICES, PricedModel("openai", "gpt-5.4"), 10, 0, 1
     )
 
 
 def test_the_lake_overrides_prices(tmp_path: Path) -> None:
     """config.toml wins over the bundled data, for models nobody else knows too; no file is no override."""
     path = tmp_path / "config.toml"
-    assert Prices.of_lake(path, NOW).cost(PricedModel("openai", "gpt-5.4-mini"), 1_000_000, 0, 0) == pytest.approx(
+    assert cost(Prices.of_lake(path, NOW), PricedModel("openai", "gpt-5.4-mini"), 1_000_000, 0, 0) == pytest.approx(
         0.375
     )
     path.write_bytes(CONFIG + b'[prices."lab/mine"]\ninput = 0\noutput = 0\ncached_input = 0\n')
     prices = Prices.of_lake(path, NOW)
-    assert prices.cost(PricedModel("openai", "gpt-5.4-mini"), 1_000_000, 500_000, 1_000_000) == pytest.approx(5.0)
-    assert prices.cost(PricedModel("lab", "mine"), 5, 0, 5) == 0.0
+    assert cost(prices, PricedModel("openai", "gpt-5.4-mini"), 1_000_000, 500_000, 1_000_000) == pytest.approx(5.0)
+    assert cost(prices, PricedModel("lab", "mine"), 5, 0, 5) == 0.0
 
 
 @pytest.mark.parametrize(
@@ -211,13 +228,13 @@ def test_estimates_follow_the_documented_rule() -> None:
 def test_a_live_call_costs_the_standard_price_and_a_server_of_ones_own_nothing() -> None:
     """Batches cost half of what the same live call costs; an override of one is no override of the other."""
     batch, live = (PricedModel("openai", "gpt-5.4-mini", mode) for mode in (Mode.BATCH, Mode.LIVE))
-    standard, half = (PRICES.cost(asked, 100_000, 0, 1_000) for asked in (live, batch))
+    standard, half = (cost(PRICES, asked, 100_000, 0, 1_000) for asked in (live, batch))
     assert standard is not None
     assert half == pytest.approx(standard / 2)
     book = Prices(overrides(b'[prices."openai/gpt-5.4-mini@live"]\ninput = 8\noutput = 0\n'), NOW)
-    assert book.cost(live, 1_000_000, 0, 0) == pytest.approx(8.0)
-    assert book.cost(batch, 1_000_000, 0, 0) == pytest.approx(0.375)
-    assert PRICES.cost(PricedModel("openai", "gpt-5.4-mini", Mode.FILES), 10, 0, 10) is None
+    assert cost(book, live, 1_000_000, 0, 0) == pytest.approx(8.0)
+    assert cost(book, batch, 1_000_000, 0, 0) == pytest.approx(0.375)
+    assert cost(PRICES, PricedModel("openai", "gpt-5.4-mini", Mode.FILES), 10, 0, 10) is None
 
 
 @pytest.mark.parametrize(
@@ -233,9 +250,9 @@ def test_where_few_models_are_cheaper_in_batches_the_others_cost_what_live_calls
 ) -> None:
     """Together's list of discounts; without it, an equal batch price would count as unknown."""
     input_usd, output_usd = usd
-    assert PRICES.cost(PricedModel("together", model), 1_000_000, 0, 0) == pytest.approx(input_usd)
-    assert PRICES.cost(PricedModel("together", model), 0, 0, 1_000_000) == pytest.approx(output_usd)
-    assert PRICES.cost(PricedModel("together", "nobody/knows-this"), 1, 0, 1) is None
+    assert cost(PRICES, PricedModel("together", model), 1_000_000, 0, 0) == pytest.approx(input_usd)
+    assert cost(PRICES, PricedModel("together", model), 0, 0, 1_000_000) == pytest.approx(output_usd)
+    assert cost(PRICES, PricedModel("together", "nobody/knows-this"), 1, 0, 1) is None
 
 
 @pytest.mark.parametrize("sigma", [0.2, 0.6])

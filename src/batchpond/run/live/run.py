@@ -257,13 +257,12 @@ class LiveRun:
             is_wanted = not self._options.studies or study in self._options.studies
             if not is_wanted or dispatch.approval_of(session, study) is None:
                 continue
-            shards = list(due.begun(session.lake_state, study))
+            shards = [session.lake_state.shards[one.shard_id] for one in due.begun(session.lake_state, study)]
             with session.isolated("", f"looking for what is due of study {study}"):
                 due.form_shards(session, study, approval)
                 shards += self._due(session, study, approval)
             for shard in shards:
-                asked = PricedModel(shard.provider, shard.request_model, shard.mode)
-                lane = lanes.setdefault(asked, self._lane(shard))
+                lane = lanes.setdefault(shard.priced, self._lane(shard))
                 lane.shards.append(shard)
                 lane.n_requests += shard.n_requests
         return list(lanes.values())
@@ -311,10 +310,9 @@ class LiveRun:
         return begin_attempt(session, shard, approval, client, start)
 
     def _lane(self, shard: Sharded) -> Lane:
-        provider, model = shard.provider, shard.request_model
-        usual = registry.module(provider).DESCRIPTOR.live_concurrency
-        pace, rules = self._options.settings.of_model(provider, model, usual)
-        return Lane(provider, model, Pace(pace, self._clock.monotonic_s()), rules)
+        usual = registry.module(shard.provider).DESCRIPTOR.live_concurrency
+        pace, rules = self._options.settings.of_model(shard.provider, shard.request_model, usual)
+        return Lane(shard.provider, shard.request_model, Pace(pace, self._clock.monotonic_s()), rules)
 
     def _ready(self) -> Iterator[Lane]:
         """Yield the lanes that may go on; of a server that holds one model at a time, only the first."""
