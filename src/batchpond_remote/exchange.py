@@ -1,8 +1,8 @@
 """The folder of mode `files` at an address, and its copy on this machine, which is where all reading is.
 
-What this machine adds is put there first: a batch's requests, then the record that makes them a batch, by put if
-absent, then the manifest that workers look for. Whoever looks at a batch puts the manifest that a process owed when it
-died. The copy may be deleted.
+What this machine adds is put there first: requests when they are uploaded, so that each machine sees that they were,
+then the record that makes them a batch, by put if absent, then the manifest that workers look for. Whoever looks at a
+batch puts the manifest that a process owed when it died. The copy may be deleted.
 """
 
 from __future__ import annotations
@@ -61,10 +61,22 @@ class Exchange:
                 manifest = (self.copy / OUTBOX / record).read_bytes()
                 self._bucket.put_new(f"{OUTBOX}/{token}.manifest.json", manifest)
 
+    def upload(self, requests: Path, name: str) -> None:
+        """Put requests there, of which nobody makes anything yet: no manifest names them."""
+        with _errors():
+            self._bucket.put(f"{OUTBOX}/{name}", requests)
+
+    def size_of(self, name: str) -> int | None:
+        """Return how large the requests of that name are there, None where there are none."""
+        with _errors():
+            there = self._bucket.listed(OUTBOX, name.removesuffix(".jsonl"))  # which lists what comes after that
+            return there[name][0] if name in there else None
+
     def send(self, token: str, requests: Path, manifest: bytes) -> bytes:
         """Make requests a batch there, unless somebody did; return the record that says so, whoever's it is."""
+        if self.size_of(f"{token}.jsonl") is None:  # deleted since, or its answer never came
+            self.upload(requests, f"{token}.jsonl")
         with _errors():
-            self._bucket.put(f"{OUTBOX}/{token}.jsonl", requests)
             name = f"{OUTBOX}/.{token}{_RECORD}"
             is_ours, _ = self._bucket.put_new(name, manifest)
             return manifest if is_ours else self._bucket.get(name) or manifest

@@ -9,11 +9,12 @@ import json
 import os
 import sys
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -26,11 +27,15 @@ from batchpond.lake.events import read
 from batchpond.lake.store import Store
 from batchpond.plan.verb import plan_study
 from batchpond.study.file import load
+from batchpond_remote.bucket import Bucket
 from batchpond_sim.host import server
 from batchpond_sim.world.world import Settings
 from batchpond_work.__main__ import main as worker
 from tests.rigs import forked, s3
+from tests.rigs.files_study import FilesRig
+from tests.rigs.files_worker import answer_rows
 from tests.rigs.sim_study import STUDY, write_study
+from tests.rigs.swept import IS_ALL
 
 AT = "bucket-one/judging"
 LAKE = "s3://bucket-one/lake"
@@ -273,3 +278,86 @@ def test_without_obstore_files_at_an_address_are_an_error_that_says_what_to_inst
         monkeypatch.setitem(sys.modules, "obstore", None)
         assert made.run(1, "submit", STUDY, "--yes") == ExitCode.USAGE
         assert f"`files at s3://{AT}` needs obstore" in capfd.readouterr().err
+
+
+CALLS = ("put", "put_new", "get", "fetch", "listed")
+LONG_AGO = datetime(2026, 11, 20, tzinfo=UTC)
+
+
+@dataclass
+class FarRig(FilesRig):
+    """A user whose files are at an address, and whose process may die before and after each call to it too."""
+
+    n_passed: int = 0
+
+    def pass_point(self, name: str) -> None:
+        self.n_passed += 1
+        super().pass_point(name)
+
+    @contextmanager
+    def _points(self) -> Iterator[None]:
+        def cut(call: Callable[..., Any]) -> Callable[..., Any]:
+            def called(*words: Any) -> Any:
+                self.pass_point("before http")
+                found = call(*words)
+                self.pass_point("after http")
+                return found
+
+            return called
+
+        with super()._points(), ExitStack() as every:
+            for name in CALLS:
+                every.enter_context(patch.object(Bucket, name, cut(getattr(Bucket, name))))
+            yield
+
+
+@contextmanager
+def far_rig(folder: Path, mirrors: str = "here") -> Iterator[tuple[FarRig, s3.Shop]]:
+    with s3.served() as shop, patch.dict(os.environ, shop.environ | {"BATCHPOND_MIRRORS": f"{folder}/{mirrors}"}):
+        environment = {"BATCHPOND_FILES": f"s3://{AT}"}
+        rig = FarRig(folder, max_requests=6, models=("gpt-4.1-mini",), with_lens=False, environment=environment)
+        rig.plan()
+        rig.n_passed = 0
+        yield rig, shop
+
+
+def answer(shop: s3.Shop) -> None:
+    """Answer each batch whose manifest is there, a while ago."""
+    out = {key.removeprefix(f"{AT}/outbox/"): one[0] for key, one in shop.objects.items()}
+    for name in [name for name in out if name.endswith(".manifest.json")]:
+        token = name.removesuffix(".manifest.json")
+        asked = [json.loads(line) for line in out[f"{token}.jsonl"].splitlines()]
+        rows = b"".join(json.dumps(row).encode() + b"\n" for row in answer_rows(asked))
+        shop.objects[f"{AT}/inbox/{token}.jsonl"] = rows, LONG_AGO
+
+
+def n_points(folder: Path) -> int:
+    """Return how many moments a whole submit has at which it may die."""
+    with far_rig(folder) as (rig, _):
+        rig.submit()
+        return rig.n_passed
+
+
+@pytest.mark.parametrize("is_elsewhere", [False, True])
+def test_a_submit_that_dies_at_any_moment_makes_each_batch_once(tmp_path: Path, is_elsewhere: bool) -> None:
+    """Whichever machine goes on, with the copy that the dead one left or without; nothing is lost or asked twice."""
+    n_moments = n_points(tmp_path / "whole")
+    for moment in range(n_moments) if IS_ALL else range(11, n_moments, 24 if is_elsewhere else 48):
+        with far_rig(tmp_path / f"rig-{moment}") as (rig, shop):
+            rig.crash_in = moment
+            assert not rig.survive(rig.submit)
+            if is_elsewhere:
+                os.environ["BATCHPOND_MIRRORS"] = f"{tmp_path}/rig-{moment}/there"
+            for _ in range(3):
+                rig.clock.advance(100.0)
+                rig.sync()
+                rig.submit()
+            answer(shop)
+            rig.sync()
+            made = [key for key in shop.objects if key.endswith(".batch")]
+            attempts = [one for one in rig.attempts() if one.phase is not Phase.ABSENT]
+            assert (len(made), [one.phase for one in attempts]) == (N_BATCHES, [Phase.VERIFIED] * N_BATCHES), moment
+            assert len(rig.answers()) == N_REQUESTS, moment
+            before = rig.tree()
+            rig.sync()
+            assert rig.tree() == before

@@ -12,7 +12,6 @@ on record explains was cut otherwise, and may hold some of the same requests: th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import partial
@@ -552,7 +551,11 @@ def _check_explained(session: Session, attempt: Attempt, unknown: list[RemoteBat
     ]
     if not own:
         return
-    known = {*session.lake_state.attempts, *_next_attempts(session)}
+    # Beyond the attempts on record stand those that the shards on record may come to.
+    state, lake_id = session.lake_state, session.store.lake_id
+    reached = ((shard_id, len(state.by_shard.get(shard_id, ())) + AHEAD_MAX) for shard_id in state.shards)
+    to_come = (ids.attempt_id(lake_id, shard_id, at + 1) for shard_id, last in reached for at in range(last))
+    known = {*state.attempts, *to_come}
     alike = {study for (study,) in tables.rows(session.store, ["plan"], _ALIKE, [attempt.intent.study])}
     named = ((batch_id, said.get("study")) for attempt_id, batch_id, said in own if attempt_id not in known)
     if strange := [(batch_id, study) for batch_id, study in named if study in alike]:
@@ -565,14 +568,6 @@ def _check_explained(session: Session, attempt: Attempt, unknown: list[RemoteBat
             " `--limit`), so that its shards are cut alike and taken in; or"
             f" `batchpond adopt {batch_id} --study {study}`",
         )
-
-
-def _next_attempts(session: Session) -> Iterator[str]:
-    """Yield the attempts that the shards on record may come to, beyond those that they came to here."""
-    for shard_id in session.lake_state.shards:
-        n_known = len(session.lake_state.by_shard.get(shard_id, ()))
-        for ordinal in range(1, n_known + AHEAD_MAX + 1):
-            yield ids.attempt_id(session.store.lake_id, shard_id, ordinal)
 
 
 def _by_results(

@@ -95,13 +95,19 @@ class Files(BatchProvider):
         """Put a payload into the outbox, still hidden; raises ProviderError for other content of that name."""
         with self._errors():
             self._stage(path, filename)
+            if far := self._folder.far:
+                far.upload(path, filename)
         return model.RemoteFile(filename, filename, path.stat().st_size)
 
     def find_uploads(self, filename: str, since: datetime) -> list[model.RemoteFile]:  # noqa: ARG002 - names are unique
-        """Return the payload of that name, hidden or published."""
+        """Return the payload of that name, hidden or published; of a folder at an address, as it is there."""
         with self._errors():
-            found = self._requests(filename) if self._folder.path.is_dir() else None
-            return [] if found is None else [model.RemoteFile(filename, filename, found.stat().st_size)]
+            if far := self._folder.far:
+                size_bytes = far.size_of(filename)
+            else:
+                found = self._requests(filename)
+                size_bytes = None if found is None else found.stat().st_size
+            return [] if size_bytes is None else [model.RemoteFile(filename, filename, size_bytes)]
 
     def create(self, spec: model.CreateSpec) -> model.CreateAnswer:
         """Publish the requests and their manifest; the same token twice is one batch."""

@@ -407,9 +407,8 @@ class LiveRun:
 
     def _stop_all(self) -> None:
         """End every call in time, and leave what was answered durable; the next pass brings it into the lake."""
+        self._ask_no_more()
         running = [lane.running for lane in self._lanes if lane.running is not None]
-        for one in running:
-            one.calls.stop()
         until_s = self._clock.monotonic_s() + STOP_WAIT_S
         with ExitStack() as every:  # a spool that cannot be closed keeps no other open
             for one in running:
