@@ -24,7 +24,6 @@ from batchpond_remote.mirror import kept_at
 Listed = Mapping[str, tuple[int, int]]
 OUTBOX, INBOX = "outbox", "inbox"
 _RECORD, _CANCELLED, _DONE = ".batch", ".cancelled", ".done"
-_ROWS: Final = (".jsonl", ".jsonl.gz")
 _AT_ONCE: Final = 8
 
 
@@ -61,35 +60,24 @@ class Exchange:
                 manifest = (self.copy / OUTBOX / record).read_bytes()
                 self._bucket.put_new(f"{OUTBOX}/{token}.manifest.json", manifest)
 
-    def upload(self, requests: Path, name: str) -> None:
-        """Put requests there, of which nobody makes anything yet: no manifest names them."""
-        with _errors():
-            self._bucket.put(f"{OUTBOX}/{name}", requests)
-
-    def size_of(self, name: str) -> int | None:
-        """Return how large the requests of that name are there, None where there are none."""
-        with _errors():
-            there = self._bucket.listed(OUTBOX, name.removesuffix(".jsonl"))  # which lists what comes after that
-            return there[name][0] if name in there else None
-
     def send(self, token: str, requests: Path, manifest: bytes) -> bytes:
         """Make requests a batch there, unless somebody did; return the record that says so, whoever's it is."""
-        if self.size_of(f"{token}.jsonl") is None:  # deleted since, or its answer never came
-            self.upload(requests, f"{token}.jsonl")
+        if f"{token}.jsonl" not in self.listed(OUTBOX, token):  # somebody took it away
+            self.put(f"{token}.jsonl", requests)
         with _errors():
             name = f"{OUTBOX}/.{token}{_RECORD}"
             is_ours, _ = self._bucket.put_new(name, manifest)
             return manifest if is_ours else self._bucket.get(name) or manifest
 
-    def cancel(self, token: str) -> None:
-        """Say there of a batch that it should end."""
+    def put(self, name: str, content: bytes | Path) -> None:
+        """Put something into the outbox there: requests that no manifest names yet, or the end of a batch."""
         with _errors():
-            self._bucket.put(f"{OUTBOX}/{token}{_CANCELLED}", b"")
+            self._bucket.put(f"{OUTBOX}/{name}", content)
 
-    def results(self) -> list[str]:
-        """Return the names of all files of rows there."""
+    def listed(self, side: str, start: str) -> Listed:
+        """Return what stands there under longer names than that."""
         with _errors():
-            return [name for name in _written(self._bucket.listed(INBOX, "")) if name.endswith(_ROWS)]
+            return self._bucket.listed(side, start)
 
     def _match(self, side: str, start: str, there: Listed) -> None:
         """Bring what is new of files whose names begin so, dated as it is there, and drop what is gone."""

@@ -96,14 +96,14 @@ class Files(BatchProvider):
         with self._errors():
             self._stage(path, filename)
             if far := self._folder.far:
-                far.upload(path, filename)
+                far.put(filename, path)
         return model.RemoteFile(filename, filename, path.stat().st_size)
 
     def find_uploads(self, filename: str, since: datetime) -> list[model.RemoteFile]:  # noqa: ARG002 - names are unique
         """Return the payload of that name, hidden or published; of a folder at an address, as it is there."""
         with self._errors():
             if far := self._folder.far:
-                size_bytes = far.size_of(filename)
+                size_bytes, _ = far.listed(OUTBOX, filename.removesuffix(".jsonl")).get(filename, (None, 0))
             else:
                 found = self._requests(filename)
                 size_bytes = None if found is None else found.stat().st_size
@@ -164,7 +164,7 @@ class Files(BatchProvider):
             return None
         with self._errors():
             if far := self._folder.far:
-                far.cancel(batch_id)
+                far.put(f"{batch_id}.cancelled", b"")
             with folders.published(self._folder.outbox / f"{batch_id}.cancelled"):
                 pass  # that it is there says it all
         return self.get(batch_id)

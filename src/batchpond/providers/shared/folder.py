@@ -191,12 +191,12 @@ class Folder:
         """Return the result files in `inbox` that nobody will read, by name.
 
         `known` has the batches by token, each with the files that were read of it; None while it
-        is open, since it reads whatever comes.
+        is open, since it reads whatever comes. At an address an empty file says that no more may be added.
         """
         if not (os.path.isdir(self.inbox) and os.access(self.inbox, os.R_OK | os.X_OK)):
             return []
-        there = self.far.results() if self.far else os.listdir(self.inbox)
-        names = sorted(name for name in there if not name.startswith("."))
+        there = self.far.listed(INBOX, "") if self.far else dict.fromkeys(os.listdir(self.inbox), (1, 0))
+        names = sorted(name for name, (size, _) in there.items() if size and not name.startswith("."))
         return [name for name in names if name.endswith((".jsonl", ".jsonl.gz")) and _is_stray(name, known)]
 
 
