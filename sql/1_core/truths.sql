@@ -2,7 +2,9 @@
 -- question: What do people say about each item, or pair of items, that a model judges too?
 -- source: judgments imported with provider `human`, in the same study; one vote each, template and position put aside.
 --   task is `pair` for pairwise and ranking, and the truth then `lo`, `hi` or `tie`, whichever order a person saw; for
---   the others it is the verdict or label, and item_lo is the item. truth is NULL without a unique majority.
+--   the others it is the verdict or label, and item_lo is the item. truth is NULL without a unique majority. share is
+--   what the words with the most votes, of which there may be several, count on average: `lo` and `true` 1, a tie 1/2,
+--   `hi` and `false` 0; NULL for other words.
 
 CREATE OR REPLACE VIEW truths AS
 WITH votes AS (
@@ -39,6 +41,8 @@ compared AS (
 SELECT
   study, task, rubric_id, unit_id, item_lo, item_hi, turn_no,
   CASE WHEN count(*) FILTER (WHERE n = n_top) = 1 THEN max(CASE WHEN n = n_top THEN truth END) END AS truth,
+  avg(CASE WHEN n < n_top THEN NULL WHEN truth IN ('lo', 'true') THEN 2 WHEN truth = 'tie' THEN 1
+           WHEN truth IN ('hi', 'false') THEN 0 END) / 2 AS share,
   CAST(sum(n) AS BIGINT) AS n_votes
 FROM compared
 GROUP BY study, task, rubric_id, unit_id, item_lo, item_hi, turn_no;

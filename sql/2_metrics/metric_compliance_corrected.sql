@@ -1,14 +1,15 @@
 -- grain: study, template_id, provider, request_model, thinking, candidate
 -- question: How often does a candidate model comply, once the judge's errors are corrected by people's labels?
 -- source: the majorities of item_status over all statements, with the labels of `truths`; n_rubrics statements have a
---   judged output, n_rubrics_labelled a labelled one. On n_label_drawn judged outputs people are drawn, such as two who
---   differ: they are not labelled, and the labelled then no random part, as they are those that are easy to label.
+--   judged output, n_rubrics_labelled a labelled one. On n_label_drawn of the n_labelled people are drawn, such as two
+--   who differ: such a label is 1/2, as left out it would leave those that are easy to label, which are no random part.
 -- estimators:
 --   - compliance: the judge's own rate over all
 --   - compliance_min, compliance_max: what the n_null outputs, answered without a verdict and out of the rate, leave
 --     open: all of them failed, or all complied
 --   - people_compliance: the rate of the labels alone, of the labelled outputs
---   - sensitivity, specificity: of the judge on the n_labelled outputs, n_label_true and n_label_false
+--   - sensitivity, specificity: of the judge on the n_labelled outputs, n_label_true and n_label_false, each that is
+--     drawn being half of either
 --   - ppi_compliance: PPI++ (prediction_powered), to be preferred where the labelled outputs are a random part of all,
 --     each with the same chance; no chance is on record, and no label has a weight
 --   - ppi_weight: how far the judge is believed
@@ -47,8 +48,7 @@ WITH judged AS (
     item_status.thinking, item_status.candidate, item_status.item,
     coalesce(nullif(item_status.unit_id, ''), item_status.item) AS prompt,
     CASE item_status.value WHEN 'true' THEN 1 WHEN 'false' THEN 0 END AS f,
-    CASE truths.truth WHEN 'true' THEN 1 WHEN 'false' THEN 0 END AS y,
-    truths.n_votes > 0 AND truths.truth IS NULL AS is_drawn
+    truths.share AS y
   FROM item_status
   LEFT JOIN truths
     ON truths.study = item_status.study
@@ -68,18 +68,20 @@ inputs AS MATERIALIZED (
     min(item) AS an_output,
     count(f) AS judged_here,
     count(f + y) AS labelled_here,
-    count(f) FILTER (WHERE is_drawn) AS drawn_here,
+    count(f) FILTER (WHERE y = 1) AS label_true_here,
+    count(f) FILTER (WHERE y = 0) AS label_false_here,
     count(*) - count(f) AS null_here,
-    count(*) FILTER (WHERE f IS NULL AND y = 1) AS null_true_here,
-    count(*) FILTER (WHERE f IS NULL AND y = 0) AS null_false_here,
+    coalesce(sum(CASE WHEN f IS NULL THEN y END), 0) AS null_true_here,
+    coalesce(sum(CASE WHEN f IS NULL THEN 1 - y END), 0) AS null_false_here,
     coalesce(sum(f), 0) AS compliant_here,
     coalesce(sum(CASE WHEN y IS NOT NULL THEN f END), 0) AS labelled_compliant_here,
     coalesce(sum(CASE WHEN f IS NOT NULL THEN y END), 0) AS true_here,
     coalesce(sum(f * y), 0) AS both_true_here,
-    count(*) FILTER (WHERE f + y = 0) AS both_false_here,
+    coalesce(sum(CASE WHEN f IS NOT NULL THEN y * y END), 0) AS squares_here,
+    coalesce(sum((1 - f) * (1 - y)), 0) AS both_false_here,
     count(*) FILTER (WHERE f IS NOT NULL AND y IS NULL) AS unlabelled_here,
     count(*) FILTER (WHERE f = 1 AND y IS NULL) AS unlabelled_compliant_here,
-    count(*) FILTER (WHERE f IS NOT NULL AND y = 0) AS false_here
+    coalesce(sum(CASE WHEN f IS NOT NULL THEN 1 - y END), 0) AS false_here
   FROM judged
   GROUP BY study, template_id, rubric_id, provider, request_model, thinking, candidate, prompt
 ),
@@ -88,14 +90,18 @@ totals AS (
     study, template_id, provider, request_model, thinking, candidate,
     CAST(sum(judged_here) AS BIGINT) AS n_judged,
     CAST(sum(labelled_here) AS BIGINT) AS n_labelled,
-    CAST(sum(drawn_here) AS BIGINT) AS n_label_drawn,
+    CAST(sum(label_true_here) AS BIGINT) AS n_label_true,
+    CAST(sum(label_false_here) AS BIGINT) AS n_label_false,
     CAST(sum(null_here) AS BIGINT) AS n_null,
-    CAST(sum(null_true_here) AS BIGINT) AS n_null_true,
-    CAST(sum(null_false_here) AS BIGINT) AS n_null_false,
+    sum(null_true_here) AS null_true,
+    sum(null_false_here) AS null_false,
     CAST(sum(compliant_here) AS BIGINT) AS n_compliant,
     CAST(sum(labelled_compliant_here) AS BIGINT) AS n_labelled_compliant,
-    CAST(sum(true_here) AS BIGINT) AS n_label_true,
-    CAST(sum(both_true_here) AS BIGINT) AS n_both_true
+    sum(true_here) AS label_true,
+    sum(false_here) AS label_false,
+    sum(both_true_here) AS both_true,
+    sum(both_false_here) AS both_false,
+    sum(squares_here) AS label_squares
   FROM inputs
   GROUP BY study, template_id, provider, request_model, thinking, candidate
   HAVING sum(judged_here) > 0
@@ -104,15 +110,12 @@ rates AS (
   SELECT
     *,
     n_judged - n_labelled AS n_unlabelled,
-    n_labelled - n_label_true AS n_label_false,
     n_compliant / nullif(n_judged, 0) AS compliance,
-    n_label_true / nullif(n_labelled, 0) AS people,
-    n_both_true / nullif(n_label_true, 0) AS sensitivity,
-    (n_labelled - n_label_true - n_labelled_compliant + n_both_true) / nullif(n_labelled - n_label_true, 0)
-      AS specificity,
+    label_true / nullif(n_labelled, 0) AS people,
+    both_true / nullif(label_true, 0) AS sensitivity,
+    both_false / nullif(label_false, 0) AS specificity,
     (n_compliant - n_labelled_compliant) / nullif(n_judged - n_labelled, 0) AS rate,
-    ppi_weight(n_labelled, n_judged, n_label_true, n_labelled_compliant, n_both_true, n_compliant, n_compliant)
-      AS weight
+    ppi_weight(n_labelled, n_judged, label_true, n_labelled_compliant, both_true, n_compliant, n_compliant) AS weight
   FROM totals
 ),
 corrected AS (
@@ -126,9 +129,9 @@ moved AS (
     (compliant_here - judged_here * compliance) / n_judged AS judge_moved,
     (true_here - labelled_here * people) / nullif(n_labelled, 0) AS people_moved,
     ppi_moved(labelled_here, judged_here, true_here, labelled_compliant_here, compliant_here, n_labelled, n_judged,
-      n_label_true, n_labelled_compliant, n_compliant, weight) AS ppi_moved,
+      label_true, n_labelled_compliant, n_compliant, weight) AS ppi_moved,
     rogan_gladen_moved(unlabelled_compliant_here, unlabelled_here, both_true_here, true_here, both_false_here,
-      false_here, rate, n_unlabelled, sensitivity, n_label_true, specificity, n_label_false, rg) AS rg_moved
+      false_here, rate, n_unlabelled, sensitivity, label_true, specificity, label_false, rg) AS rg_moved
   FROM inputs
   JOIN corrected
     ON corrected.study = inputs.study
@@ -202,27 +205,26 @@ cells AS (
 opened AS (
   SELECT
     *,
-    n_null_true + n_null_false AS n_null_labelled,
-    n_unlabelled + n_null - n_null_true - n_null_false AS unlabelled_in_all,
-    n_labelled + n_null_true + n_null_false AS labelled_in_all,
+    CAST(null_true + null_false AS BIGINT) AS n_null_labelled,
+    n_unlabelled + n_null - null_true - null_false AS unlabelled_in_all,
+    n_labelled + null_true + null_false AS labelled_in_all,
     n_compliant - n_labelled_compliant AS unlabelled_compliant,
-    n_both_true / nullif(n_label_true + n_null_true, 0) AS sensitivity_min,
-    (n_both_true + n_null_true) / nullif(n_label_true + n_null_true, 0) AS sensitivity_max,
-    (n_label_false - n_labelled_compliant + n_both_true) / nullif(n_label_false + n_null_false, 0) AS specificity_min,
-    (n_label_false - n_labelled_compliant + n_both_true + n_null_false) / nullif(n_label_false + n_null_false, 0)
-      AS specificity_max
+    both_true / nullif(label_true + null_true, 0) AS sensitivity_min,
+    (both_true + null_true) / nullif(label_true + null_true, 0) AS sensitivity_max,
+    both_false / nullif(label_false + null_false, 0) AS specificity_min,
+    (both_false + null_false) / nullif(label_false + null_false, 0) AS specificity_max
   FROM cells
 ),
 measured AS (
   SELECT
     *,
-    n_label_true + n_null_true - ppi_weight * n_labelled_compliant AS ppi_rest,
+    label_true + null_true - ppi_weight * n_labelled_compliant AS ppi_rest,
     unlabelled_compliant / nullif(unlabelled_in_all, 0) AS rate_min,
     (unlabelled_compliant + n_null - n_null_labelled) / nullif(unlabelled_in_all, 0) AS rate_max,
-    ppi_mean(n_labelled, n_judged, n_label_true, n_labelled_compliant, n_compliant, ppi_weight) AS ppi,
-    ppi_mean_se(n_labelled, n_judged, n_label_true, n_label_true, n_labelled_compliant, n_labelled_compliant,
-      n_both_true, n_compliant, n_compliant, ppi_weight) AS ppi_se,
-    rogan_gladen_se(rate, n_unlabelled, sensitivity, n_label_true, specificity, n_label_false) AS rg_se,
+    ppi_mean(n_labelled, n_judged, label_true, n_labelled_compliant, n_compliant, ppi_weight) AS ppi,
+    ppi_mean_se(n_labelled, n_judged, label_true, label_squares, n_labelled_compliant, n_labelled_compliant,
+      both_true, n_compliant, n_compliant, ppi_weight) AS ppi_se,
+    rogan_gladen_se(rate, n_unlabelled, sensitivity, label_true, specificity, label_false) AS rg_se,
     CASE WHEN n_rubrics > 1 THEN judge_squares * n_rubrics / (n_rubrics - 1) END AS judge_clustered,
     CASE WHEN n_rubrics_labelled > 1 THEN n_rubrics_labelled / (n_rubrics_labelled - 1) END AS cr1,
     n_cells > n_prompts AS is_shared,
@@ -286,7 +288,7 @@ sized AS (
     effective_size(compliance, n_judged, compliance_se) AS judge_size,
     effective_size(people, n_labelled, people_se) AS people_size,
     effective_size(ppi_inside, ppi_size_max, ppi_general_se) AS ppi_size,
-    CASE WHEN n_label_true >= 5 AND n_label_false >= 5 AND rg_general_se > 0 THEN t * rg_general_se END AS rg_reach
+    CASE WHEN label_true >= 5 AND label_false >= 5 AND rg_general_se > 0 THEN t * rg_general_se END AS rg_reach
   FROM errors
 )
 SELECT
@@ -298,7 +300,7 @@ SELECT
   n_unlabelled,
   n_label_true,
   n_label_false,
-  n_label_drawn,
+  n_labelled - n_label_true - n_label_false AS n_label_drawn,
   n_null,
   n_null_labelled,
   compliance,
@@ -313,9 +315,9 @@ SELECT
   people_se AS people_compliance_se,
   wilson_lo(people * people_size, people_size, t) AS people_compliance_lo,
   wilson_hi(people * people_size, people_size, t) AS people_compliance_hi,
-  CASE WHEN is_shared THEN people_these.lo ELSE wilson_lo(n_label_true, n_labelled) END
+  CASE WHEN is_shared THEN people_these.lo ELSE wilson_lo(label_true, n_labelled) END
     AS people_compliance_lo_these_statements,
-  CASE WHEN is_shared THEN people_these.hi ELSE wilson_hi(n_label_true, n_labelled) END
+  CASE WHEN is_shared THEN people_these.hi ELSE wilson_hi(label_true, n_labelled) END
     AS people_compliance_hi_these_statements,
   sensitivity,
   specificity,
@@ -339,16 +341,16 @@ SELECT
   CASE WHEN rg_reach > 0 THEN greatest(0.0, rg - rg_reach) END AS rogan_gladen_compliance_lo,
   CASE WHEN rg_reach > 0 THEN least(1.0, rg + rg_reach) END AS rogan_gladen_compliance_hi,
   rg_these_se AS rogan_gladen_compliance_se_these_statements,
-  CASE WHEN n_label_true >= 5 AND n_label_false >= 5 AND rg_se > 0 AND these_t > 0
+  CASE WHEN label_true >= 5 AND label_false >= 5 AND rg_se > 0 AND these_t > 0
        THEN greatest(0.0, rg - these_t * rg_these_se) END AS rogan_gladen_compliance_lo_these_statements,
-  CASE WHEN n_label_true >= 5 AND n_label_false >= 5 AND rg_se > 0 AND these_t > 0
+  CASE WHEN label_true >= 5 AND label_false >= 5 AND rg_se > 0 AND these_t > 0
        THEN least(1.0, rg + these_t * rg_these_se) END AS rogan_gladen_compliance_hi_these_statements,
   CASE WHEN is_rg_closed AND rg IS NOT NULL THEN greatest(0.0, least(1.0, rg_min)) END AS rogan_gladen_compliance_min,
   CASE WHEN is_rg_closed AND rg IS NOT NULL THEN greatest(0.0, least(1.0, rg_max)) END AS rogan_gladen_compliance_max,
-  CASE WHEN n_label_true < 5 OR n_label_false < 5 THEN 'labels'
+  CASE WHEN label_true < 5 OR label_false < 5 THEN 'labels'
        WHEN rg IS NULL THEN 'judge'
        WHEN n_rubrics_labelled < 5 THEN 'statements'
        WHEN labelled_df IS NULL THEN 'prompts' END AS rogan_gladen_lacks,
-  CAST(ceil(9.153519 * (n_labelled + 2) / (1 + least(n_label_true, n_label_false))) AS BIGINT)
+  CAST(ceil(9.153519 * (n_labelled + 2) / (1 + least(label_true, label_false))) AS BIGINT)
     AS rogan_gladen_n_labels
 FROM sized;

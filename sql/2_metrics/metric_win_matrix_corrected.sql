@@ -2,8 +2,9 @@
 -- question: How often do people prefer one candidate model to another, by a judge's verdicts corrected by their labels?
 -- source: candidate_pairs over all statements, with what `truths` says of the same two outputs. A win is 1, a tie and a
 --   pair whose orders disagree 1/2, as in win_rate_half of metric_win_matrix. n_rubrics statements have a pair in
---   n_both, n_rubrics_labelled a labelled one. On n_label_drawn pairs of n_both people are drawn, such as two who differ:
---   they are not labelled, and the labelled then no random part, as they are those that are easy to label.
+--   n_both, n_rubrics_labelled a labelled one. On n_label_drawn of the n_labelled people are drawn, such as two who
+--   differ: such a label is the mean of what they say, as left out it would leave those that are easy to label, which
+--   are no random part.
 -- estimators:
 --   - win_rate_half: the judge's own, over the n_both pairs
 --   - win_rate_half_min, win_rate_half_max, ppi_win_rate_min, ppi_win_rate_max: what the n_missing pairs leave open,
@@ -38,9 +39,7 @@ WITH judged AS (
          WHEN 'inconsistent' THEN 0.5::DOUBLE END AS f,
     pairs.winner = 'missing' AS is_missing,
     CASE WHEN pairs.winner = 'pending' THEN NULL
-         WHEN truths.truth = 'tie' THEN 0.5::DOUBLE
-         WHEN (truths.truth = 'lo') = (pairs.item_a < pairs.item_b) THEN 1.0::DOUBLE
-         WHEN truths.truth IS NOT NULL THEN 0.0::DOUBLE END AS y,
+         WHEN pairs.item_a < pairs.item_b THEN truths.share ELSE 1 - truths.share END AS y,
     truths.n_votes > 0 AND truths.truth IS NULL AS is_drawn
   FROM candidate_pairs AS pairs
   LEFT JOIN truths
@@ -59,7 +58,7 @@ inputs AS MATERIALIZED (
     min(item_a) AS an_output,
     count(f) AS both_here,
     count(f + y) AS labelled_here,
-    count(f) FILTER (WHERE is_drawn) AS drawn_here,
+    count(f + y) FILTER (WHERE is_drawn) AS drawn_here,
     count(*) FILTER (WHERE is_missing) AS missing_here,
     count(y) FILTER (WHERE is_missing) AS missing_labelled_here,
     coalesce(sum(CASE WHEN is_missing THEN y END), 0) AS missing_y_here,

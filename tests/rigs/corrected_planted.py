@@ -34,6 +34,7 @@ class Corrected:
     n_outputs: int = 400
     is_grid: bool = False
     output_sd: float = 0.0
+    people_right: float = 1.0  # each of two, who differ below 1; what they say on average is the rate then
 
 
 DESIGNS = {
@@ -55,6 +56,7 @@ DESIGNS = {
     "30 outputs, sd .5, by 20 statements, sd .3, each": Corrected(
         rate=0.6, n_labels=150, statement_sd=0.3, n_outputs=30, is_grid=True, output_sd=0.5
     ),
+    "two people, each right of .8": Corrected(people_right=0.8),
     "40 outputs, sd 0, by 10 statements each": Corrected(n_labels=200, n_statements=10, n_outputs=40, is_grid=True),
 }
 
@@ -67,15 +69,19 @@ def _shares(mid: float, sd: float, shape: tuple[int, int], rng: np.random.Genera
     return _logistic(np.log(mid / (1 - mid)) + rng.normal(0, sd, shape))
 
 
-def truth(design: Corrected) -> float:
-    """Return the rate over all statements that might be."""
+def _rate(design: Corrected) -> float:
     spread = float(np.hypot(design.statement_sd, design.output_sd))
     return float(_shares(design.rate, spread, (1_000_000, 1), np.random.default_rng(1)).mean())
 
 
+def truth(design: Corrected) -> float:
+    """Return the rate over all statements that might be, by what people say."""
+    return _rate(design) * design.people_right + (1 - _rate(design)) * (1 - design.people_right)
+
+
 def says(design: Corrected) -> float:
     """Return how often the judge says yes over all statements that might be, where its errors are the same on each."""
-    rate = truth(design)
+    rate = _rate(design)
     return rate * design.sensitivity + (1 - rate) * (1 - design.specificity)
 
 
@@ -99,9 +105,12 @@ def judgments(design: Corrected, n_sets: int, seed: int) -> dict[str, pa.Table]:
     rate = _logistic(np.log(rate / (1 - rate)) + effect)
     complies = rng.random(rate.shape) < rate
     said = np.where(complies, rng.random(rate.shape) < right_yes, rng.random(rate.shape) >= right_no)
+    votes = complies[None] == (rng.random((2, *rate.shape)) < design.people_right)
+    share = votes.mean(axis=0).ravel()
     is_labelled = rng.random(rate.shape).argsort(axis=1).argsort(axis=1) < design.n_labels
     study, place = (index.ravel() for index in np.indices(rate.shape))
     words = np.array(["false", "true"])
+    majority = pa.array(words[(share > 0.5).astype(int)], mask=share == 0.5)
     units = np.array([f"u{number}" for number in range(design.n_outputs)])
     places = {
         "study": np.array([f"s{number:05}" for number in range(n_sets)])[study],
@@ -113,7 +122,7 @@ def judgments(design: Corrected, n_sets: int, seed: int) -> dict[str, pa.Table]:
     judge |= {"thinking": np.repeat("none", study.size), "candidate": np.repeat("c", study.size)}
     judge |= {"status": np.repeat("decided", study.size)}
     status = pa.table(places | judge | {"item": places["unit_id"], "value": words[said.ravel().astype(int)]})
-    labels = pa.table(places | {"item_lo": places["unit_id"], "truth": words[complies.ravel().astype(int)]})
+    labels = pa.table(places | {"item_lo": places["unit_id"], "truth": majority, "share": share})
     return {"item_status": status, "truths": labels.filter(pa.array(is_labelled.ravel()))}
 
 

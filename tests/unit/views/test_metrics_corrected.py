@@ -82,6 +82,32 @@ def test_corrected_rates_cover_and_the_judges_own_does_not() -> None:
     assert width("ppi_compliance") < width("people_compliance")
 
 
+def test_where_two_people_differ_their_label_is_a_half() -> None:
+    """Easy outputs alone are no random part: PPI++ is numpy's of the mean votes, near how often people say yes."""
+    rng = np.random.default_rng(8)
+    n, n_labelled = 2000, 800
+    easy = 1 / (1 + np.exp(-1 - rng.normal(0, 1, n)))  # how many people say that an output complies
+    votes = rng.random((2, n)) < easy
+    said = np.where(rng.random(n) < 0.7, easy > 0.5, rng.random(n) < 0.5)
+    rows: list[Row] = []
+    for unit in range(n):
+        about = {"unit_id": f"u{unit}", "item": f"o{unit}", "candidate": "c"}
+        rows.append(about | {"verdict": str(bool(said[unit])).lower()})
+        for person in (0, 1) if unit < n_labelled else ():
+            rows.append(about | {"provider": "human", "request_model": f"h{person}", "template_id": "people",
+                                 "verdict": str(bool(votes[person, unit])).lower()})  # fmt: skip
+    ((row,),) = of_items(rows, "metric_compliance_corrected")
+    y, f = votes[:, :n_labelled].mean(axis=0), said.astype(float)
+    weight, estimate, se = ppi(y, f[:n_labelled], f[n_labelled:])
+    assert not wrong(row, {
+        "n_labelled": n_labelled, "n_label_drawn": int(np.sum(y == 0.5)), "people_compliance": float(y.mean()),
+        "ppi_weight": weight, "ppi_compliance": estimate, f"ppi_compliance_se{OF_THESE}": se,
+        "sensitivity": float(np.sum(y * f[:n_labelled]) / np.sum(y)),
+    })  # fmt: skip
+    assert abs(row["ppi_compliance"] - easy.mean()) < 3 * se
+    assert abs(row["rogan_gladen_compliance"] - easy.mean()) < 3 * row[f"rogan_gladen_compliance_se{OF_THESE}"]
+
+
 def won(winners: Sequence[float], labels: Sequence[float | None]) -> list[Row]:
     """Return both orders of pairs of outputs of m and n that a judge decided so, and people's labels."""
     words = {1.0: "first", 0.0: "second", 0.5: "tie", None: "unsure"}
