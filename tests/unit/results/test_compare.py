@@ -330,6 +330,25 @@ def test_what_is_clustered_by_its_prompt_is_said_to_be(tmp_path: Path) -> None:
     assert (row["n"], row["n_clusters"], row["clustered_by"]) == (10, 5, "unit")
 
 
+def test_how_likely_the_first_place_wins_is_no_score(tmp_path: Path) -> None:
+    """A probability of the item shown first does not say which is better: no metric has it, nor what is said."""
+    builder = LakeBuilder(tmp_path / "lake")
+    builder.imported([
+        {"import_key": f"{template}{item}{shown}{repeat}", "study": "s", "template_id": template, "rubric_id": "r",
+         **JUDGE, "item_first": f"{shown[0]}{item}", "item_second": f"{shown[1]}{item}", "repeat_no": repeat,
+         "outcome": "decided", "verdict": "first" if repeat == 1 else "second",
+         "score": 0.5 + 0.05 * item * (1 if template == "a" else -1)}
+        for template, item, shown, repeat in product("ab", range(8), ("xy", "yx"), (1, 2))
+    ])  # fmt: skip
+    builder.build()
+    found = compare(builder.store.path, "s:template=a", "s:template=b")
+    assert "score" not in found.differences["metric"].to_pylist()
+    (told,) = found.comparisons.to_pylist()
+    assert (told["n_common"], told["n_same"], told["n_flipped"]) == (8, 0, 0)  # no majority in either order
+    with pytest.raises(UsageError, match="there is no score here"):
+        compare(builder.store.path, "s:template=a", "s:template=b", gates=["score"])
+
+
 @pytest.mark.parametrize("gate", ["score", "score:0.5"])
 @pytest.mark.parametrize("more", [0.0, -1.0, -1 / 3])
 def test_scores_that_all_differ_by_the_same_have_no_interval(tmp_path: Path, more: float, gate: str) -> None:

@@ -93,9 +93,9 @@ def test_where_two_people_differ_their_label_is_a_half() -> None:
     for unit in range(n):
         about = {"unit_id": f"u{unit}", "item": f"o{unit}", "candidate": "c"}
         rows.append(about | {"verdict": str(bool(said[unit])).lower()})
-        for person in (0, 1) if unit < n_labelled else ():
-            rows.append(about | {"provider": "human", "request_model": f"h{person}", "template_id": "people",
-                                 "verdict": str(bool(votes[person, unit])).lower()})  # fmt: skip
+        people = about | {"provider": "human", "template_id": "people"}
+        rows += [people | {"request_model": f"h{person}", "verdict": str(bool(votes[person, unit])).lower()}
+                 for person in ((0, 1) if unit < n_labelled else ())]  # fmt: skip
     ((row,),) = of_items(rows, "metric_compliance_corrected")
     y, f = votes[:, :n_labelled].mean(axis=0), said.astype(float)
     weight, estimate, se = ppi(y, f[:n_labelled], f[n_labelled:])

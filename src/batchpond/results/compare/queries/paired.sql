@@ -1,6 +1,6 @@
 -- Each item, or pair of items, of each comparison, with what a and b hold of it; a or b is NULL where the other alone
 -- asked about it. Where not one output of a candidate model is the same in both, it is inputs that are paired, and a
--- candidate's outputs for one input are averaged.
+-- candidate's outputs for one input are averaged; not so for pairs of outputs.
 CREATE OR REPLACE TEMP TABLE compare_paired AS
 WITH placed AS (
   SELECT comparison_no, subjects.*

@@ -55,7 +55,8 @@ subjects AS (
     sum(n_error) / nullif(sum(n_answered), 0) AS error,
     sum(n_unparsed) / nullif(sum(n_answered) - sum(n_error), 0) AS unparsed,
     sum(n_refused) / nullif(sum(n_answered) - sum(n_error), 0) AS refused,
-    sum(score_sum) / nullif(sum(n_scores), 0) AS score,
+    -- of a pair it is of a place
+    sum(score_sum) FILTER (WHERE task <> 'pair') / nullif(sum(n_scores), 0) AS score,
     sum(cost_usd) AS cost_usd,
     sum(simulated_usd) AS simulated_usd
   FROM majorities
