@@ -20,7 +20,7 @@
 --     fewer), drawn by md5, with the weights made anew from the others: a vote that is nearly even turns with each label,
 --     which an error for weights that stand does not see (it covers .86 of .95 on planted juries, this .94 to .98)
 --   - cost_usd: of all judges' calls for the n_units, a lower bound where n_cost_unknown > 0; a call that answers for
---     several fields counts whole for each
+--     several fields counts whole for each. What a list cost is of no pair of it, so each is one unknown by each judge
 --   - cost_per_verdict_usd: per majority, of all judges together: cost_usd / n_majority
 --   - best_judge_cost_per_verdict_usd, cheapest_judge_cost_per_verdict_usd: a single judge's cost on these units, per
 --     unit on which it spoke; the cheapest judge (cheapest_template_id and so on) has the least
@@ -52,7 +52,7 @@ judged AS (
     count(*) FILTER (WHERE word = truth) AS n_right,
     count(*) FILTER (WHERE word <> truth) AS n_wrong,
     sum(cost_usd) AS cost_usd,
-    CAST(coalesce(sum(n_cost_unknown), 0) AS BIGINT) AS n_cost_unknown
+    CAST(sum(coalesce(n_cost_unknown, 1)) AS BIGINT) AS n_cost_unknown
   FROM said
   LEFT JOIN judge_costs AS spent
     ON spent.study = said.study
