@@ -429,6 +429,27 @@ def test_an_earlier_version_is_compared_with_the_current_one(tmp_path: Path) -> 
         compare(builder.store.path, "demo@zzz", "demo")
 
 
+def test_items_that_hold_something_else_under_their_id_are_said(tmp_path: Path) -> None:
+    """An item edited between two versions is not the same item: the pairs stay, and a note counts them."""
+    builder = LakeBuilder(tmp_path / "lake")
+    for version, edited in (("old1", ""), ("new2", "i1")):
+        builder.plan([
+            {"slot": n, "request_id": f"{version}{n}", "item_first": first, "item_second": second,
+             "item_first_hash": f"{first}{version if first == edited else ''}",
+             "item_second_hash": f"{second}{version if second == edited else ''}",
+             "is_lo_first": first < second, "pair_id": " | ".join(sorted((first, second)))}
+            for n, (first, second) in enumerate((("i0", "i1"), ("i1", "i0"), ("i0", "i2"), ("i2", "i0")))
+        ], version=version)  # fmt: skip
+        builder.sent(f"att{version}", f"shard{version}", [f"{version}{n}" for n in range(4)], study_version=version)
+        builder.lines(f"att{version}", [
+            {"request_id": f"{version}{n}", "outcome": "decided", "verdict": "first"} for n in range(4)
+        ])  # fmt: skip
+        builder.ended(f"att{version}")
+    builder.build()
+    found = compare(builder.store.path, "demo@old", "demo")
+    assert "1 of 3 items in both have another text, or other columns, under the same id: what differs may be theirs" in found.notes
+
+
 @pytest.mark.parametrize(
     ("a", "b", "says"),
     [

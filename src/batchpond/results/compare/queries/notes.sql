@@ -6,6 +6,26 @@ FROM compare_said
 WHERE side = 'b' AND request_id IS NOT NULL
 HAVING count(*) FILTER (WHERE request_id IN (SELECT request_id FROM compare_said WHERE side = 'a')) > 0
 UNION ALL
+SELECT format('{:,} of {:,} items in both have another text, or other columns, under the same id: what differs may be theirs',
+  count(*) FILTER (WHERE a <> b), count(*))
+FROM (
+  SELECT
+    list_sort(list(DISTINCT shown.content) FILTER (WHERE side = 'a')) AS a,
+    list_sort(list(DISTINCT shown.content) FILTER (WHERE side = 'b')) AS b
+  FROM (
+    SELECT
+      side, plan.unit_id,
+      unnest([{'item': item_first, 'content': item_first_hash}, {'item': item_second, 'content': item_second_hash}])
+        AS shown
+    FROM compare_said
+    JOIN plan ON plan.request_id = compare_said.request_id AND plan.study = compare_said.study
+  ) AS asked
+  WHERE shown.content IS NOT NULL
+  GROUP BY unit_id, shown.item
+) AS held
+WHERE a IS NOT NULL AND b IS NOT NULL
+HAVING count(*) FILTER (WHERE a <> b) > 0
+UNION ALL
 SELECT format('{:,} answers of {} are simulated', count(*), side)
 FROM compare_said
 WHERE origin = 'simulated'
