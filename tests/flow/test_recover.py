@@ -421,6 +421,23 @@ def test_a_new_lake_does_not_buy_what_the_account_has(tmp_path: Path, name: str)
     rig.world.close()
 
 
+def test_a_study_that_was_renamed_is_not_bought_again_by_a_new_lake(tmp_path: Path) -> None:
+    """Its batches are known by their tokens, which name what they ask, and are taken in under the new name."""
+    rig = rig_at(tmp_path, "openai")
+    rig.submit()
+    rig.clock.advance(1_000)
+    lose(rig)
+    rig.study_path.write_text(rig.study_path.read_text().replace(f'"{STUDY}"', '"renamed"', 1))
+    rig.plan()
+    with pytest.raises(AttentionError, match="study renamed was asked before, though not from this lake: 3 batches"):
+        rig.submit(study="renamed")
+    report = rig.recover(study="renamed")
+    assert (fates(report), report.n_answered) == (Counter({Fate.TAKEN_IN: 3}), 12)
+    rig.submit(study="renamed")
+    assert rig.wire.n_create_posts == 3
+    rig.world.close()
+
+
 def test_a_name_alone_is_no_match(tmp_path: Path) -> None:
     """Another study of the same name in the same account, and batches of other tools, stop nobody."""
     rig = rig_at(tmp_path, "openai", "anthropic", max_requests=50)

@@ -238,12 +238,12 @@ class Rig:
                 on_note=lambda note: self.notes.append(note.message),
             )
 
-    def recover(self, sample: int | None = None) -> recover.RecoverReport:
+    def recover(self, sample: int | None = None, study: str = STUDY) -> recover.RecoverReport:
         """Run `recover`."""
         with self._points():
             return recover.recover(
                 self.store(),
-                STUDY,
+                study,
                 providers=self.providers(),
                 sample=sample,
                 on_note=lambda note: self.notes.append(note.message),

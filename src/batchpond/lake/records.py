@@ -169,11 +169,9 @@ class Sharded(Asked, frozen=True, kw_only=True, tag="sharded"):
     def part(self, n_requests: int) -> Self:
         """Return it as so many of its requests, at their share of its tokens and cost."""
         share = n_requests / self.n_requests
-        tokens, expected_usd = (
-            round(self.input_tokens * share),
-            self.cost_expected_usd and self.cost_expected_usd * share,
-        )
-        costs = {"cost_expected_usd": expected_usd, "cost_max_usd": self.cost_max_usd and self.cost_max_usd * share}
+        expected_usd, max_usd = (usd and usd * share for usd in (self.cost_expected_usd, self.cost_max_usd))
+        costs = {"cost_expected_usd": expected_usd, "cost_max_usd": max_usd}
+        tokens = round(self.input_tokens * share)
         return msgspec.structs.replace(self, n_requests=n_requests, input_tokens=tokens, **costs)
 
 

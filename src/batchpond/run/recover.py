@@ -172,7 +172,7 @@ class _Search:
         """Take in what holds requests that are planned by now; a batch or provider that fails stops no other."""
         if self._is_whole:
             self._list()
-        left = self._left()
+        left = self._left(is_of_any_name=True)
         for one, mapped in unknown.of_shards(self.session, self.study, self.version, left):
             self._take(one, mapped)
         for one in sorted(self._lines.of_study(self.study, self._left()), key=lambda one: one.batch.age_key):
@@ -181,7 +181,7 @@ class _Search:
     def settle(self) -> None:
         """Say of what is left whether it may be the study's."""
         for one in self._left():
-            state, is_named = one.batch.state, one.is_named(self.study)
+            state, is_named = one.batch.state, one.study == self.study
             with self.session.isolated(one.client_name, f"looking into batch {one.batch.batch_id}"):
                 has_lines = bool(self._lines.head(one))
                 if has_lines and is_named:
@@ -205,16 +205,17 @@ class _Search:
                 self._listed[name] = unknown.of_listing(session.lake_state, name, listing.batches)
                 self._descriptors[name] = provider.descriptor
 
-    def _left(self) -> list[UnknownBatch]:
+    def _left(self, *, is_of_any_name: bool = False) -> list[UnknownBatch]:
         """Return the batches of which nothing has been said, and that may hold requests planned by now."""
         said = {(one.client_name, one.batch.batch_id) for one in self.found}
         every = (one for name in self._listed for one in self._listed[name])
         left = [one for one in every if (one.client_name, one.batch.batch_id) not in said]
-        return [one for one in left if self._may_hold(one)] if self._is_whole else left
+        return [one for one in left if self._may_hold(one, is_of_any_name)] if self._is_whole else left
 
-    def _may_hold(self, one: UnknownBatch) -> bool:
+    def _may_hold(self, one: UnknownBatch, is_of_any_name: bool) -> bool:
         descriptor, endpoints = self._descriptors[one.client_name], self._endpoints[one.client_name]
-        return unknown.may_hold(one, descriptor, endpoints, self.study)
+        is_called_so = is_of_any_name or one.study in {None, self.study}
+        return is_called_so and unknown.may_hold(one, descriptor, endpoints)
 
     def _take_by_lines(self, one: UnknownBatch) -> None:
         batch = one.batch

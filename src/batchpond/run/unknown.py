@@ -2,8 +2,8 @@
 
 A name is no match. A token says which attempt of which lake a batch is; an attempt's id is made of the lake's and the
 shard's, and a shard's of its requests: so a batch of a shard that this plan cuts as well is known before it has any
-result. Any other is known by its custom_ids, in the file that it was made of, where the provider gives that back, or
-else in its results.
+result, whatever its study is called. Any other is known by its custom_ids, in the file that it was made of, where the
+provider gives that back, or else in its results.
 
 A new lake looks before it buys, for whoever lost a lake submits the study again: before a lake's first attempt of a
 study at a provider, one listing, which the pass makes anyway, shows whether batches hold its requests that this lake
@@ -54,9 +54,10 @@ class UnknownBatch:
     client_name: str
     batch: RemoteBatch
 
-    def is_named(self, study: str) -> bool:
-        """Whether its maker called it after the study."""
-        return fields.mapping(self.batch.seen.get("metadata")).get("study") == study
+    @property
+    def study(self) -> str | None:
+        """The study that its maker called it after, where it is known."""
+        return fields.mapping(self.batch.seen.get("metadata")).get("study")
 
 
 def endpoints_by_client(store: Store, study: str, version: str) -> dict[str, frozenset[str]]:
@@ -68,13 +69,12 @@ def endpoints_by_client(store: Store, study: str, version: str) -> dict[str, fro
     return {client_name(provider, mode): frozenset(found) for provider, mode, found in rows}
 
 
-def may_hold(one: UnknownBatch, descriptor: Descriptor, endpoints: Collection[str], study: str) -> bool:
-    """Whether a batch may hold requests of a study, by what the listing says of it."""
+def may_hold(one: UnknownBatch, descriptor: Descriptor, endpoints: Collection[str]) -> bool:
+    """Whether a batch may hold requests of a study, whatever it is called, by what the listing says of it."""
     batch = one.batch
-    named = fields.mapping(batch.seen.get("metadata")).get("study")
     is_of_a_lake = batch.token is not None or not descriptor.has_token
     is_alike = batch.endpoint is None or batch.endpoint in endpoints
-    return is_of_a_lake and is_alike and named in {None, study} and batch.state is not BatchState.FAILED
+    return is_of_a_lake and is_alike and batch.state is not BatchState.FAILED
 
 
 def of_listing(lake_state: LakeState, name: str, batches: Iterable[RemoteBatch]) -> list[UnknownBatch]:
@@ -281,7 +281,7 @@ def _candidates(session: Session, study: str, name: str, endpoints: Collection[s
     with session.isolated(name, f"looking for batches of study {study} at {name}"):
         provider = session.providers.get(name)
         not_ours = of_listing(session.lake_state, name, _listed_of_study(session, study, name, provider))
-        found = [one for one in not_ours if may_hold(one, provider.descriptor, endpoints, study)]
+        found = [one for one in not_ours if may_hold(one, provider.descriptor, endpoints)]
     own = f"{ids.TOKEN_PREFIX}-{session.store.lake_id}-"
     return [one for one in found if one.batch.token is None or not one.batch.token.startswith(own)]
 
@@ -316,7 +316,7 @@ def _of_study(session: Session, study: str, version: str, candidates: Sequence[U
     found = [one for place, one in named.items() if place in places]
     sizes = {(shard.client_name, shard.n_requests) for shard in shards}
     rest = sorted(
-        (one for one in candidates if one not in found),
+        (one for one in candidates if one not in found and one.study in {None, study}),
         key=lambda one: ((one.client_name, one.batch.n_total) not in sizes, -one.batch.age_key[0].timestamp()),
     )
     lines = Lines(session)
