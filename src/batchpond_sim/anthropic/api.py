@@ -217,7 +217,7 @@ class AnthropicSimulator(Api):
                 self.account.put(replace(batch, n_results_404=batch.n_results_404 - 1))
                 return no_batch(argument)
             if not batch.has_results or batch.is_archived(now):
-                return no_results(argument)
+                return error_reply("not_found_error", f"Message Batch {argument} has no available results.")
             return delivered(self.account.results_blob(batch.id), call, SHAPE.row_id, "application/x-jsonl")
 
     def _cancel(self, request: Request, call: Call, project: str, argument: str) -> Answer:
@@ -353,8 +353,3 @@ def _error(status: int, kind: str, message: str, error_code: str | None = None) 
 def no_batch(batch_id: str) -> Reply:
     """Return the answer about a batch that is not there."""
     return error_reply("not_found_error", f"Message Batch {batch_id} not found.")
-
-
-def no_results(batch_id: str) -> Reply:
-    """Return the answer about results that are not there yet, or no longer."""
-    return error_reply("not_found_error", f"Message Batch {batch_id} has no available results.")

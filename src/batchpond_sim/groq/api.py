@@ -12,7 +12,7 @@ from batchpond_sim.groq.batches import PROVIDER, GroqAccount
 from batchpond_sim.host.messages import Answer, Reply, Request, json_reply
 from batchpond_sim.openai.api import OpenAISimulator, error_reply
 from batchpond_sim.openai.batches import BatchRecord
-from batchpond_sim.shared.api import openai_error, page_at
+from batchpond_sim.shared.api import page_at
 from batchpond_sim.world.faults import Call, Stage
 
 BASE_PATH = "/groq/openai/v1"
@@ -35,8 +35,7 @@ class GroqSimulator(OpenAISimulator):
 
     def _create_batch(self, request: Request, call: Call, project: str, argument: str) -> Answer:
         if call.has(Stage.EFFECT, "enqueued"):  # no batch of Groq's is known to fail for that once it was created
-            text = "Rate limit reached for batch requests. Please try again later."
-            return json_reply(429, openai_error(text, "tokens", None, "rate_limit_exceeded"))
+            return self._fault_reply(429, "status")
         return super()._create_batch(request, call, project, argument)
 
     def _list_files(self, _request: Request, call: Call, project: str, _argument: str) -> Answer:
