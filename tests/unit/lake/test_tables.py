@@ -6,10 +6,12 @@ import os
 import threading
 from pathlib import Path
 
+import duckdb
+import polars as pl
 import pytest
 
 from batchpond import doctor
-from batchpond.errors import ExitCode
+from batchpond.errors import ExitCode, LakeError
 from batchpond.lake import tables
 from batchpond.lake.jsonl import shard_file_name
 from batchpond.lake.schemas import RUBRICS, SHARD_REQUESTS
@@ -28,6 +30,13 @@ def lake_of(path: Path, rubric_id: str) -> Store:
 def rubrics_in(store: Store) -> list[str]:
     with tables.connect(store, ["rubrics"]) as connection:
         return [name for (name,) in connection.execute("SELECT rubric_id FROM rubrics").fetchall()]
+
+
+def test_what_fails_while_rows_travel_to_polars_is_said_as_what_fails_before() -> None:
+    """A page that is damaged far inside a file is found once its rows are read, by when polars asks for them."""
+    late = duckdb.sql("SELECT CASE WHEN i = 900000 THEN error('damaged') ELSE i END FROM range(1000000) AS t (i)")
+    with pytest.raises(LakeError, match=r"the rows could not be read: .*damaged"), tables.reading("the rows"):
+        pl.DataFrame(late)
 
 
 def spill(store: Store) -> None:
