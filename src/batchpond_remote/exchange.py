@@ -75,7 +75,7 @@ class Exchange:
             self._bucket.put(f"{OUTBOX}/{name}", content)
 
     def listed(self, side: str, start: str) -> Listed:
-        """Return what stands there under longer names than that."""
+        """Return what stands on one side there under names that begin so: how large, and since when."""
         with _errors():
             return self._bucket.listed(side, start)
 

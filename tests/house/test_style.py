@@ -173,8 +173,8 @@ def public_definitions(tree: ast.Module) -> Iterator[Function | ast.ClassDef]:
 
 def test_no_exception_is_swallowed() -> None:
     """No bare except, and no broad one that says nothing to anybody."""
-    handlers = ((p, node) for p, tree in trees().items() for node in ast.walk(tree))
-    for path, node in handlers:
+    nodes = ((path, node) for path, tree in trees().items() for node in ast.walk(tree))
+    for path, node in nodes:
         if not isinstance(node, ast.ExceptHandler):
             continue
         assert node.type is not None, path

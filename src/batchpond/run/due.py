@@ -407,7 +407,7 @@ def begun(lake_state: LakeState, study: str) -> Iterator[Sharded]:
     for shard in lake_state.shards_of(study):
         latest = lake_state.latest_attempt(shard.shard_id)
         if shard.mode is Mode.LIVE and latest is not None and latest.phase is Phase.OPEN:
-            yield shard.part(shard.n_requests - sum(one.n_lines for one in latest.downloads))
+            yield shard.part(max(0, shard.n_requests - sum(one.n_lines for one in latest.downloads)))
 
 
 def is_real(store: Store, lake_state: LakeState, shard: Sharded) -> bool:
