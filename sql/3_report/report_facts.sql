@@ -6,7 +6,8 @@
 --   n_valid are judgments of both: answers that are themselves what is judged are n_answers of n_answers_expected, by
 --   n_candidates models, and n_given of them are no error, refusal or the like. n_items are the things judged, n_units
 --   what comparisons stay within. origins are those of the cells, in binary order (mixed: a cell's answers come from
---   several).
+--   several). is_open is TRUE while any of n_pending answers is to come, or questions of a stage or round that
+--   follows from answers.
 CREATE OR REPLACE VIEW report_facts AS
 WITH cells AS (
   SELECT
@@ -33,7 +34,8 @@ WITH cells AS (
     CAST(sum(CASE WHEN is_judgment THEN n_valid ELSE 0 END) AS BIGINT) AS n_valid,
     CAST(sum(CASE WHEN is_judgment THEN 0 ELSE n_planned END) AS BIGINT) AS n_answers_expected,
     CAST(sum(CASE WHEN is_judgment THEN 0 ELSE n_answered END) AS BIGINT) AS n_answers,
-    CAST(sum(CASE WHEN is_judgment THEN 0 ELSE n_valid END) AS BIGINT) AS n_given
+    CAST(sum(CASE WHEN is_judgment THEN 0 ELSE n_valid END) AS BIGINT) AS n_given,
+    CAST(sum(n_planned - n_answered) AS BIGINT) AS n_pending
   FROM metric_completion
   GROUP BY study
 ),
@@ -70,6 +72,14 @@ judged AS (
     SELECT study, item_second AS item FROM presented WHERE item_second IS NOT NULL
   ) AS named
   GROUP BY study
+),
+rounds AS (
+  SELECT events.study, max_by(events.state, events.ord) = 'incomplete' AS is_open
+  FROM events
+  JOIN studies_current AS planned
+    ON planned.study = events.study AND planned.study_version = events.study_version
+  WHERE events.kind = 'round'
+  GROUP BY events.study
 )
 SELECT
   cells.study,
@@ -88,7 +98,10 @@ SELECT
   cells.n_candidates,
   cells.n_answers_expected,
   cells.n_answers,
-  cells.n_given
+  cells.n_given,
+  cells.n_pending,
+  cells.n_pending > 0 OR coalesce(rounds.is_open, FALSE) AS is_open
 FROM cells
 JOIN counts ON counts.study = cells.study
-LEFT JOIN judged ON judged.study = cells.study;
+LEFT JOIN judged ON judged.study = cells.study
+LEFT JOIN rounds ON rounds.study = cells.study;

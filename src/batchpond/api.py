@@ -326,12 +326,12 @@ class Lake:
         `rater` is under whose name labels are given. Raises UsageError without the extra `browse`, and where the port
         is taken.
         """
-        from batchpond.results.report.build import is_extra_installed
+        from batchpond.results.report.build import missing_packages
 
         path = self._store().path
         with needed("browse", "browse"):
             from batchpond_browse.server import running
-        make_report = partial(_report_page, path) if is_extra_installed() else None
+        make_report = partial(_report_page, path) if not missing_packages() else None
         return Browsing(running(path, port=port, rater=rater, make_report=make_report))
 
     def bundle(self, folder: str | os.PathLike[str], *, study: str | None = None, n_cases: int = 500) -> int:

@@ -136,7 +136,7 @@ def _report(invocation: Invocation) -> Path | None:
     from batchpond import demo as flow
     from batchpond.results.report import build
 
-    if not build.is_extra_installed():
+    if build.missing_packages():
         hint = "pip install 'batchpond[report]'; `batchpond report` then writes all of it on one page"
         invocation.diagnostics.note("there is no report yet", hint=hint)
         return None

@@ -21,6 +21,8 @@ import batchpond
 from batchpond.errors import UsageError
 from batchpond.lake.tables import query
 from batchpond.results.compare.verb import Compared, compare, limit, side
+from batchpond.results.report import build
+from batchpond.results.report.numbers import Kind
 from batchpond.views import database
 from tests.rigs.lakes import LakeBuilder
 from tests.unit.views.test_metrics_invariance import random_rows
@@ -564,3 +566,23 @@ def test_python_gets_the_rows_of_the_command(lake: Path) -> None:
     frame = batchpond.Lake(lake).compare("old", "new")
     wanted = compared(lake, "old", "new").differences.to_pylist()
     assert frame.to_dicts() == [pytest.approx(row) for row in wanted]
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+def test_heads_of_p_on_a_page_of_two_sides_say_whether_answers_are_to_come(tmp_path: Path, is_open: bool) -> None:
+    """To one side as good as to both."""
+    builder = LakeBuilder(tmp_path / "lake")
+    builder.imported([
+        {"import_key": f"{template}{one}{other}", "study": "s", "template_id": template, "rubric_id": "r", **JUDGE,
+         "item_first": f"i{one}", "item_second": f"i{other}", "outcome": "decided",
+         "verdict": "first" if template == "a" or one < other else "second"}
+        for template, one, other in product("ab", range(6), range(6)) if one != other
+    ])  # fmt: skip
+    if is_open:
+        builder.plan([{"template_id": "b", "rubric_id": "r", **JUDGE, "item_first": "i0", "item_second": "i1"}], "s")
+    builder.build()
+    a, b = "s:template=a", "s:template=b"
+    page = build.paired(compare(builder.store.path, a, b), a, b)
+    heads = [column.title for one in page.exhibits() for column in one.columns if column.kind is Kind.P]
+    assert heads
+    assert {head.endswith(" (open)") for head in heads} == {is_open}

@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 from statsmodels.stats.multitest import multipletests
 
+from batchpond.lake.records import COMPLETE, INCOMPLETE, Planned, Rounds
 from batchpond.results.report import build
 from batchpond.results.report.declared import exhibits
 from batchpond.results.report.numbers import Kind
@@ -84,9 +85,9 @@ def test_holm_of_the_claims_is_over_what_was_claimed_alone(*, is_claimed_first: 
     assert all(row["holm_claimed"] <= row["holm"] for row in family)
 
 
-@pytest.mark.parametrize("still_to_come", ["a judgment", "an answer to be judged", "nothing"])
+@pytest.mark.parametrize("still_to_come", ["a judgment", "an answer to be judged", "a round", "nothing"])
 def test_p_values_of_an_open_study_say_so(tmp_path: Path, still_to_come: str) -> None:
-    """In the head of every column of p or q, as long as an answer is still to come, also of a model that is judged."""
+    """In each head of p or q, as long as an answer is to come, of a judged model too, or questions of a round."""
     builder = LakeBuilder(tmp_path / "lake")
     builder.imported([
         {"study": "demo", "import_key": f"{one}{other}", "provider": "p", "request_model": "m", "item_first": f"i{one}",
@@ -97,12 +98,13 @@ def test_p_values_of_an_open_study_say_so(tmp_path: Path, still_to_come: str) ->
         builder.plan([{"item_first": "i0", "item_second": "i1"}])
     elif still_to_come == "an answer to be judged":
         builder.plan([{"task": "generation", "item_first": "i0", "item_second": None}])
+    elif still_to_come == "a round":
+        builder.event(Planned, study="demo", study_version="v1")
+        for version, progress in (("v1", COMPLETE), ("v1", INCOMPLETE), ("v0", COMPLETE)):
+            builder.event(Rounds, study="demo", study_version=version, progress=progress, looked="{}")
     builder.build()
-    heads = [
-        column.title
-        for exhibit in build.build(builder.store.path, "demo").exhibits()
-        for column in exhibit.columns
-        if column.kind is Kind.P
-    ]
+    made = build.build(builder.store.path, "demo")
+    heads = [column.title for exhibit in made.exhibits() for column in exhibit.columns if column.kind is Kind.P]
     assert heads
     assert {head.endswith(" (open)") for head in heads} == {still_to_come != "nothing"}
+    assert ("all numbers may change" in " ".join(made.summary)) == (still_to_come != "nothing")

@@ -54,7 +54,9 @@ def paired(found: Compared, a: str, b: str) -> Report:
     title = escape(f"{a} and {b}: compared")
     section = compared.section(found, a, b)
     facts_of = [one.to_pylist() for one in (found.comparisons, found.differences, found.flips)]
-    return Report(title, title, (), (section,), ids.digest("compared", json.dumps(facts_of, default=str), length=16))
+    fingerprint = ids.digest("compared", json.dumps(facts_of, default=str), length=16)
+    is_open = any(row["n_pending_a"] or row["n_pending_b"] for row in facts_of[0])
+    return Report(title, title, (), (_open(section) if is_open else section,), fingerprint)
 
 
 def _section(name: str, source: Source) -> Section | None:
@@ -88,15 +90,14 @@ class ReportFormat(StrEnum):
     MARKDOWN = "md"
 
 
-def is_extra_installed() -> bool:
-    """Return whether the packages are there that draw figures and set the page."""
-    return all(find_spec(name) is not None for name in _PACKAGES)
+def missing_packages() -> list[str]:
+    """Return the packages of the extra `report`, which draw figures and set the page, that are not installed."""
+    return [name for name in _PACKAGES if find_spec(name) is None]
 
 
 def require_extra() -> None:
-    """Raise UsageError where the packages of the extra `report` are missing."""
-    missing = [name for name in _PACKAGES if find_spec(name) is None]
-    if missing:
+    """Raise UsageError where packages of the extra `report` are missing."""
+    if missing := missing_packages():
         raise UsageError(
             f"the page and its figures need packages that are not installed: {', '.join(missing)}",
             hint="pip install 'batchpond[report]', or `batchpond report --format md`, which needs none of them",

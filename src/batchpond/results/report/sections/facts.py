@@ -57,15 +57,14 @@ def study(source: Source) -> Study:
     found = [exhibit(source) for exhibit in exhibits("facts").values()]
     parts: list[Part] = [Facts("The study", rows), *(part for part in found if part is not None)]
     about = Section(_WRITTEN.key, _WRITTEN.title, _WRITTEN.words, parts)
-    n_pending = n_calls - (facts.get("n_answered") or 0) - (facts.get("n_answers") or 0)
-    return Study(about, tuple(_summary(facts, n_pending)), fingerprint, is_open=n_pending > 0)
+    return Study(about, tuple(_summary(facts)), fingerprint, is_open=bool(facts.get("is_open")))
 
 
 def _count(facts: dict[str, Any], name: str) -> str:
     return f"{facts.get(name) or 0:,}"
 
 
-def _summary(facts: dict[str, Any], n_pending: int) -> list[str]:
+def _summary(facts: dict[str, Any]) -> list[str]:
     if not facts:
         return ["Nothing has been planned or imported."]
     told = []
@@ -81,7 +80,8 @@ def _summary(facts: dict[str, Any], n_pending: int) -> list[str]:
             f"{plural(facts['n_candidates'], 'model')} gave {facts['n_given']:,} of {facts['n_answers_expected']:,} "
             "answers, which are no judgments."
         )
-    if n_pending:
-        told.append(f"{n_pending:,} are still pending, so all numbers may change.")
+    if facts["is_open"]:
+        n_pending, to_come = facts["n_pending"], "Questions that follow from answers are to come"
+        told.append(f"{f'{n_pending:,} are still pending' if n_pending else to_come}, so all numbers may change.")
     origins = (facts["origins"] or "").split(", ")
     return [" ".join(told), *[_SOME_SIMULATED if len(origins) > 1 else _SIMULATED] * ("simulated" in origins)]
