@@ -293,12 +293,16 @@ def test_init_asks_on_a_terminal_which_study_it_shall_be(tmp_path: Path) -> None
 
 
 def test_every_example_is_planned_as_it_is_written(tmp_path: Path) -> None:
-    """The first command after `init` works, whatever was chosen; commented ones explain every key."""
+    """The first command after `init` works, whatever was chosen, and its prompts are whole; commented ones explain."""
     for example in EXAMPLES:
         folder = tmp_path / example
-        assert run("init", "--example", example, str(folder), cwd=tmp_path).returncode == 0
+        made = run("init", "--example", example, str(folder), cwd=tmp_path)
+        assert made.returncode == 0
         planned = json.loads(run("plan", "--json", cwd=folder).stdout)
         assert planned["n_to_ask"] > 0
+        assert not [note for note in planned["notes"] if "template" in note]
+        assert all(f"{model['provider'].upper()}_API_KEY" in made.stderr for model in planned["models"])
+        assert not any("batch" in caveat for caveat in planned["caveats"] if example == "live")
     assert "to ask: 132 one by one;" in run("plan", cwd=tmp_path / "live").stdout
     for example in COMMENTED:
         folder = tmp_path / f"{example}-commented"
@@ -306,6 +310,19 @@ def test_every_example_is_planned_as_it_is_written(tmp_path: Path) -> None:
         assert run("plan", cwd=folder).returncode == 0
     refused = run("init", "--commented", "--example", "live", str(tmp_path / "no"), cwd=tmp_path)
     assert (refused.returncode, "pairwise, stages" in refused.stderr) == (2, True)
+
+
+def test_what_later_rounds_are_foreseen_to_cost_is_in_the_total_that_is_asked_about(tmp_path: Path) -> None:
+    """Of one model as of several, and nobody reads it as the price of what is sent now."""
+    for example, now in (("adaptive", "24 requests"), ("stages", "24 requests")):
+        assert run("init", "--example", example, str(tmp_path / example), cwd=tmp_path).returncode == 0
+        planned = json.loads(run("plan", "--json", cwd=tmp_path / example).stdout)
+        told = run("submit", planned["study"], "--dry-run", cwd=tmp_path / example).stdout.splitlines()
+        (place,) = [
+            number for number, line in enumerate(told) if line.startswith("later rounds, a forecast: expected $")
+        ]
+        assert told[place + 1].startswith(f"in all {now} and what follows from the answers: expected $")
+        assert f"expected ${planned['cost']['expected_usd']:.4f}, " in told[place + 1]
 
 
 def test_a_program_runs_beside_the_simulator_and_ends_as_it_ends(tmp_path: Path) -> None:

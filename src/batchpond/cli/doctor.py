@@ -106,7 +106,7 @@ def _facts(provider: str) -> list[tuple[str, str]]:
     from batchpond.providers import base, registry
 
     descriptor, data = registry.module(provider).DESCRIPTOR, base.known(provider)
-    facts = [("mind", caveat) for caveat in descriptor.caveats]
+    facts = [("mind", caveat) for caveat in descriptor.caveats + descriptor.batch_caveats]
     facts += [("models", f"{model}: announced to be served until {day}") for model, day in data.ends.items()]
     facts += [("models", f"{model}: no longer served since {day}") for model, day in data.ended.items()]
     return facts + [("source", note) for note in descriptor.notes]

@@ -19,6 +19,7 @@ EXAMPLES = ("pairwise", "stages", "adaptive", "compliance", "cascade", "live")
 COMMENTED = {"pairwise": "commented.toml", "stages": "commented_stages.toml"}
 FOLDER = Path(__file__).parent / "examples"
 _PATH = re.compile(r'^path = "([^"]+)"', re.MULTILINE)
+_PROVIDER = re.compile(r'^provider = "([^"]+)"', re.MULTILINE)
 IGNORED = "lake/\ntrial/\nsimulator/\n.env\n"
 
 
@@ -44,22 +45,22 @@ def command(
     names = tuple(COMMENTED) if is_commented else EXAMPLES
     chosen = example or invocation.diagnostics.choose("Which study to begin with?", names)
     lake = invocation.lake_path if invocation.is_lake_given else folder / invocation.lake_path
-    written: list[str] = []
-    kept: list[str] = []
-    for name, text in _contents(chosen, is_commented, has_notebook):
+    written, kept = list[str](), list[str]()
+    contents = _contents(chosen, is_commented, has_notebook)
+    for name, text in contents:
         (written if _write(folder / name, text) else kept).append(str(folder / name))
     store = Store.init(lake)
     if is_json:
         output.document({"lake": store.place, "lake_id": store.lake_id, "written": written, "kept": kept})
     if kept:
         invocation.diagnostics.note("left as they are: " + ", ".join(kept))
+    keys = ", ".join(f"{name.upper()}_API_KEY" for name in dict.fromkeys(_PROVIDER.findall(contents[0][1])))
     go_there = "" if folder == Path() else f"cd {folder} && "
     invocation.diagnostics.note(
         "wrote " + ", ".join([*written, f"lake {store.place}"]),
         hint=f"`{go_there}batchpond plan` shows what it asks and what that costs; "
         "`batchpond simulate -- batchpond --lake trial run --yes` tries all of it on this machine, "
-        "without an account or a bill; "
-        "with OPENAI_API_KEY set, `batchpond run` asks OpenAI",
+        f"without an account or a bill; with {keys} set, `batchpond run` asks the providers themselves",
     )
 
 

@@ -274,14 +274,14 @@ def preview_text(preview: SubmitPreview) -> str:
     prices = priced_by(m.mode for m in preview.models)
     lines = [f"study {preview.study}, version {preview.study_version}; costs are rough estimates at {prices}", ""]
     lines += formats.aligned(SENT_COLUMNS, rows, n_text_columns=2, width=output.room())
-    if len(rows) > 1:
-        expected = summed([*(m.cost_expected_usd for m in preview.models), preview.later_expected_usd])
-        worst = summed([*(m.cost_max_usd for m in preview.models), preview.later_max_usd])
-        rest = ", later rounds included" if preview.later_max_usd != 0.0 else ""
-        lines.append(f"in all {plural(preview.n_requests, 'request')}{rest}: expected {expected}, at worst {worst}")
-    if preview.later_max_usd != 0.0:
-        later = usd(preview.later_expected_usd), usd(preview.later_max_usd)
-        lines.append(f"later rounds, a forecast: {later[0]}, at worst {later[1]}")
+    later = preview.later_expected_usd, preview.later_max_usd
+    if has_later := preview.later_max_usd != 0.0:
+        lines.append("later rounds, a forecast: expected {}, at worst {}".format(*map(usd, later)))
+    if has_later or len(rows) > 1:
+        costs = [*((m.cost_expected_usd, m.cost_max_usd) for m in preview.models), later]
+        expected, worst = map(summed, zip(*costs, strict=True))
+        what = plural(preview.n_requests, "request") + " and what follows from the answers" * has_later
+        lines.append(f"in all {what}: expected {expected}, at worst {worst}")
     if preview.caveats:
         lines += ["", *(f"- {caveat}" for caveat in preview.caveats)]
     return "\n".join(lines)

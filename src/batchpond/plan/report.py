@@ -237,12 +237,12 @@ def model_reports(counted: Counted, reports: Sequence[CellReport]) -> list[Model
     return found
 
 
-def caveats(draft: Draft, told: Collection[str]) -> tuple[str, ...]:
-    """Return what is to be known of the study's providers, whatever is asked, but of those that were `told` of."""
-    configs = (config for stage in draft.stages for config in stage.configs if config.spec.provider not in told)
+def caveats(draft: Draft, told: Collection[tuple[str, str]]) -> tuple[str, ...]:
+    """Return what is to be known of the study's providers, whatever is asked, but of those and modes `told` of."""
     found = [
         f"{config.spec.provider}: {caveat}"
-        for config in configs
+        for config in (config for stage in draft.stages for config in stage.configs)
+        if (config.spec.provider, config.spec.mode) not in told
         for caveat in registry.caveats(config.module, config.spec.mode)
     ]
     return tuple(dict.fromkeys(found))

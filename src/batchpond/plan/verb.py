@@ -333,11 +333,11 @@ def plan_study(
     return _report(draft, counted, foreseen, prices, told, n_new=n_new, is_new_version=is_new_version)
 
 
-def _told(store: Store, draft: Draft, *, is_planned: bool) -> set[str]:
-    """Return the providers whose general facts an earlier plan of this lake has told."""
+def _told(store: Store, draft: Draft, *, is_planned: bool) -> set[tuple[str, str]]:
+    """Return the providers, each with a mode, whose general facts an earlier plan of this lake has told."""
     if is_planned:
-        return {config.spec.provider for config in draft.configs.values()}
-    return {provider for (provider,) in tables.rows(store, ["plan"], "SELECT DISTINCT provider FROM plan")}
+        return {(config.spec.provider, config.spec.mode.value) for config in draft.configs.values()}
+    return set(tables.rows(store, ["plan"], "SELECT DISTINCT provider, mode FROM plan"))
 
 
 def _n_requests(store: Store) -> int:
@@ -411,7 +411,7 @@ def _report(
     counted: Counted,
     foreseen: Sequence[Forecast],
     prices: Prices,
-    told: Collection[str],
+    told: Collection[tuple[str, str]],
     *,
     n_new: int,
     is_new_version: bool,

@@ -291,18 +291,12 @@ def check_line(request_id: str, size_bytes: int, estimated_input_tokens: int, li
         )
 
 
-def segment_sizes(n_lines: int, n_segments: int) -> list[int]:
-    """Return the sizes of equal segments, the remainder first: 5 in 3 gives 2, 2, 1."""
-    size, rest = divmod(n_lines, n_segments)
-    return [size + 1] * rest + [size] * (n_segments - rest if size else 0)
-
-
 def split_segments(rows: pa.Table, n_segments: int, limits: Limits) -> Iterator[pa.Table]:
-    """Yield `n_segments` shards of equal size; one that breaks a limit is split further."""
-    start = 0
-    for size in segment_sizes(len(rows), n_segments):
-        yield from split(rows.slice(start, size), limits)
-        start += size
+    """Yield shards of equal size, what is over first: 5 in 3 is 2, 2, 1; one that breaks a limit is split further."""
+    size, rest = divmod(len(rows), n_segments)
+    for number in range(n_segments if size else rest):
+        start = number * size + min(number, rest)
+        yield from split(rows.slice(start, size + (number < rest)), limits)
 
 
 def cut(

@@ -32,32 +32,32 @@ from batchpond.model import ErrorClass, FileRole, Mode, RemoteBatch, RemoteFile
 class Descriptor:
     """A provider's limits, names and caveats; `notes` says where each is known from.
 
-    `caveats` are shown to the user before money is spent. `settle_s` is how long an unclear create must stay invisible
-    before it may be called absent. A batch that failed whole with one of `requeue_codes` ran nothing and is sent again
-    later by itself. `takes_files` is false where the requests travel inside the create call. Without a token
-    (`has_token`) a batch is known as ours only by the custom_ids of its results. `has_row_per_request` says that every
-    ended batch, however it ended, has a result row for each of its requests. An uploaded input file is gone after
-    `input_retention_s`; None is longer than any attempt. Where `has_known_retention` is not set, the provider does not
-    say how long it keeps results. `modes` are the ways to ask; `is_free` says that nobody bills for it: a server of
-    one's own. Where `batch_discounts` is given, only its models are cheaper in batches, by that share; without it every
-    model is, as its bundled prices say. `content_hosts` are the hosts that downloads may be redirected to, without the
-    key; a dot at the beginning means all below. `settings` are what a lake's config.toml may say under
-    `[providers.<name>]`, with the variables that it then stands for; `credentials_env` name files that stand in place
-    of a key. Without `needs_key` calls are made without a key where none is set. With a `default_port` an address may
-    lack scheme, host or port. Without `lists_state` the listing names the batches, but not how they stand.
-    What a cancelled batch says may be taken back for `cancel_settle_s`. `takes_schema` says that answers can be held to
-    a JSON schema, by some of its models at least. `logprobs` is what a body says so that answers come with the log
-    probabilities of their tokens, empty where they never do. What prompts begin with is read from a cache by itself
-    from `cache_min_tokens` on, by the least of its models; 0 where nothing is known of it. `cache_marks` has how long
-    what a request marks may be kept, and what writing it costs for each token of plain input. `key_header` carries the
-    key, as a bearer token where it is `Authorization`; `headers` go with every call, and those of `header_env` with the
-    value of their variable where it is set. The answers' headers `scope_headers`, in lower case, say which account a
-    key belongs to; an empty name stands for a part that none says. `price_name` is what the price data call the
-    provider. The ids of its batches begin with `batch_id_prefix`, where that tells them from those of other providers.
-    `rates` are the headers in which answers tell the account's limits, as `RateNames` has them; None for any that are
-    usual. `nearest` gives, for a model that its table of models does not have, the names in it that are most like it,
-    and None for one that it has. `base_of` returns what endpoints are below, by the base URL that the user gave and the
-    environment.
+    `caveats` are shown to the user before money is spent, with `batch_caveats` where it is in batches. `settle_s` is
+    how long an unclear create must stay invisible before it may be called absent. A batch that failed whole with one of
+    `requeue_codes` ran nothing and is sent again later by itself. `takes_files` is false where the requests travel
+    inside the create call. Without a token (`has_token`) a batch is known as ours only by the custom_ids of its
+    results. `has_row_per_request` says that every ended batch, however it ended, has a result row for each of its
+    requests. An uploaded input file is gone after `input_retention_s`; None is longer than any attempt. Where
+    `has_known_retention` is not set, the provider does not say how long it keeps results. `modes` are the ways to ask;
+    `is_free` says that nobody bills for it: a server of one's own. Where `batch_discounts` is given, only its models
+    are cheaper in batches, by that share; without it every model is, as its bundled prices say. `content_hosts` are the
+    hosts that downloads may be redirected to, without the key; a dot at the beginning means all below. `settings` are
+    what a lake's config.toml may say under `[providers.<name>]`, with the variables that it then stands for;
+    `credentials_env` name files that stand in place of a key. Without `needs_key` calls are made without a key where
+    none is set. With a `default_port` an address may lack scheme, host or port. Without `lists_state` the listing names
+    the batches, but not how they stand. What a cancelled batch says may be taken back for `cancel_settle_s`.
+    `takes_schema` says that answers can be held to a JSON schema, by some of its models at least. `logprobs` is what a
+    body says so that answers come with the log probabilities of their tokens, empty where they never do. What prompts
+    begin with is read from a cache by itself from `cache_min_tokens` on, by the least of its models; 0 where nothing is
+    known of it. `cache_marks` has how long what a request marks may be kept, and what writing it costs for each token
+    of plain input. `key_header` carries the key, as a bearer token where it is `Authorization`; `headers` go with every
+    call, and those of `header_env` with the value of their variable where it is set. The answers' headers
+    `scope_headers`, in lower case, say which account a key belongs to; an empty name stands for a part that none says.
+    `price_name` is what the price data call the provider. The ids of its batches begin with `batch_id_prefix`, where
+    that tells them from those of other providers. `rates` are the headers in which answers tell the account's limits,
+    as `RateNames` has them; None for any that are usual. `nearest` gives, for a model that its table of models does not
+    have, the names in it that are most like it, and None for one that it has. `base_of` returns what endpoints are
+    below, by the base URL that the user gave and the environment.
     """
 
     name: str
@@ -73,6 +73,7 @@ class Descriptor:
     results_retention_days: int = 0
     has_token: bool = True
     caveats: tuple[str, ...] = ()
+    batch_caveats: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     requeue_codes: tuple[str, ...] = ()
     takes_files: bool = True
@@ -289,7 +290,8 @@ class Known:
 def descriptor(provider: str, **more: Any) -> Descriptor:
     """Return a provider's descriptor: its names, limits, caveats and notes by its file, and what its code says."""
     data = _data(provider)
-    said = {"name": provider, **data["limits"], "caveats": data["caveats"], "notes": data["notes"]}
+    told = {name: data.get(name, []) for name in ("caveats", "batch_caveats", "notes")}
+    said = {"name": provider, **data["limits"], **told}
     return Descriptor(**{name: _frozen(value) for name, value in said.items()} | more)
 
 

@@ -54,7 +54,8 @@ def module(name: str) -> Dialect:
 
 def caveats(found: Dialect, mode: Mode) -> tuple[str, ...]:
     """Return what to know about a provider, asked in this way, whatever its model."""
-    return files.CAVEATS if mode is Mode.FILES else found.DESCRIPTOR.caveats
+    of_batches = found.DESCRIPTOR.batch_caveats if mode is Mode.BATCH else ()
+    return files.CAVEATS if mode is Mode.FILES else found.DESCRIPTOR.caveats + of_batches
 
 
 def descriptors() -> list[Descriptor]:

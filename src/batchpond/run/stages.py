@@ -18,6 +18,7 @@ from batchpond.plan.rounds.inputs import n_low, rated
 from batchpond.plan.rounds.rounds import Look, open_rounds, standings_of, standings_of_all
 from batchpond.run.session import Note, Rules, Session, Severity
 from batchpond.study.spec import Kept, StageSpec, from_config
+from batchpond.text import plural
 
 STATEMENTS_SHOWN_MAX: Final = 10
 WHY: Final = "`batchpond query report_errors` says why; `batchpond retry` asks again"
@@ -177,6 +178,6 @@ def open_due(session: Session, study: str, sample: int | None = None) -> None:
     sample = versions.sample_of(session.lake_state, study) if sample is None else sample
     opened = open_rounds(session.store, session.record, staged, last, isolated, sample)
     for stage, n_new in opened:
-        session.note(Severity.INFO, f"stage {stage} of study {study} asks {n_new:,} more questions")
+        session.note(Severity.INFO, f"stage {stage} of study {study} asks {plural(n_new, 'more question')}")
     if opened:
         session.rules = Rules(session.store, session.open_state.readers)  # those of before know nothing of the new plan

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from itertools import islice, pairwise
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from batchpond.errors import UsageError
-from batchpond.plan.versions import Limits, cut, segment_sizes, split, split_segments
+from batchpond.plan.versions import Limits, cut, split, split_segments
 
 sizes = st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50)), max_size=60)
 limits = st.builds(
@@ -75,8 +76,8 @@ def test_segments_are_equal_and_within_limits(pairs: list[tuple[int, int]], limi
     shards = [told(shard) for shard in split_segments(given_lines, n, limit)]
     assert [line for shard in shards for line in shard] == told(given_lines)
     assert all(shard and fits(shard, limit) for shard in shards)
-    wide = list(split_segments(given_lines, n, Limits(10**6, 10**9)))
-    assert [len(shard) for shard in wide] == segment_sizes(len(given_lines), n)
+    wide = split_segments(given_lines, n, Limits(10**6, 10**9))
+    assert [len(shard) for shard in wide] == [len(one) for one in np.array_split(range(len(pairs)), n) if len(one)]
 
 
 @pytest.mark.parametrize(
@@ -84,7 +85,8 @@ def test_segments_are_equal_and_within_limits(pairs: list[tuple[int, int]], limi
 )
 def test_the_remainder_comes_first(n_lines: int, n: int, expected: list[int]) -> None:
     """5 in 3 is 2, 2, 1; there are no empty segments."""
-    assert segment_sizes(n_lines, n) == expected
+    shards = split_segments(lines([(1, 1)] * n_lines), n, Limits(10**6, 10**9))
+    assert [len(shard) for shard in shards] == expected
 
 
 def test_five_in_twos() -> None:

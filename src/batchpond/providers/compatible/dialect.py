@@ -157,7 +157,7 @@ def _own(name: str) -> Compatible:
         "default_base_url": "",
         "base_url_env": f"{variable}_BASE_URL",
         "key_env": [f"{variable}_API_KEY"],
-        "caveats": [told, *_DATA["own"]["caveats"]],
+        "caveats": [told],
         "needs_key": False,
     }
     return _host(**_DATA["own"] | about)

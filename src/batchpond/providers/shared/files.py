@@ -63,6 +63,7 @@ def descriptor_of(descriptor: Descriptor) -> Descriptor:
         settle_s=60.0,
         has_token=True,
         caveats=CAVEATS,
+        batch_caveats=(),
         requeue_codes=(),
         takes_files=True,
         has_row_per_request=False,
