@@ -181,6 +181,9 @@ def test_promptfoo_passes_and_fails_are_those_that_it_counts(store: Store) -> No
     assert {row["candidate_first"] for row in found} == {
         f"{name} / {prompt}" for name in ("echoer", "p2") for prompt in ("Say {{q}}", "Please say {{q}}")
     }
+    answers = [json.loads(row["metadata"]) for row in rows_of(store, "items") if '"output"' in row["metadata"]]
+    assert {answer["vars"]["q"] for answer in answers} == {row["vars"]["q"] for row in rows}
+    assert all(answer["vars"]["q"] in answer["prompt"] for answer in answers)
 
 
 @pytest.mark.parametrize(
