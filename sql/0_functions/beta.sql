@@ -54,14 +54,11 @@ CREATE OR REPLACE MACRO ibeta_lower(x, y, a, b) AS
 -- whichever tail converges: its own value, or 1 less the other's
 CREATE OR REPLACE MACRO ibeta_xy(x, y, a, b) AS
   CASE WHEN x <= 0 THEN 0.0::DOUBLE WHEN y <= 0 THEN 1.0::DOUBLE
-       WHEN x > 0 THEN list_extract(list_transform([{
-           'x': CASE WHEN x <= (a + 1.0::DOUBLE) / (a + b + 2.0::DOUBLE) THEN x::DOUBLE ELSE y::DOUBLE END,
-           'y': CASE WHEN x <= (a + 1.0::DOUBLE) / (a + b + 2.0::DOUBLE) THEN y::DOUBLE ELSE x::DOUBLE END,
-           'a': CASE WHEN x <= (a + 1.0::DOUBLE) / (a + b + 2.0::DOUBLE) THEN a::DOUBLE ELSE b::DOUBLE END,
-           'b': CASE WHEN x <= (a + 1.0::DOUBLE) / (a + b + 2.0::DOUBLE) THEN b::DOUBLE ELSE a::DOUBLE END,
-           'less': CASE WHEN x <= (a + 1.0::DOUBLE) / (a + b + 2.0::DOUBLE) THEN 0.0::DOUBLE ELSE 1.0::DOUBLE END,
-           'sign': CASE WHEN x <= (a + 1.0::DOUBLE) / (a + b + 2.0::DOUBLE) THEN 1 ELSE -1 END
-         }], LAMBDA bp_t: bp_t.less + bp_t.sign * ibeta_lower(bp_t.x, bp_t.y, bp_t.a, bp_t.b)), 1) END;
+       WHEN x > 0 THEN list_extract(list_transform([list_extract(
+           [{'x': x::DOUBLE, 'y': y::DOUBLE, 'a': a::DOUBLE, 'b': b::DOUBLE, 'less': 0.0::DOUBLE, 'sign': 1},
+            {'x': y::DOUBLE, 'y': x::DOUBLE, 'a': b::DOUBLE, 'b': a::DOUBLE, 'less': 1.0::DOUBLE, 'sign': -1}],
+           CASE WHEN x <= (a + 1.0::DOUBLE) / (a + b + 2.0::DOUBLE) THEN 1 ELSE 2 END)],
+         LAMBDA bp_t: bp_t.less + bp_t.sign * ibeta_lower(bp_t.x, bp_t.y, bp_t.a, bp_t.b)), 1) END;
 
 -- P(Beta(a, b) <= x), a and b > 0
 CREATE OR REPLACE MACRO ibeta(x, a, b) AS

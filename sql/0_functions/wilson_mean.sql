@@ -12,6 +12,6 @@ CREATE OR REPLACE MACRO wilson_mean(p, n, se, df := NULL) AS
   CASE WHEN n > 0 THEN
     list_extract(list_transform([{
         'n': CASE WHEN se > 0 AND p > 0 AND p < 1 THEN p * (1 - p) / (se::DOUBLE * se) ELSE n::DOUBLE END,
-        't': CASE WHEN se > 0 THEN t_two_sided_quantile(0.05, coalesce(df, n - 1)) ELSE 1.959963984540054::DOUBLE END
+        't': CASE WHEN se > 0 THEN t_two_sided_95(coalesce(df, n - 1)) ELSE 1.959963984540054::DOUBLE END
       }], LAMBDA bp_s: {'lo': wilson_lo(p * bp_s.n, bp_s.n, bp_s.t), 'hi': wilson_hi(p * bp_s.n, bp_s.n, bp_s.t)}
     ), 1) END;

@@ -185,7 +185,7 @@ measured AS (
     sqrt(clustered_variance(agreement_jack, power(agreement_error / n, 2), 1)) AS agreement_general_se,
     CASE WHEN n_clusters >= 5 THEN sqrt(clustered_variance(kappa_jack, power(kappa_error / n, 2), 1)) END
       AS kappa_general_se,
-    CASE WHEN n_clusters >= 5 THEN t_two_sided_quantile(0.05, n_clusters - 1) END AS t,
+    CASE WHEN n_clusters >= 5 THEN t_two_sided_95(n_clusters - 1) END AS t,
     CASE WHEN spread > 0 THEN 1 - (2 * n - 1) * 2 * (n - n_equal) / spread END AS alpha_nominal,
     CASE WHEN spread_r > 0 THEN 1 - (n_scaled - 1) * squares_r / spread_r END AS alpha_ordinal,
     CASE WHEN spread_x > 0 THEN 1 - (n_scaled - 1) * squares_x / spread_x END AS alpha_interval,

@@ -367,7 +367,7 @@ measured AS (
     CASE WHEN g > 1 THEN agreement_error / n_units * sqrt(g / (g - 1)) END AS agreement_se,
     unanimity_error / n_units AS unanimity_se,
     n_clusters, agreement_jack, unanimity_jack, nominal_jack, ordinal_jack, interval_jack, ac1_jack,
-    CASE WHEN n_clusters >= 5 THEN t_two_sided_quantile(0.05, n_clusters - 1) END AS t,
+    CASE WHEN n_clusters >= 5 THEN t_two_sided_95(n_clusters - 1) END AS t,
     CASE WHEN unanimity_error > 0 THEN effective_size(unanimity, n_units, unanimity_error / n_units)
          ELSE coalesce(g, n_units) END AS n_effective,
     CASE WHEN n_units_complete > 0 AND chance < 1 THEN (agreement_complete - chance) / (1 - chance) END AS fleiss_kappa,

@@ -275,9 +275,9 @@ errors AS (
       rogan_gladen(rate_max, sensitivity_max, specificity_min), rogan_gladen(rate_max, sensitivity_min, specificity_max),
       rogan_gladen(rate_max, sensitivity_max, specificity_max)) AS rg_max,
     CASE WHEN ppi > 0 AND ppi < 1 AND ppi_se > 0 THEN n_judged ELSE n_labelled END AS ppi_size_max,
-    t_two_sided_quantile(0.05, judge_df) AS judge_t,
-    t_two_sided_quantile(0.05, labelled_df) AS t,
-    CASE WHEN is_shared THEN t_two_sided_quantile(0.05, these_df) ELSE 1.959963984540054::DOUBLE END AS these_t,
+    t_two_sided_95(judge_df) AS judge_t,
+    t_two_sided_95(labelled_df) AS t,
+    CASE WHEN is_shared THEN t_two_sided_95(these_df) ELSE 1.959963984540054::DOUBLE END AS these_t,
     wilson_clustered(compliance, n_judged, judge_these_se, n_prompts) AS judge_these,
     wilson_clustered(people, n_labelled, people_these_se, g) AS people_these
   FROM varied

@@ -134,7 +134,7 @@ staged AS (
   SELECT
     *,
     CASE WHEN by_statement IS NOT NULL THEN sqrt(clustered_variance(by_statement, by_input, 1)) END AS diff_se,
-    t_two_sided_quantile(0.05, df) AS t_ends,
+    t_two_sided_95(df) AS t_ends,
     matched_difference(n_a_only, n_b_only, n) AS ends,
     sign_flip_z(total_diff, 0, diff_diff, 0, 0) AS flip_z,
     CASE WHEN n_leads >= 6 AND curve > 0 AND slope * slope - curve * level > 1e-12 * slope * slope

@@ -97,8 +97,8 @@ errors AS (
     sqrt(clustered_variance(decided_jack, consistency_decided * (1 - consistency_decided) / n_decided, n_sides)) AS consistency_decided_se,
     sqrt(clustered_variance(all_jack, consistency_all * (1 - consistency_all) / n_both, n_sides)) AS consistency_all_se,
     sqrt(clustered_variance(conflict_jack, conflict_rate * (1 - conflict_rate) / n_both, n_sides)) AS conflict_rate_se,
-    CASE WHEN n_clusters >= 5 THEN t_two_sided_quantile(0.05, n_clusters - 1) END AS t,
-    CASE WHEN n_clusters_decided >= 5 THEN t_two_sided_quantile(0.05, n_clusters_decided - 1) END AS t_decided
+    CASE WHEN n_clusters >= 5 THEN t_two_sided_95(n_clusters - 1) END AS t,
+    CASE WHEN n_clusters_decided >= 5 THEN t_two_sided_95(n_clusters_decided - 1) END AS t_decided
   FROM rates
 ),
 sized AS (

@@ -177,7 +177,7 @@ staged AS (
   SELECT
     *,
     CASE WHEN n_a > 0 AND n_b > 0 THEN sqrt(clustered_variance(by_cluster, pair_squares - diff * diff / n_pairs, n_sides)) END AS diff_se,
-    t_two_sided_quantile(0.05, df) AS t_ends
+    t_two_sided_95(df) AS t_ends
   FROM rates
 ),
 measured AS (

@@ -121,7 +121,7 @@ errors AS (
     CASE WHEN n_pairs > 1 THEN sqrt(clustered_variance(jack * ratio_squares, ratio_by_pair, n_sides)) END
       AS log_length_ratio_se,
     sqrt(ratio_by_pair) AS log_length_ratio_se_these_items,
-    t_two_sided_quantile(0.05, df) AS t_ends,
+    t_two_sided_95(df) AS t_ends,
     CASE WHEN ratio_by_pair > 0 THEN t_quantile(0.975, n_pairs - 1) END AS t_these
   FROM rates
 ),

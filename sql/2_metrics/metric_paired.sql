@@ -33,7 +33,7 @@ staged AS (
   SELECT
     *,
     sqrt(clustered_variance(diff_jack, by_pair, n_sides)) AS diff_se,
-    t_two_sided_quantile(0.05, df) AS t_ends,
+    t_two_sided_95(df) AS t_ends,
     matched_difference(n_a_only, n_b_only, n) AS ends
   FROM errors
 ),

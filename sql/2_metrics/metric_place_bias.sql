@@ -106,8 +106,8 @@ sized AS (
          WHEN best_share_se > 0 AND best_share > 0 AND best_share < 1
          THEN best_share * (1 - best_share) / (best_share_se * best_share_se)
          ELSE CAST(n_lists AS DOUBLE) END AS n_effective,
-    t_two_sided_quantile(0.05, df) AS t,
-    t_two_sided_quantile(0.05, df_ranked) AS t_ranked
+    t_two_sided_95(df) AS t,
+    t_two_sided_95(df_ranked) AS t_ranked
   FROM measured
 ),
 tested AS (

@@ -128,7 +128,7 @@ quantiles AS (
   SELECT
     *,
     position_logodds / position_logodds_se AS t,
-    t_two_sided_quantile(0.05, df) AS t_ends,
+    t_two_sided_95(df) AS t_ends,
     -- the normal quantile of 0.8, and (z^3 + z) / 4 for the degrees of freedom
     0.8416212335729143 + 0.3594365 / nullif(df, 0) AS t_power,
     clopper_pearson_lo(n_primacy, n_discordant) AS share_lo,

@@ -178,7 +178,7 @@ sized AS (
     *,
     CASE WHEN df > 0 THEN effective_size(win_rate_half, n_both, win_rate_half_se) END AS n_effective,
     CASE WHEN df > 0 THEN effective_size(consistency, n_both, consistency_se) END AS consistency_size,
-    t_two_sided_quantile(0.05, df) AS t_ends
+    t_two_sided_95(df) AS t_ends
   FROM measured
 ),
 tested AS (

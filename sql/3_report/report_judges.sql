@@ -94,7 +94,7 @@ errors AS (
     CASE WHEN n_clusters_flipped >= 5
          THEN sqrt(clustered_variance(logodds_squares * (n_clusters - 1) / n_clusters, logodds_pair, n_sides)) END
       AS logodds_se,
-    CASE WHEN n_clusters_decided >= 5 THEN t_two_sided_quantile(0.05, n_clusters_decided - 1) END AS t_decided,
+    CASE WHEN n_clusters_decided >= 5 THEN t_two_sided_95(n_clusters_decided - 1) END AS t_decided,
     CASE WHEN n_clusters_flipped >= 5 THEN n_clusters_flipped - 1 END AS df
   FROM rates
 ),
@@ -102,7 +102,7 @@ tested AS (
   SELECT
     *,
     CASE WHEN t_decided > 0 THEN effective_size(consistency_decided, n_decided, decided_se) END AS n_effective,
-    t_two_sided_quantile(0.05, df) AS t_ends,
+    t_two_sided_95(df) AS t_ends,
     -- as in metric_position_bias
     0.8416212335729143 + 0.3594365 / nullif(df, 0) AS t_power,
     CASE WHEN logodds_se > 0 THEN t_two_sided(position_logodds / logodds_se, df) END AS p_position

@@ -67,7 +67,8 @@ def _scored(place: str, row: Mapping[str, Any], suite: str, said: Defaults, *, i
     unit = unit_of(suite, f"test {fields.count(row.get('testIdx'))}", question)
     output = fields.mapping(row.get("response")).get("output")
     text = output if isinstance(output, str) else orjson.dumps(output).decode() if output is not None else ""
-    return Scored(place, unit, question, candidate, text, said, {"prompt": fields.text(prompt.get("raw")), "vars": asked})
+    more = {"prompt": fields.text(prompt.get("raw")), "vars": asked}
+    return Scored(place, unit, question, candidate, text, said, more)
 
 
 def _row(scored: Scored, row: Mapping[str, Any], findings: Findings) -> Iterator[Record]:

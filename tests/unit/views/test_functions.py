@@ -192,6 +192,14 @@ def test_student_t_matches_scipy(connection: duckdb.DuckDBPyConnection, df: floa
     np.testing.assert_allclose(got, stats.t.ppf(p, df), rtol=1e-9, atol=1e-12)
 
 
+def test_the_t_quantile_of_intervals_of_95_percent_matches_scipy(connection: duckdb.DuckDBPyConnection) -> None:
+    """For any degrees of freedom from 1 on, whole or not, where the general inverse is taken no more."""
+    df = np.concatenate([np.linspace(1, 60, 1181), np.geomspace(60, 1e9, 200)])
+    np.testing.assert_allclose(evaluate(connection, "t_two_sided_95(df)", df=df), stats.t.isf(0.025, df), rtol=1e-12)
+    got = evaluate(connection, "t_two_sided_95(n)", n=np.arange(1, 500))
+    np.testing.assert_allclose(got, stats.t.isf(0.025, np.arange(1, 500)), rtol=1e-12)
+
+
 def test_two_proportions_match_statsmodels(connection: duckdb.DuckDBPyConnection) -> None:
     """Interval and test equal statsmodels' of Agresti and Caffo."""
     proportion = pytest.importorskip("statsmodels.stats.proportion")
@@ -251,7 +259,8 @@ NULLS = [
     "mcnemar_exact(0, 0)", "mcnemar_midp(0, 0)", "mcnemar_midp(NULL, 1)", "matched_difference(0, 0, 0)",
     "sign_test_mde(0)", "sign_test_mde(NULL)", "chi2_sf(NULL, 1)", "chi2_sf(1, 0)", "normal_sf(NULL)",
     "ibeta(0.5, 0, 1)",
-    "t_two_sided(1, 0)", "t_two_sided(NULL, 3)", "t_quantile(0.975, 0)", "t_quantile(0.975, NULL)", "t_quantile(1, 3)",
+    "t_two_sided(1, 0)", "t_two_sided(NULL, 3)", "t_two_sided_95(0)", "t_two_sided_95(NULL)",
+    "t_quantile(0.975, 0)", "t_quantile(0.975, NULL)", "t_quantile(1, 3)",
     "two_proportions_lo(0, 0, 1, 2)", "two_proportions_hi(1, 2, 0, 0)", "two_proportions_p(0, 3, 0, 4)",
     "two_proportions_p(0, 0, 1, 2)", "wilson_clustered_lo(0.5, 10, 0.1, 4)", "wilson_clustered_hi(NULL, 10, 0.1, 9)",
     "wilson_clustered_hi(0.5, 0, 0.1, 9)",

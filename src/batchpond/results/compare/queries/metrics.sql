@@ -163,7 +163,7 @@ errors AS (
 measured AS (
   SELECT
     *,
-    t_two_sided_quantile(0.05, df) AS t_ends,
+    t_two_sided_95(df) AS t_ends,
     CASE WHEN n_up + n_down > 0 AND metric <> 'agreement' THEN t_two_sided(diff / diff_se, df) END AS p_diff
   FROM errors
 ),
