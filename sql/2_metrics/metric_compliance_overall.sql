@@ -114,7 +114,7 @@ staged AS (
   SELECT
     *,
     wilson_clustered(compliance, n_valid, compliance_se, n_draws) AS ends,
-    CASE WHEN judges_sd > 0 THEN t_quantile(0.975, n_judges - 1) END * judges_sd / sqrt(nullif(n_judges, 0))
+    CASE WHEN judges_sd > 0 THEN t_two_sided_95(n_judges - 1) END * judges_sd / sqrt(nullif(n_judges, 0))
       AS half_width
   FROM compared
 )

@@ -122,7 +122,7 @@ errors AS (
       AS log_length_ratio_se,
     sqrt(ratio_by_pair) AS log_length_ratio_se_these_items,
     t_two_sided_95(df) AS t_ends,
-    CASE WHEN ratio_by_pair > 0 THEN t_quantile(0.975, n_pairs - 1) END AS t_these
+    CASE WHEN ratio_by_pair > 0 THEN t_two_sided_95(n_pairs - 1) END AS t_these
   FROM rates
 ),
 sized AS (

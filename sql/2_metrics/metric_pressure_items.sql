@@ -44,7 +44,7 @@ WITH sums AS (
   GROUP BY study, template_id, rubric_id, provider, request_model, thinking, candidate
 ),
 staged AS (
-  SELECT *, CASE WHEN flip_slope_sd > 0 THEN t_quantile(0.975, n_slopes - 1) END AS t
+  SELECT *, CASE WHEN flip_slope_sd > 0 THEN t_two_sided_95(n_slopes - 1) END AS t
   FROM sums
 )
 SELECT

@@ -26,7 +26,7 @@ WITH counts AS (
   GROUP BY study, task, template_id, rubric_id, provider, request_model, thinking, candidate
 ),
 staged AS (
-  SELECT *, CASE WHEN score_sd > 0 THEN t_quantile(0.975, n_rated - 1) END AS t
+  SELECT *, CASE WHEN score_sd > 0 THEN t_two_sided_95(n_rated - 1) END AS t
   FROM counts
 )
 SELECT

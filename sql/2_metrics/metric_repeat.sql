@@ -173,7 +173,7 @@ bounded AS (
     list_transform([
         CASE WHEN position_excess_conflict_se > 0 AND n_clusters >= 5 THEN n_clusters - 1 END,
         CASE WHEN position_excess_conflict_se_these_items > 0 THEN n_pairs - 1 END
-      ], LAMBDA bp_df: t_quantile(0.975, bp_df)) AS quantiles
+      ], LAMBDA bp_df: t_two_sided_95(bp_df)) AS quantiles
   FROM errors
 ),
 named AS (
