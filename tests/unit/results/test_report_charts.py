@@ -249,7 +249,7 @@ def test_texts_lie_within_the_drawing_and_none_covers_another(kind: ChartKind, l
 
 @pytest.mark.parametrize("kind", [ChartKind.INTERVALS, ChartKind.CURVES, ChartKind.TIMELINE, ChartKind.BARS])
 def test_the_legend_names_each_group_once_in_its_colour(kind: ChartKind) -> None:
-    """Groups keep the order of their first row, and each has a colour of its own in marks and legend."""
+    """Groups keep the order of their first row, or are named in order, each of a colour of its own in all places."""
     names = ("zeta", "alpha")
     rows = [{"label": "a", "panel": "p", "x": START + timedelta(hours=n) if kind is ChartKind.TIMELINE else n,
              "group": name, "value": 0.5, "low": 0.4, "high": 0.6} for name in names for n in range(2)]  # fmt: skip
@@ -257,11 +257,20 @@ def test_the_legend_names_each_group_once_in_its_colour(kind: ChartKind) -> None
         rows = [{name: row[name] for name in ("label", "group", "value")} for row in rows[::2]]
     root = drawn(figure_of(kind, rows))
     texts = written(root)
-    assert [text for text in texts if text in names] == list(names)
+    wanted = sorted(names) if kind is ChartKind.INTERVALS else list(names)
+    assert [text for text in texts if text in names] == wanted
     fills = [node.get("fill") for node in root.iter("path")]
     for tone in palette.SERIES[:2]:
         assert fills.count(palette.page_colour(tone.light)) >= 2
     assert palette.page_colour(palette.SERIES[2].light) not in fills
+
+
+def test_a_judge_has_one_colour_wherever_the_same_judges_are_compared() -> None:
+    """Whichever of them leads a table; the parts of a bar stay in the order that they are stacked in."""
+    rows = [{"label": "a", "group": name, "value": 0.5, "low": 0.4, "high": 0.6} for name in ("late", "early", "mid")]
+    groups = [read(figure_of(ChartKind.INTERVALS, some)).groups for some in (rows, rows[::-1])]
+    assert groups == [["early", "late", "mid"]] * 2
+    assert read(figure_of(ChartKind.BARS, rows)).groups == ["late", "early", "mid"]
 
 
 def test_names_that_look_alike_stay_apart() -> None:

@@ -127,16 +127,15 @@ def read(figure: Figure) -> Reading:
     shown = {role: distinct(_distinct(kept, role), size) for role, size in _SIZES.items()}
     drawn = [_shown(row, shown) for row in kept]
     split = [Panel(title, [row for row in drawn if row["panel"] == title]) for title in shown["panel"].values()]
-    return Reading(split or [Panel("", drawn)], list(shown["group"].values()) if groups else [], len(found) - len(kept))
+    # By name, so that a judge has one colour wherever the same judges are compared; what is stacked keeps its order.
+    sort = sorted if figure.kind is ChartKind.INTERVALS else list
+    return Reading(split or [Panel("", drawn)], sort(shown["group"].values()) if groups else [], len(found) - len(kept))
 
 
 def _shown(row: Row, names: dict[str, dict[Any, str]]) -> Row:
     texts = {role: names[role][value] for role, value in row.items() if role in names}
-    return {**row, **texts, **{role: _finite(row.get(role)) for role in _NUMBERS}}
-
-
-def _finite(value: Any) -> float | None:
-    return float(value) if value is not None and math.isfinite(value) else None
+    known = {role: float(value) for role in _NUMBERS if (value := row.get(role)) is not None and math.isfinite(value)}
+    return {**row, **texts, **dict.fromkeys(_NUMBERS), **known}
 
 
 def _distinct(rows: Sequence[Row], role: str) -> list[Any]:
