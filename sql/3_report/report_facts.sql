@@ -4,10 +4,10 @@
 --   n_templates are those that models were asked by; what has no rubric adds none to n_rubrics;
 --   n_judges counts provider, model and thinking, n_raters the raters of imported labels, and n_expected, n_answered and
 --   n_valid are judgments of both: answers that are themselves what is judged are n_answers of n_answers_expected, by
---   n_candidates models, and n_given of them are no error, refusal or the like. n_items are the things judged, n_units
---   what comparisons stay within. origins are those of the cells, in binary order (mixed: a cell's answers come from
---   several). is_open is TRUE while any of n_pending answers is to come, or questions of a stage or round that
---   follows from answers.
+--   n_candidates models, and n_given of them are no error, refusal or the like. n_candidates_judged are these and those
+--   whose answers were given, not asked for here. n_items are the things judged, n_units what comparisons stay within.
+--   origins are those of the cells, in binary order (mixed: a cell's answers come from several).
+--   is_open is TRUE while any of n_pending answers is to come, or questions of a stage or round that follows from answers.
 CREATE OR REPLACE VIEW report_facts AS
 WITH cells AS (
   SELECT
@@ -40,9 +40,10 @@ WITH cells AS (
   GROUP BY study
 ),
 presented AS (
-  SELECT study, task, unit_id, item_first, item_second FROM plan_current
+  SELECT study, task, unit_id, item_first, item_second, candidate_first, candidate_second FROM plan_current
   UNION ALL
-  SELECT study, coalesce(task, 'pairwise') AS task, unit_id, item_first, item_second
+  SELECT
+    study, coalesce(task, 'pairwise') AS task, unit_id, item_first, item_second, candidate_first, candidate_second
   FROM imported_judgments
 ),
 counts AS (
@@ -80,6 +81,16 @@ rounds AS (
     ON planned.study = events.study AND planned.study_version = events.study_version
   WHERE events.kind = 'round'
   GROUP BY events.study
+),
+candidates AS (
+  SELECT study, count(*) AS n_judged
+  FROM (
+    SELECT study, candidate_first AS candidate FROM presented WHERE item_first IS NOT NULL
+    UNION
+    SELECT study, candidate_second AS candidate FROM presented WHERE item_second IS NOT NULL
+  ) AS named
+  WHERE candidate IS NOT NULL
+  GROUP BY study
 )
 SELECT
   cells.study,
@@ -99,9 +110,11 @@ SELECT
   cells.n_answers_expected,
   cells.n_answers,
   cells.n_given,
+  greatest(cells.n_candidates, coalesce(candidates.n_judged, 0)) AS n_candidates_judged,
   cells.n_pending,
   cells.n_pending > 0 OR coalesce(rounds.is_open, FALSE) AS is_open
 FROM cells
 JOIN counts ON counts.study = cells.study
 LEFT JOIN judged ON judged.study = cells.study
-LEFT JOIN rounds ON rounds.study = cells.study;
+LEFT JOIN rounds ON rounds.study = cells.study
+LEFT JOIN candidates ON candidates.study = cells.study;

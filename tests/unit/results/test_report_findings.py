@@ -243,7 +243,7 @@ def test_people_who_label_are_no_judges_in_any_sentence(tmp_path: Path) -> None:
     raters = [{"provider": "human", "request_model": name, "template_id": "unspecified"} for name in ("anna", "bob")]
     told = findings(tmp_path, [pair | who for pair in pairs for who in (*raters, {})])
     assert [text.split(" (")[0] for text in told["agreement-overall"]] == ["2 people"]
-    assert "24 judgments by 1 judge and 2 raters were expected" in markdown.render(build.build(tmp_path / "lake", "s"))
+    assert "24 judgments by 1 judge and 2 raters were imported" in markdown.render(build.build(tmp_path / "lake", "s"))
 
 
 def test_a_model_that_refused_or_failed_gave_no_answer(tmp_path: Path) -> None:

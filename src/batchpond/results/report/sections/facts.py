@@ -44,7 +44,7 @@ def study(source: Source) -> Study:
         ("Planned", moment(version["planned_at"]) if version.get("planned_at") else UNKNOWN),
         ("Tasks", str(facts.get("tasks") or UNKNOWN)),
         ("Judges", _count(facts, "n_judges")),
-        ("Models whose answers are judged", _count(facts, "n_candidates")),
+        ("Models whose answers are judged", _count(facts, "n_candidates_judged")),
         ("Templates", _count(facts, "n_templates")),
         ("Rubrics", _count(facts, "n_rubrics")),
         ("Items", _count(facts, "n_items")),
@@ -54,8 +54,7 @@ def study(source: Source) -> Study:
         ("Data fingerprint", fingerprint),
         ("Made by", f"batchpond {__version__}"),
     )
-    found = [exhibit(source) for exhibit in exhibits("facts").values()]
-    parts: list[Part] = [Facts("The study", rows), *(part for part in found if part is not None)]
+    parts: list[Part] = [Facts("The study", rows), *filter(None, (one(source) for one in exhibits("facts").values()))]
     about = Section(_WRITTEN.key, _WRITTEN.title, _WRITTEN.words, parts)
     return Study(about, tuple(_summary(facts)), fingerprint, is_open=bool(facts.get("is_open")))
 
@@ -69,10 +68,11 @@ def _summary(facts: dict[str, Any]) -> list[str]:
         return ["Nothing has been planned or imported."]
     told = []
     if facts["n_expected"]:
+        come = "imported" if facts["origins"] == "imported" else "expected"
         were, was = ("was" if facts[name] == 1 else "were" for name in ("n_expected", "n_answered"))
         by_whom = " and ".join(plural(facts[f"n_{noun}s"], noun) for noun in ("judge", "rater") if facts[f"n_{noun}s"])
         told.append(
-            f"{plural(facts['n_expected'], 'judgment')} by {by_whom} {were} expected; "
+            f"{plural(facts['n_expected'], 'judgment')} by {by_whom} {were} {come}; "
             f"{facts['n_answered']:,} {was} answered, {facts['n_valid']:,} of them with a verdict."
         )
     if facts["n_answers_expected"]:
