@@ -1,6 +1,6 @@
 -- question: How far may a number of pairs be off, for these items, and for items in general?
 -- macros: clustered_variance(v_jack, v_pair, n_sides), shared_variance(by_draw, g, by_cell, cells, n), logodds_matched(r, s, w), logodds_matched_variance(r, s, rr, ss,
---   rs, w), sign_flip_z(r, s, rr, ss, rs), sign_flip_lo(r, s, rr, ss, rs, z), sign_flip_hi(r, s, rr, ss, rs, z); r and
+--   rs, w), sign_flip_z(r, s, rr, ss, rs), sign_flip_lo(r, s, rr, ss, rs, z), sign_flip_hi(r, s, rr, ss, rs, z), logodds_matched_mde(logodds, se, t, t_power, df); r and
 --   s the sums over pairs of the Mantel-Haenszel terms for the first and the second position, rr, ss, rs those of their
 --   squares and product, w the size of one term.
 -- estimators:
@@ -19,9 +19,15 @@
 --     approximation
 --   - sign_flip_lo, sign_flip_hi: the log-odds e for which the same test of e^-e r - e^e s does not reject, in closed
 --     form: an end leaves out 0 exactly where the test rejects
+--   - logodds_matched_mde: the smallest log-odds above 0 that a t test (t its quantile, t_power that of the power) finds.
+--     The error grows with the effect: of a term either way it is that of no effect times cosh, and the number of terms
+--     grows too, by cosh^0.5 (equals) to cosh (far apart), so cosh^0.7 is taken. The end of what is not found is h =
+--     t se_0 cosh(h)^0.7, the effect e = h + t_power se_0 cosh(e)^0.7; and 1 + 1 / df times that, as the error itself is
+--     drawn, more widely than t has it. NULL where no h is as large: the test finds nothing
 -- reference: Cameron and Miller 2014 (dyadic clusters); Cameron, Gelbach and Miller 2011 (shared_variance: two ways); Mantel and Haenszel 1959; Robins, Breslow and Greenland 1986
 --   (its variance over strata); Fieller 1954 (the inversion).
--- accuracy: 1e-9 relative against numpy.
+-- accuracy: 1e-9 relative against numpy; logodds_matched_mde 1e-6, and by simulation a power of .76 to .80 for 0.8 with
+--   14 to 40 items, .67 with 10 (by the error of no effect .69 to .77, and .48).
 -- nulls: NULL without a term; of one item alone nothing can be left out, and clustered_variance is v_pair, which says
 --   nothing of other items; an end that the data leave open is NULL, and is at infinity;
 --   so are both of sign_flip where r or s is 0: no e weighs what is there against nothing.
@@ -56,3 +62,14 @@ CREATE OR REPLACE MACRO sign_flip_lo(r, s, rr, ss, rs, z := 1.959963984540054::D
 CREATE OR REPLACE MACRO sign_flip_hi(r, s, rr, ss, rs, z := 1.959963984540054::DOUBLE) AS
   CASE WHEN s * s > z * z * ss
        THEN 0.5::DOUBLE * ln(nullif(r * s - z * z * rs + sign_flip_root(r, s, rr, ss, rs, z), 0) / (s * s - z * z * ss)) END;
+
+-- each step comes nearer from below, and beyond 4 there is no end
+CREATE OR REPLACE MACRO logodds_matched_step(start, reach, x) AS
+  CASE WHEN x < 4 THEN start + reach * power(cosh(x), 0.7::DOUBLE) END;
+
+CREATE OR REPLACE MACRO logodds_matched_mde(logodds, se, t, t_power, df) AS
+  list_extract(list_transform([{'se': se / power(cosh(logodds), 0.7::DOUBLE), 't': t, 'p': t_power}], LAMBDA bp_e:
+    list_extract(list_transform([list_reduce(list_transform(range(100), LAMBDA bp_i: 0.0::DOUBLE),
+        LAMBDA bp_x, bp_i: logodds_matched_step(0.0::DOUBLE, bp_e.t * bp_e.se, bp_x))], LAMBDA bp_h:
+      list_reduce(list_transform(range(100), LAMBDA bp_i: bp_h),
+        LAMBDA bp_x, bp_i: logodds_matched_step(bp_h, bp_e.p * bp_e.se, bp_x))), 1)), 1) * (1 + 1.0::DOUBLE / df);

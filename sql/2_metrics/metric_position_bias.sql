@@ -17,8 +17,9 @@
 --     with repeats the sign-flip test of the pairs (sign_flip_z) and its inversion, or, where all flips go one way and
 --     there is nothing to weigh them against, Clopper-Pearson's end of n_flipped in n_flipped. Either way p is below
 --     0.05 exactly where 0 is outside
---   - position_logodds_mde: the smallest log-odds, for items in general, that p_position would have found with power 0.8,
---     by the t quantiles of 0.975 and 0.8 (the latter to 1e-3)
+--   - position_logodds_mde: the smallest log-odds, for items in general, that p_position would have found with power 0.8
+--     (logodds_matched_mde, by the t quantiles of 0.975 and 0.8, the latter to 1e-3); about, as it goes by the error
+--     that was seen, and NULL where it would have found none
 --   - q_bh: Benjamini and Hochberg's, over p_position of the cells of the study that have one
 --   - position_item_sd: how much items differ in it: the standard deviation of an item's own position log-odds, where
 --     that of a pair is the mean of its two items', by the method of moments; 0 where items differ no more than chance
@@ -169,7 +170,7 @@ SELECT
   p_position,
   CASE WHEN p_position IS NOT NULL
        THEN least(1.0, min(p_position * n_p / p_rank) OVER (PARTITION BY study ORDER BY p_rank DESC)) END AS q_bh,
-  (t_ends + t_power) * position_logodds_se AS position_logodds_mde,
+  logodds_matched_mde(position_logodds, position_logodds_se, t_ends, t_power, df) AS position_logodds_mde,
   CASE WHEN list_kind IS NULL THEN position_logodds_se_these_items END AS position_logodds_se_these_items,
   CASE WHEN list_kind IS NULL THEN position_logodds_lo_these_items END AS position_logodds_lo_these_items,
   CASE WHEN list_kind IS NULL THEN position_logodds_hi_these_items END AS position_logodds_hi_these_items,

@@ -7,7 +7,7 @@
 --   NULL below 5 items with a decided pair, or with one that flips, which alone say anything. judge is the model's name, with provider and thinking where those tell judges apart. n_cells is
 --   in how many templates and rubrics an item has pairs, at most. first_share is what the log-odds come to for two items
 --   that are equal otherwise: how often the one shown first wins; first_share_mde is the smallest that p_position would
---   have found with power 0.8.
+--   have found with power 0.8 (logodds_matched_mde), NULL where it would have found none.
 CREATE OR REPLACE VIEW report_judges AS
 WITH clusters AS (
   SELECT
@@ -129,7 +129,7 @@ SELECT
   1 / (1 + exp(-position_logodds)) AS first_share,
   1 / (1 + exp(t_ends * logodds_se - position_logodds)) AS first_share_lo,
   1 / (1 + exp(-position_logodds - t_ends * logodds_se)) AS first_share_hi,
-  1 / (1 + exp(-(t_ends + t_power) * logodds_se)) AS first_share_mde,
+  1 / (1 + exp(-logodds_matched_mde(position_logodds, logodds_se, t_ends, t_power, df))) AS first_share_mde,
   p_position,
   CASE WHEN p_position IS NOT NULL
        THEN least(1.0, min(p_position * n_p / p_rank) OVER (PARTITION BY study ORDER BY p_rank DESC)) END AS q_bh
