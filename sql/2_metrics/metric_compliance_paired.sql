@@ -11,7 +11,8 @@
 --     cut at -1 and 1
 --   - q_bh: Benjamini and Hochberg's, over p_diff of the study's comparisons that have one: of all models and their
 --     panel; people's are a family of their own
---   - diff_mde: the smallest difference, for statements in general, that p_diff would have found with power 0.8
+--   - diff_mde: the smallest difference, for statements in general, that p_diff would have found with power of about
+--     0.8 (matched_difference_mde)
 --   - diff_se_cr0: clustered by statement without CR1's correction
 --   - diff_se_naive: as if inputs were independent
 --   - p_diff_these_statements, diff_lo_these_statements, diff_hi_these_statements: for other inputs under the same
@@ -163,7 +164,8 @@ SELECT
   CASE WHEN p_diff IS NOT NULL
        THEN least(1.0, min(p_diff * n_p / p_rank) OVER (
          PARTITION BY study, provider = 'human' ORDER BY p_rank DESC)) END AS q_bh,
-  share_difference_mde((t_ends + 0.8416212335729143 + 0.3594365 / df) * diff_se) AS diff_mde,
+  matched_difference_mde((t_ends + 0.8416212335729143 + 0.3594365 / df) * diff_se, total_squares, total_diff, n)
+    AS diff_mde,
   diff_se_cr0,
   diff_se_naive,
   CASE WHEN is_one_draw THEN ends.lo ELSE share_difference(slope / curve - flip_width) END AS diff_lo_these_statements,

@@ -10,8 +10,8 @@
 --   - diff_se: for items in general (clustered_variance, of the pairs matched_variance)
 --   - diff_lo, diff_hi, p_diff: with it, all by t over n_clusters - 1, the ends cut at -1 and 1
 --   - q_bh: Benjamini and Hochberg's, over p_diff of the study's comparisons that have one
---   - diff_mde: the smallest difference, for items in general, that p_diff would have found with power 0.8, by the t
---     quantiles of 0.975 and 0.8 (the latter to 1e-3)
+--   - diff_mde: the smallest difference, for items in general, that p_diff would have found with power of about 0.8
+--     (matched_difference_mde, by the t quantiles of 0.975 and 0.8, the latter to 1e-3)
 --   - p_diff_these_items: the exact McNemar test of the pairs where only one is consistent
 --   - diff_lo_these_items, diff_hi_these_items: its inversion (matched_difference): 0 is outside exactly where it is below
 --     0.05
@@ -68,7 +68,8 @@ SELECT
   p_diff,
   CASE WHEN p_diff IS NOT NULL
        THEN least(1.0, min(p_diff * n_p / p_rank) OVER (PARTITION BY study ORDER BY p_rank DESC)) END AS q_bh,
-  share_difference_mde((t_ends + 0.8416212335729143 + 0.3594365 / df) * diff_se) AS diff_mde,
+  matched_difference_mde((t_ends + 0.8416212335729143 + 0.3594365 / df) * diff_se, n_a_only + n_b_only,
+    n_a_only - n_b_only, n) AS diff_mde,
   ends.lo AS diff_lo_these_items,
   ends.hi AS diff_hi_these_items,
   mcnemar_exact(n_a_only, n_b_only) AS p_diff_these_items,

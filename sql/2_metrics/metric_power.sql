@@ -6,7 +6,7 @@
 --   statements, in general, of which n_clusters were seen; n_informative pairs of n tell the two apart.
 -- estimators:
 --   - effect: paired_template, paired_judge: difference of the consistent shares; compliance: difference of the rates
---   - effect_mde: the smallest effect, away from 0, that p would have found at 5 % with power 0.8: diff_mde of the views.
+--   - effect_mde: the smallest effect, away from 0, that p would have found at 5 % with power of about 0.8: diff_mde of the views.
 --     It is of one test alone: with q_bh, corrected for all of the view's, a larger one is needed, by how much the others'
 --     p decide
 --   - p, q_bh: those of the views

@@ -87,7 +87,9 @@ def test_two_templates_on_the_same_pairs(rows: list[Row]) -> None:
     assert found["diff_se"] == pytest.approx(expected, rel=1e-9)
     assert found["p_diff"] == pytest.approx(2 * stats.t.sf(abs(d.mean()) / expected, df), rel=1e-9)
     assert found["diff_lo"] == pytest.approx(d.mean() - stats.t.ppf(0.975, df) * expected, rel=1e-9)
-    assert found["diff_mde"] == pytest.approx(stats.t.ppf((0.975, 0.8), df).sum() * expected, rel=2e-3)
+    reach, apart = stats.t.ppf((0.975, 0.8), df).sum() * expected, d @ d + 1
+    error_of = (apart + 0.75 * (found["diff_mde"] * (len(d) + 2) - abs(d.sum()))) / apart  # that part is in new pairs
+    assert found["diff_mde"] == pytest.approx(reach * np.sqrt(error_of), rel=2e-3)
 
 
 SIGNS = (("t1", 1), ("t2", -1))

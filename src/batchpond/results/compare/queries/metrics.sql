@@ -187,7 +187,7 @@ SELECT
   CASE WHEN is_share THEN share_difference(diff + t_ends * diff_se) ELSE diff + t_ends * diff_se END AS diff_hi,
   p_diff,
   CASE WHEN p_diff IS NOT NULL THEN least(1.0, min(p_diff * n_p / p_rank) OVER (ORDER BY p_rank DESC)) END AS q_bh,
-  CASE WHEN is_share THEN share_difference_mde(reach) ELSE reach END AS diff_mde,
+  CASE WHEN is_share THEN matched_difference_mde(reach, squares, total, n) ELSE reach END AS diff_mde,
   CASE WHEN is_yes_or_no THEN ends.lo WHEN is_share THEN share_difference(diff - flip_width) ELSE diff - flip_width END
     AS diff_lo_these_items,
   CASE WHEN is_yes_or_no THEN ends.hi WHEN is_share THEN share_difference(diff + flip_width) ELSE diff + flip_width END
