@@ -10,6 +10,7 @@ import pytest
 
 from batchpond.lake.store import Store
 from batchpond.views import database
+from batchpond.views.read import run_query
 from batchpond_importers.pairwisellm import read
 from tests.rigs.foreign import bring, doubts, items, judged, put, refusal, state
 
@@ -184,6 +185,19 @@ def test_which_run_a_row_is_of_comes_with_it(store: Store, folder: Path) -> None
     assert only(other)["direction"] == "reverse"
     put(folder, "d.csv", [result("S07", "S06", direction="up")])
     assert "has direction 'up', not forward or reverse" in refusal(store, read, folder / "d.csv")
+
+
+@pytest.mark.parametrize("runs", [("forward", "reverse"), ("reverse", "forward")])
+def test_a_run_that_shows_a_pair_as_the_other_did_is_of_other_votes(
+    store: Store, folder: Path, runs: tuple[str, str]
+) -> None:
+    """Imported one after the other: R compares both runs' majorities, whichever item each shows first."""
+    for winner, run in zip("AB", runs, strict=True):
+        put(folder, f"{run}.csv", f"ID1,ID2,better_id\nA,B,{winner}\nC,D,C\n")
+    reports = [bring(store, read, folder / f"{run}.csv", defaults={"direction": run}) for run in (*runs, *runs)]
+    assert [(one.judgments.n_new, one.judgments.n_known) for one in reports] == [(2, 0), (2, 0), (0, 2), (0, 2)]
+    query = "SELECT n_pairs, n_consistent, total_pos1_wins FROM metric_pairwisellm"
+    assert run_query(store.path, query).to_pylist() == [{"n_pairs": 2, "n_consistent": 1, "total_pos1_wins": 3}]
 
 
 def test_repeated_votes_are_numbered_in_order(store: Store, folder: Path) -> None:
