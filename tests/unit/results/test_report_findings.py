@@ -78,6 +78,20 @@ def test_the_highest_ratings_and_most_flips_are_shared(tmp_path: Path) -> None:
     assert told["pressure"][0].endswith(", the most of all candidates (equally with b).")
 
 
+def test_a_mean_of_half_of_the_answers_says_of_how_many(tmp_path: Path) -> None:
+    """Which ratings cannot be read is no matter of chance: the sentence and the table have how many are lacking."""
+    rows: list[Row] = [
+        {"unit_id": f"u{n}", "item_first": f"u{n}-{candidate}", "candidate_first": candidate, "task": "likert",
+         "rubric_id": "r"} | ({"score": rating} if n < n_read else {"outcome": "unparsed"})
+        for candidate, rating, n_read in (("a", 5, 4), ("b", 3, 8)) for n in range(8)
+    ]  # fmt: skip
+    (told,) = findings(tmp_path, rows)["ratings"]
+    assert re.sub(r" \[.*\]", "", told) == (
+        "a is rated highest of 2 candidates in r by m1: 5.00 over 4 items (of 8; the others have no rating)."
+    )
+    assert "| candidate | rated | no rating | mean |" in markdown.render(build.build(tmp_path / "lake", "s"))
+
+
 def test_the_most_consistent_judge_shares_its_place(tmp_path: Path) -> None:
     """Two judges that never flip, and one that always does."""
     rows = [
