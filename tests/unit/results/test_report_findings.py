@@ -78,6 +78,15 @@ def test_the_highest_ratings_and_most_flips_are_shared(tmp_path: Path) -> None:
     assert told["pressure"][0].endswith(", the most of all candidates (equally with b).")
 
 
+def test_a_rate_of_a_majority_says_of_how_many(tmp_path: Path) -> None:
+    """Where two judges differ there is none: by the rest alone a candidate complied in 100 % of what both agree on."""
+    rows = [*complying({"a": 12, "b": 6}), *complying({"a": 8, "b": 6}, request_model="m2")]
+    told = {text.partition(" in the eyes of ")[2] for text in findings(tmp_path, rows)["compliance"]}
+    panel = next(text for text in told if text.startswith("majority"))
+    assert "] of 8 verdicts (of 12; the others have no majority) on 8 statements; b the least, 50.0" in panel
+    assert all("no verdict" not in text and "majority" not in text for text in told - {panel})
+
+
 def test_a_mean_of_half_of_the_answers_says_of_how_many(tmp_path: Path) -> None:
     """Which ratings cannot be read is no matter of chance: the sentence and the table have how many are lacking."""
     rows: list[Row] = [
