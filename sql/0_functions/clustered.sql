@@ -69,7 +69,7 @@ CREATE OR REPLACE MACRO logodds_matched_step(start, reach, x) AS
 
 CREATE OR REPLACE MACRO logodds_matched_mde(logodds, se, t, t_power, df) AS
   list_extract(list_transform([{'se': se / power(cosh(logodds), 0.7::DOUBLE), 't': t, 'p': t_power}], LAMBDA bp_e:
-    list_extract(list_transform([list_reduce(list_transform(range(100), LAMBDA bp_i: 0.0::DOUBLE),
+    list_extract(list_transform([list_reduce(list_prepend(0.0::DOUBLE, range(0, 100)::DOUBLE[]),
         LAMBDA bp_x, bp_i: logodds_matched_step(0.0::DOUBLE, bp_e.t * bp_e.se, bp_x))], LAMBDA bp_h:
-      list_reduce(list_transform(range(100), LAMBDA bp_i: bp_h),
+      list_reduce(list_prepend(bp_h, range(0, 100)::DOUBLE[]),
         LAMBDA bp_x, bp_i: logodds_matched_step(bp_h, bp_e.p * bp_e.se, bp_x))), 1)), 1) * (1 + 1.0::DOUBLE / df);
