@@ -384,7 +384,7 @@ def test_an_answer_that_is_left_out_is_counted_once_and_not_again_for_the_panel(
 
 def test_what_labels_could_have_found_is_no_test_of_the_judges(tmp_path: Path) -> None:
     """People's labels of both candidates are compared as well, and are in no sentence or table on power."""
-    told = findings(tmp_path, voted("tf tf ff tt ft tt") + voted("t f t f t f", provider="human"))
+    told = findings(tmp_path, voted("tf tf ff tt ft tt " * 2) + voted("t f t f t f " * 2, provider="human"))
     (power,) = [text for text in told["power"] if "could" in text]
     assert power.startswith("3 of 3 comparisons of two candidates' compliance")
     (exhibit,) = [one for one in build.build(tmp_path / "lake", "s").exhibits() if one.key == "power"]
