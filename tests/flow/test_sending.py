@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -22,6 +24,7 @@ from batchpond.run.session import Session
 from tests.rigs.events import fact
 from tests.rigs.sim_study import STUDY, Rig
 
+MODELS = ("gpt-4.1-mini", "gpt-5.4-mini")
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 CODES = frozenset({"token_limit_exceeded"})
 INTENT = fact(Intent, attempt_id="a", shard_id="s", ordinal=1, provider="openai")
@@ -156,3 +159,39 @@ def test_requests_that_begin_alike_are_sent_one_after_another(tmp_path: Path) ->
     begins = [json.dumps(body["messages"])[:60] for body in bodies]
     assert len(begins) == 3 * 12
     assert len([None for _ in itertools.groupby(begins)]) == len({*begins}) == 3
+
+
+def test_a_model_that_is_refused_takes_no_more_in_the_pass_and_others_go_on(tmp_path: Path) -> None:
+    """One refusal is said and counted once; what else waits for that model is not offered until the next pass."""
+    with closing_rig(tmp_path, "batches.create@1:status=429") as rig:
+        counts = rig.submit().counts
+        assert counts is not None
+        refused = [one for one in rig.attempts() if one.phase is Phase.REJECTED]
+        (model,) = {one.intent.request_model for one in refused}
+        sent = {one.intent.request_model for one in rig.attempts() if one.phase is Phase.OPEN}
+        assert (len(refused), counts.n_rejected, sent) == (1, 1, set(MODELS) - {model})
+        rig.settle(is_begun=True)
+        assert not rig.violations()
+
+
+def test_an_account_without_credit_is_offered_nothing_more_in_the_pass(tmp_path: Path) -> None:
+    """Of any model: no other batch of the provider would be taken."""
+    with closing_rig(tmp_path, "batches.create@1:billing") as rig:
+        counts = rig.submit().counts
+        assert counts is not None
+        assert (counts.n_rejected, rig.wire.n_create_posts) == (1, 1)
+        rig.world.clear_faults()
+        rig.settle(is_begun=True)
+        assert not rig.violations()
+
+
+@contextmanager
+def closing_rig(path: Path, fault: str) -> Iterator[Rig]:
+    """Lend a planned study of two models in several batches each, whose provider has a fault."""
+    rig = Rig(path / "rig", models=MODELS, max_requests=5, with_lens=False)
+    rig.plan()
+    rig.world.add_fault(fault)
+    try:
+        yield rig
+    finally:
+        rig.world.close()
