@@ -195,3 +195,30 @@ def closing_rig(path: Path, fault: str) -> Iterator[Rig]:
         yield rig
     finally:
         rig.world.close()
+
+
+def test_a_batch_is_unclear_as_long_as_it_is_not_found_and_no_longer(tmp_path: Path) -> None:
+    """Whose creation got no answer: the pass that finds it says so, and every pass until then that it is unclear."""
+    with closing_rig(tmp_path, "batches.create@1:reset_after") as rig:
+        rig.world.add_fault("batches.list@*:stale_list=300")
+        made = rig.submit()
+        counts = made.counts
+        assert counts is not None
+        assert (counts.n_unknown, counts.n_existing, made.n_unclear) == (1, len(rig.attempts()) - 1, 1)
+        assert [rig.sync().n_unclear for _ in range(2)] == [1, 1]
+        rig.clock.advance(400.0)
+        found = rig.sync()
+        assert (found.n_unclear, found.counts.n_adopted) == (0, 1)
+        rig.settle(is_begun=True)
+        assert not rig.violations()
+
+
+def test_a_batch_that_its_own_pass_finds_is_not_unclear(tmp_path: Path) -> None:
+    """A creation that got no answer is counted as one, and what is left to be settled is nothing."""
+    with closing_rig(tmp_path, "files.create@*:status=500") as rig:
+        rig.submit()
+        rig.world.clear_faults()
+        rig.world.add_fault("batches.create@1:reset_after")
+        rig.clock.advance(1_000.0)
+        found = rig.sync()
+        assert (found.counts.n_unknown, found.counts.n_adopted, found.n_unclear) == (1, 1, 0)

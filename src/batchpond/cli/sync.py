@@ -28,7 +28,6 @@ WHAT = {
     "n_adopted": "found again",
     "n_absent": "proven never created",
     "n_rejected": "refused",
-    "n_unknown": "unclear",
     "n_status_changes": "status change(s)",
     "n_lines": "line(s) downloaded",
     "n_verified": "verified",
@@ -129,7 +128,9 @@ def _one_pass(diagnostics: Diagnostics, watch: Watch, deadline_s: float, store: 
 
 def document(counts: Counts, report: SyncReport) -> dict[str, Any]:
     """Return the JSON shape of one or more passes."""
-    said = picked(report, "n_pending", "n_failed", "n_attention", "n_live", "n_unsent", "n_unapproved", "notes")
+    said = picked(
+        report, "n_pending", "n_unclear", "n_failed", "n_attention", "n_live", "n_unsent", "n_unapproved", "notes"
+    )
     return {"counts": picked(counts), **said}
 
 
@@ -148,18 +149,16 @@ def conclude(diagnostics: Diagnostics, total: Counts, report: SyncReport) -> Non
     done = ", ".join(f"{n:,} {words.replace('(s)', 's' * (n != 1))}" for n, words in counted)
     parts = (
         # what waits to be sent is said by its requests
-        (report.n_pending - bool(report.n_unsent) * report.n_waiting, "batch", "pending"),
-        (report.n_unsent, "approved request", "not sent yet"),
-        (report.n_failed, "request", "failed"),
-        (report.n_live, "live request", "due"),
-        (report.n_unapproved, "planned request", "not approved"),
-        (report.n_attention, "batch", "to be looked at"),
+        (report.n_pending - bool(report.n_unsent) * report.n_waiting, "batch", "pending", ""),
+        (report.n_unclear, "batch", "unclear", ""),
+        (report.n_unsent, "approved request", "not sent yet", ""),
+        (report.n_failed, "request", "failed", "status` says how they failed, `batchpond retry` asks them again"),
+        (report.n_live, "live request", "due", "live` asks what is live"),
+        (report.n_unapproved, "planned request", "not approved", "status` says what waits for `submit`"),
+        (report.n_attention, "batch", "to be looked at", "status` shows which"),
     )
-    left = ", ".join(f"{plural(n, noun)} {words}" for n, noun, words in parts if n) or "nothing pending"
-    hints = ["`batchpond status` shows which"] * bool(report.n_attention)
-    hints += ["`batchpond status` says how they failed, `batchpond retry` asks them again"] * bool(report.n_failed)
-    hints += ["`batchpond live` asks what is live"] * bool(report.n_live)
-    hints += ["`batchpond status` says what waits for `submit`"] * bool(report.n_unapproved)
+    left = ", ".join(f"{plural(n, noun)} {words}" for n, noun, words, _ in parts if n) or "nothing pending"
+    hints = [f"`batchpond {hint}" for n, *_, hint in parts if n and hint]
     diagnostics.note(f"{done or 'nothing new'}; {left}", hint="; ".join(hints) or None)
 
 

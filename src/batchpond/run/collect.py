@@ -184,9 +184,8 @@ def _is_whole(attempt: Attempt, provider: BatchProvider, tally: derive.Tally) ->
 
 def _owes_all(attempt: Attempt, provider: BatchProvider) -> bool:
     """Whether a batch that ended owes a line per request: every completed one, and at some providers any."""
-    if attempt.state is BatchState.FAILED:
-        return False
-    return attempt.state is BatchState.COMPLETED or provider.descriptor.has_row_per_request
+    has_any = attempt.state is not BatchState.FAILED and provider.descriptor.has_row_per_request
+    return attempt.state is BatchState.COMPLETED or has_any
 
 
 def _n_counted(attempt: Attempt) -> int | None:

@@ -21,6 +21,7 @@ from batchpond.lake.attempts import (
     NOT_FOUND_AGE_MIN_S,
     NOT_FOUND_POLLS_MIN,
     SETTLED_PHASES,
+    UNCLEAR_PHASES,
     Attempt,
     LakeState,
     Phase,
@@ -45,15 +46,16 @@ PENDING_PHASES = frozenset({Phase.SENT, Phase.UNKNOWN, Phase.OPEN, Phase.ENDED, 
 class SyncReport(Report):
     """What a pass did and what is left; `n_pending` counts batches that will still change or be sent.
 
-    `n_waiting` of them are not sent yet. `n_failed` requests have failed, in this pass or before it, and nobody asks
-    them again. `n_live` requests wait for `batchpond live`, `n_unsent` that are approved are in no batch yet, and
-    `n_unapproved` of the plans wait for `batchpond submit`. It `is_stuck` where everything pending waits for another
-    key or address, which no waiting brings. Of `study` all is, where that is named.
+    Of them `n_waiting` are not sent yet, and `n_unclear` may exist or not. `n_failed` requests have failed, in this
+    pass or before it, and nobody asks them again. `n_live` requests wait for `batchpond live`, `n_unsent` that are
+    approved are in no batch yet, and `n_unapproved` of the plans wait for `batchpond submit`. It `is_stuck` where
+    everything pending waits for another key or address, which no waiting brings. Of `study` all is, where it is named.
     """
 
     counts: Counts
     n_pending: int
     n_waiting: int
+    n_unclear: int
     n_failed: int
     n_attention: int
     n_live: int
@@ -115,6 +117,7 @@ def sync_once(
         counts=session.counts,
         n_pending=len(pending) + n_waiting,
         n_waiting=sum(attempt.phase in BEFORE_SENT_PHASES for attempt in pending) + n_waiting,
+        n_unclear=sum(attempt.phase in UNCLEAR_PHASES for attempt in pending),
         n_failed=_of(study, failed),
         n_attention=sum(attempt.needs_attention for attempt in mine),
         n_live=n_live,

@@ -214,7 +214,7 @@ def shown() -> dict[str, set[str]]:
     """Return the fields that each command's document has."""
     preview = SubmitPreview("s", "v", (), ())
     submitted = SubmitReport(preview, is_approved=False, counts=None, n_live=0, notes=())
-    synced = SyncReport(Counts(), 0, 0, 0, 0, 0, 0, 0, False, ())
+    synced = SyncReport(Counts(), 0, 0, 0, 0, 0, 0, 0, 0, False, ())
     return {
         "plan": {field.name for field in dataclasses.fields(PlanReport)},
         "submit": set(plan.document(submitted)),
