@@ -459,7 +459,7 @@ def test_of_calls_that_were_begun_what_is_left_is_told_and_approved(rig: LiveRig
     """What is answered is no part of what `submit` shows, and of its worst cost, or of what `sync` and `status` say."""
     rig.plan(N)
     whole_usd = rig.submit().preview.cost_max_usd
-    assert rig.run("live", failpoint="L3:kill:8").returncode == -signal.SIGKILL
+    assert rig.run("live", "--concurrency", "2", failpoint="L3:kill:8").returncode == -signal.SIGKILL
     rig.sync()
     n_left = N - rig.n_answers()[0]
     assert 0 < n_left < N
