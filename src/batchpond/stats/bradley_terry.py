@@ -19,7 +19,7 @@ from batchpond.stats import votes as likelihood
 from batchpond.stats.arrays import Floats, Ints, solved
 from batchpond.stats.votes import HI_WON, LO_WON, TIED, Local, Votes, per_item
 
-ITERATIONS_MAX: Final = 100
+ITERATIONS_MAX: Final = 300
 STEP_TOLERANCE: Final = 1e-9
 STEP_MAX: Final = 3.0
 # A step with an old information matrix is cheap; when it gains less than this a new matrix pays.
@@ -34,6 +34,7 @@ APPROACH_TOLERANCE: Final = 1e-5
 HALVINGS_MAX: Final = 20
 LEVERAGE_SMALL: Final = 0.05
 MIXED_STEP_MAX: Final = 0.1
+MIXED_STEPS: Final = 30  # where the penalised likelihood is nearly flat, what is mixed wanders for ever
 MIXED_MAX: Final = 5
 ETA_INFORMATION_MIN: Final = 1e-9
 
@@ -194,7 +195,7 @@ class _Newton:
                 break
             # Mixing extrapolates, which is wrong where Newton's own steps are: far away, and without a penalty.
             is_near = size < MIXED_STEP_MAX and self.model.penalty is Penalty.FIRTH
-            beta = mixer.mixed(beta, after) if is_near else after
+            beta = mixer.mixed(beta, after) if is_near and iteration <= MIXED_STEPS else after
         return self._fit(beta, covariance, gradient, ITERATIONS_MAX, is_done=False)
 
     def _of_penalised(self, beta: Floats, counts: Floats, covariance: Floats) -> Floats:
@@ -210,15 +211,15 @@ class _Newton:
     def _onward(self, beta: Floats, move: tuple[Floats, Floats], counts: Floats, inverse: Floats) -> Floats:
         """Take a step, shorter where it overshoots, and further ones with the same matrix while they gain."""
         step, gradient = move
-        first = last = float(np.abs(step).max())
-        share, slope = min(1.0, STEP_MAX / last), float(gradient @ step)
+        first = float(np.abs(step).max())
+        share, slope = min(1.0, STEP_MAX / first), float(gradient @ step)
         for _ in range(HALVINGS_MAX):
             move = self._step(beta + share * step, counts, inverse)
             # The penalty held fixed, the likelihood is concave: beyond its top along the step, it falls.
             if float(move[1] @ step) >= -0.5 * slope:
                 break
             share /= 2
-        beta = beta + share * step
+        beta, last = beta + share * step, share * first  # what is gained on is the step that was taken
         for _ in range(CHORD_STEPS_MAX):
             size = float(np.abs(move[0]).max())
             is_deep = size < CHORD_DEPTH * first and self.model.penalty is Penalty.FIRTH

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
@@ -10,7 +11,7 @@ from scipy.stats import norm
 from batchpond.stats import graph, ranking, sandwich
 from batchpond.stats.bradley_terry import Model, Penalty, Ties, fit, is_eta_estimable
 from batchpond.stats.ranking import Cluster, Options
-from batchpond.stats.votes import Votes
+from batchpond.stats.votes import Votes, of_rows
 from tests.oracles.agreement import MISSING, Level, Ratings, krippendorff
 from tests.rigs.rank import drawn, largest, renamed
 from tests.rigs.swept import examples
@@ -104,6 +105,13 @@ def test_the_same_votes_twice_add_no_certainty(seed: int) -> None:
 @settings(max_examples=examples(60))
 @given(tables, options)
 @example(drawn(seed=0, n_items=7, n_votes=16, sd=0.0, eta=0.0, ties=0.9), Options())  # every vote is a tie
+@example(  # Newton's own first step is forty times what is taken of it
+    drawn(seed=115, n_items=2, n_votes=19, sd=1.0, eta=0.0, ties=0.2), Options(ties=Ties.DROP, has_position=True)
+)
+@example(  # nearly flat along one direction: mixed steps wander
+    drawn(seed=2735, n_items=8, n_votes=38, sd=5.0, eta=1.0, ties=0.2), Options(ties=Ties.DROP)
+)
+@example(drawn(seed=3247, n_items=8, n_votes=34, sd=5.0, eta=1.0, ties=0.9), Options(ties=Ties.DAVIDSON))
 def test_every_number_that_is_shown_means_something(votes: Votes, how: Options) -> None:
     """Estimates are finite, centred, inside their intervals and places, or they are absent and flagged."""
     found = ranking.rank(votes, how)
@@ -190,3 +198,13 @@ def test_joint_places_are_those_between_items_that_are_surely_apart() -> None:
             above = [theta[j] - theta[item] > z * np.sqrt(variances[j]) for j in range(n) if j != item]
             below = [theta[item] - theta[j] > z * np.sqrt(variances[j]) for j in range(n) if j != item]
             assert (lo[item], hi[item]) == (1 + sum(above), n - sum(below))
+
+
+def test_of_one_pair_in_both_orders_each_order_is_a_share_of_its_own() -> None:
+    """Theta and position fit both exactly: half a win and half a loss are added to each (Firth 1993)."""
+    said = [(0, 1, "first")] * 11 + [(1, 0, "second")] * 3 + [(1, 0, "first")]
+    votes = of_rows(2, *zip(*said, strict=True))  # type: ignore[arg-type]
+    found = ranking.rank(votes, Options(has_position=True, is_full=False))
+    first, second = np.log(11.5 / 0.5), np.log(3.5 / 1.5)
+    assert found.theta[0] - found.theta[1] == pytest.approx((first + second) / 2)
+    assert found.components[0].eta == pytest.approx((first - second) / 2)
