@@ -200,6 +200,8 @@ def test_a_batch_in_doubt_is_not_everything_sent(account: FakeOpenAI, program: P
     done = program.submit()
     assert "what is to be sent is in batches, which may be open, in doubt or settled" in done.stderr
     assert "everything planned was sent" not in done.stderr
+    for _ in range(2):
+        assert last_line(program.sync().stderr).startswith("nothing new; 1 batch pending, 1 batch unclear")
     assert program.run("status").returncode == 3
 
 

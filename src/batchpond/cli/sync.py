@@ -28,6 +28,7 @@ WHAT = {
     "n_adopted": "found again",
     "n_absent": "proven never created",
     "n_rejected": "refused",
+    "n_unknown": "sent without a clear answer",
     "n_status_changes": "status change(s)",
     "n_lines": "line(s) downloaded",
     "n_verified": "verified",
@@ -128,10 +129,8 @@ def _one_pass(diagnostics: Diagnostics, watch: Watch, deadline_s: float, store: 
 
 def document(counts: Counts, report: SyncReport) -> dict[str, Any]:
     """Return the JSON shape of one or more passes."""
-    said = picked(
-        report, "n_pending", "n_unclear", "n_failed", "n_attention", "n_live", "n_unsent", "n_unapproved", "notes"
-    )
-    return {"counts": picked(counts), **said}
+    left = ("n_pending", "n_unclear", "n_failed", "n_attention", "n_live", "n_unsent", "n_unapproved", "notes")
+    return {"counts": picked(counts), **picked(report, *left)}
 
 
 def exit_code(report: SyncReport, *, is_exit_code: bool) -> ExitCode:
@@ -152,14 +151,14 @@ def conclude(diagnostics: Diagnostics, total: Counts, report: SyncReport) -> Non
         (report.n_pending - bool(report.n_unsent) * report.n_waiting, "batch", "pending", ""),
         (report.n_unclear, "batch", "unclear", ""),
         (report.n_unsent, "approved request", "not sent yet", ""),
-        (report.n_failed, "request", "failed", "status` says how they failed, `batchpond retry` asks them again"),
-        (report.n_live, "live request", "due", "live` asks what is live"),
-        (report.n_unapproved, "planned request", "not approved", "status` says what waits for `submit`"),
-        (report.n_attention, "batch", "to be looked at", "status` shows which"),
+        (report.n_failed, "request", "failed", "`batchpond status` says how they failed, `batchpond retry` asks again"),
+        (report.n_live, "live request", "due", "`batchpond live` asks what is live"),
+        (report.n_unapproved, "planned request", "not approved", "`batchpond status` says what waits for `submit`"),
+        (report.n_attention, "batch", "to be looked at", "`batchpond status` shows which"),
     )
     left = ", ".join(f"{plural(n, noun)} {words}" for n, noun, words, _ in parts if n) or "nothing pending"
-    hints = [f"`batchpond {hint}" for n, *_, hint in parts if n and hint]
-    diagnostics.note(f"{done or 'nothing new'}; {left}", hint="; ".join(hints) or None)
+    hints = "; ".join(hint for n, *_, hint in parts if n and hint)
+    diagnostics.note(f"{done or 'nothing new'}; {left}", hint=hints or None)
 
 
 def _run_on_done(on_done: str, invocation: Invocation, total: Counts, report: SyncReport) -> None:
