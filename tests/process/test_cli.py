@@ -17,6 +17,7 @@ import pytest
 from batchpond.cli.frame import COMMANDS
 from batchpond.cli.init import COMMENTED, EXAMPLES
 from batchpond.lake.store import Store
+from batchpond.providers import registry
 
 HEAVY = ("duckdb", "polars", "pyarrow", "httpx", "numpy", "msgspec")
 PROGRAM = [sys.executable, "-m", "batchpond"]
@@ -301,7 +302,8 @@ def test_every_example_is_planned_as_it_is_written(tmp_path: Path) -> None:
         planned = json.loads(run("plan", "--json", cwd=folder).stdout)
         assert planned["n_to_ask"] > 0
         assert not [note for note in planned["notes"] if "template" in note]
-        assert all(f"{model['provider'].upper()}_API_KEY" in made.stderr for model in planned["models"])
+        keys = [registry.module(model["provider"]).DESCRIPTOR.key_env[0] for model in planned["models"]]
+        assert all(key in made.stderr for key in keys)
         assert not any("batch" in caveat for caveat in planned["caveats"] if example == "live")
     assert "to ask: 132 one by one;" in run("plan", cwd=tmp_path / "live").stdout
     for example in COMMENTED:

@@ -35,6 +35,7 @@ def command(
 ) -> None:
     """Write a study with sample texts into FOLDER, ready to `plan`, and make the lake."""
     from batchpond.lake.store import Store
+    from batchpond.providers import base
     from batchpond.study.file import schema
 
     if is_schema:
@@ -54,7 +55,8 @@ def command(
         output.document({"lake": store.place, "lake_id": store.lake_id, "written": written, "kept": kept})
     if kept:
         invocation.diagnostics.note("left as they are: " + ", ".join(kept))
-    keys = ", ".join(f"{name.upper()}_API_KEY" for name in dict.fromkeys(_PROVIDER.findall(contents[0][1])))
+    providers = dict.fromkeys(_PROVIDER.findall(contents[0][1]))
+    keys = ", ".join(base.table(name, "limits")["key_env"][0] for name in providers)
     go_there = "" if folder == Path() else f"cd {folder} && "
     invocation.diagnostics.note(
         "wrote " + ", ".join([*written, f"lake {store.place}"]),
