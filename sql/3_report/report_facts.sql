@@ -66,11 +66,11 @@ counts AS (
   GROUP BY study
 ),
 judged AS (
-  SELECT study, count(*) AS n_items
+  SELECT study, count(DISTINCT item) AS n_items, count(DISTINCT candidate) AS n_judged
   FROM (
-    SELECT study, item_first AS item FROM presented WHERE item_first IS NOT NULL
+    SELECT study, item_first AS item, candidate_first AS candidate FROM presented WHERE item_first IS NOT NULL
     UNION
-    SELECT study, item_second AS item FROM presented WHERE item_second IS NOT NULL
+    SELECT study, item_second AS item, candidate_second AS candidate FROM presented WHERE item_second IS NOT NULL
   ) AS named
   GROUP BY study
 ),
@@ -81,16 +81,6 @@ rounds AS (
     ON planned.study = events.study AND planned.study_version = events.study_version
   WHERE events.kind = 'round'
   GROUP BY events.study
-),
-candidates AS (
-  SELECT study, count(*) AS n_judged
-  FROM (
-    SELECT study, candidate_first AS candidate FROM presented WHERE item_first IS NOT NULL
-    UNION
-    SELECT study, candidate_second AS candidate FROM presented WHERE item_second IS NOT NULL
-  ) AS named
-  WHERE candidate IS NOT NULL
-  GROUP BY study
 )
 SELECT
   cells.study,
@@ -110,11 +100,10 @@ SELECT
   cells.n_answers_expected,
   cells.n_answers,
   cells.n_given,
-  greatest(cells.n_candidates, coalesce(candidates.n_judged, 0)) AS n_candidates_judged,
+  greatest(cells.n_candidates, coalesce(judged.n_judged, 0)) AS n_candidates_judged,
   cells.n_pending,
   cells.n_pending > 0 OR coalesce(rounds.is_open, FALSE) AS is_open
 FROM cells
 JOIN counts ON counts.study = cells.study
 LEFT JOIN judged ON judged.study = cells.study
-LEFT JOIN rounds ON rounds.study = cells.study
-LEFT JOIN candidates ON candidates.study = cells.study;
+LEFT JOIN rounds ON rounds.study = cells.study;

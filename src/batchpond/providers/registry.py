@@ -75,11 +75,6 @@ def all_descriptors() -> list[Descriptor]:
     return [module(name).DESCRIPTOR for name in names]
 
 
-def live_descriptors() -> list[Descriptor]:
-    """Return the descriptors of all providers that take live calls, but for servers of one's own by name."""
-    return [descriptor for descriptor in all_descriptors() if Mode.LIVE in descriptor.modes]
-
-
 def connect(
     name: str,
     clock: Clock | None = None,
@@ -117,9 +112,8 @@ def connect_live(
     Raises UsageError for a provider without live calls, AccessError when a key is needed and there is none.
     """
     if Mode.LIVE not in module(name).DESCRIPTOR.modes:
-        raise UsageError(
-            f"{name} takes no live calls", hint=f"live: {', '.join(found.name for found in live_descriptors())}"
-        )
+        live = ", ".join(found.name for found in all_descriptors() if Mode.LIVE in found.modes)
+        raise UsageError(f"{name} takes no live calls", hint=f"live: {live}")
     api: LiveApi = wire(name).LIVE
     clock = clock or SystemClock()
     client = api.connect(clock, environ, base_url, transport, max_connections)

@@ -284,7 +284,12 @@ def tell_strays(session: Session) -> None:
 def strays(attempts: Iterable[Attempt], store: Store) -> Iterator[str]:
     """Yield a sentence for each folder with result files that nobody will read."""
     for folder, mine in _by_folder(_attempts(attempts), store):
-        known = {attempt.batch_id or attempt.token: _read_files(attempt) for attempt in mine}
+        known = {
+            attempt.batch_id or attempt.token: None
+            if attempt.phase in UNDER_WAY_PHASES
+            else frozenset(event.file_id for event in attempt.downloads)
+            for attempt in mine
+        }
         found = folder.strays(known)
         if found:
             names = ", ".join(found[:STRAYS_SHOWN_MAX])
@@ -298,12 +303,6 @@ def absent(attempts: Iterable[Attempt], store: Store) -> Iterator[str]:
     for folder, mine in _by_folder(waiting, store):
         if not os.path.isdir(folder.outbox):
             yield f"{folder.path} is not there; batches that wait to be answered in it: {len(mine):,}"
-
-
-def _read_files(attempt: Attempt) -> frozenset[str] | None:
-    if attempt.phase in UNDER_WAY_PHASES:
-        return None
-    return frozenset(event.file_id for event in attempt.downloads)
 
 
 def _waiting(attempts: Iterable[Attempt]) -> list[Attempt]:

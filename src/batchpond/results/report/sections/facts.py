@@ -80,8 +80,9 @@ def _summary(facts: dict[str, Any]) -> list[str]:
             f"{plural(facts['n_candidates'], 'model')} gave {facts['n_given']:,} of {facts['n_answers_expected']:,} "
             "answers, which are no judgments."
         )
-    if facts["is_open"]:
-        n_pending, to_come = facts["n_pending"], "Questions that follow from answers are to come"
-        told.append(f"{f'{n_pending:,} are still pending' if n_pending else to_come}, so all numbers may change.")
+    if facts["n_pending"]:
+        told.append(f"{facts['n_pending']:,} are still pending, so all numbers may change.")
+    elif facts["is_open"]:
+        told.append("Questions that follow from answers are to come, so all numbers may change.")
     origins = (facts["origins"] or "").split(", ")
     return [" ".join(told), *[_SOME_SIMULATED if len(origins) > 1 else _SIMULATED] * ("simulated" in origins)]
