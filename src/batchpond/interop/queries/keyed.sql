@@ -30,5 +30,5 @@ FROM (
   )
 ) AS given
 LEFT JOIN (
-  SELECT import_key, min(direction) AS direction FROM imported_judgments GROUP BY import_key
+  SELECT import_key, min(direction) AS direction FROM imported_judgments WHERE direction IS NOT NULL GROUP BY import_key
 ) AS known ON known.import_key = key
