@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from batchpond.model import Mode
 from batchpond.providers import registry
 from batchpond.providers.base import NO_HINTS, RateHints
 from batchpond.providers.http.errors import RETRY_AFTER_MAX_S, Answer, answer_of, duration_s, retry_after_s
@@ -23,7 +24,8 @@ def of(name: str) -> RateNames:
     return rates
 
 
-ALL = list(dict.fromkeys((ANY_RATES, *(of(descriptor.name) for descriptor in registry.live_descriptors()))))
+LIVE = [descriptor.name for descriptor in registry.all_descriptors() if Mode.LIVE in descriptor.modes]
+ALL = list(dict.fromkeys((ANY_RATES, *map(of, LIVE))))
 NAMED = sorted(
     {
         row.pattern.format(word)

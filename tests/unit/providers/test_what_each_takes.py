@@ -11,7 +11,7 @@ from batchpond.providers.base import Descriptor
 from batchpond.providers.shared.sight import PDF
 
 GUIDE = resources.files("batchpond.guides") / "providers.md"
-ALL = {one.name: one for one in (*registry.all_descriptors(), *registry.live_descriptors())}
+ALL = {one.name: one for one in registry.all_descriptors()}
 
 
 def row(found: Descriptor) -> str:
