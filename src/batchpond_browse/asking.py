@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import threading
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -53,24 +53,17 @@ class Lake:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._turns = threading.Lock()  # a query may take two cores, and its own memory
-        self._kept: OrderedDict[tuple[object, ...], list[Row]] = OrderedDict()
-        self._kept_pulse = ""
+        self._kept = lru_cache(KEPT_MAX)(self._read)
 
     def rows(self, asked: Query, *, is_kept: bool = True) -> list[Row]:
         """Return a query's rows, kept while nothing was published; raises UsageError and LakeError as `query` does."""
+        ask = self._kept if is_kept else self._read
         with self._turns:
-            pulse, key = self.pulse(), (asked.sql, *asked.values.items())
-            if pulse != self._kept_pulse:
-                self._kept.clear()
-                self._kept_pulse = pulse
-            if key not in self._kept:
-                limits, values = read.Limits(TIMEOUT_S), dict(asked.values) or None
-                batches = read.stream_query(self.path, asked.sql, limits, values=values)
-                self._kept[key] = [row for batch in batches for row in batch.to_pylist()]
-            self._kept.move_to_end(key)
-            while len(self._kept) > KEPT_MAX:
-                self._kept.popitem(last=False)
-            return [dict(row) for row in (self._kept[key] if is_kept else self._kept.pop(key))]
+            return [dict(row) for row in ask(self.pulse(), asked.sql, tuple(asked.values.items()))]
+
+    def _read(self, _pulse: str, sql: str, values: tuple[tuple[str, object], ...]) -> list[Row]:
+        batches = read.stream_query(self.path, sql, read.Limits(TIMEOUT_S), values=dict(values) or None)
+        return [row for batch in batches for row in batch.to_pylist()]
 
     def pulse(self) -> str:
         """Return what changes whenever a writer published something."""

@@ -15,11 +15,13 @@ PAIR: Final = "pair"
 PAIR_TASKS: Final = frozenset({"pairwise", "ranking"})
 # Which columns of a judgment name its case, where the case is a pair, and where it is a single item.
 _PAIR: Final = {
+    "rubric": "rubric_id = $rubric",
     "unit": "coalesce(unit_id, '') = $unit",
     "lo": "least(item_first, item_second) = $lo",
     "hi": "greatest(item_first, item_second) = $hi",
 }
 _ITEM: Final = {
+    "rubric": "rubric_id = $rubric",
     "task": "task = $task",
     "unit": "coalesce(unit_id, '') = $unit",
     "item": "coalesce(item_first, candidate_first) = $item",
@@ -101,13 +103,10 @@ def case(lake: Lake, study: str, given: Mapping[str, str], *, is_whole: bool = F
     """
     given = {"unit": "", **{name: given[name] for name in NAMES if name in given}}
     known = _PAIR if "hi" in given else _ITEM
-    conditions = [condition for name, condition in known.items() if name in given]
-    if "rubric" in given:
-        conditions.append("rubric_id = $rubric")
     if not ({"lo", "hi"} if known is _PAIR else {"item"}) <= given.keys():
         raise UsageError("a case needs lo and hi, or item", hint="open it from a list")
-    named = {name: value for name, value in given.items() if name in known or name == "rubric"}
-    where = " AND ".join(conditions)
+    named = {name: value for name, value in given.items() if name in known}
+    where = " AND ".join(known[name] for name in named)
     of_pairs = " AND item_second IS NULL" if known is _ITEM else ""
     asked = query("case", {"study": study, **named}, planned=where + of_pairs,
                   imported=where.replace("task = ", "coalesce(task, 'pairwise') = ") + of_pairs)  # fmt: skip
@@ -118,9 +117,7 @@ def case(lake: Lake, study: str, given: Mapping[str, str], *, is_whole: bool = F
     if None in rubrics:
         rows = [row for row in rows if row["rubric_id"] is None]
     elif len(rubrics) > 1:
-        raise UsageError(
-            f"the address of a case names one rubric: {', '.join(sorted(rubrics))}", hint="add &rubric=..."
-        )
+        raise UsageError(f"a case is of one rubric: {', '.join(sorted(rubrics))}", hint="add &rubric= to the address")
     _add_answers(lake, rows, "whole" if is_whole else "answers")
     sides = [given["lo"], given["hi"]] if "hi" in given else [given["item"]]
     texts, question = _texts(lake, sides, rows)
@@ -211,16 +208,15 @@ def messages(body: str) -> list[tuple[str, str]]:
         asked = json.loads(body)
     except ValueError:
         return []
-    found = [("system", _words(asked.get(name))) for name in ("system", "instructions", "systemInstruction")]
+    found = [("system", asked.get(name)) for name in ("system", "instructions", "systemInstruction")]
     for name in ("messages", "input", "contents"):
         turns = asked.get(name)
         if isinstance(turns, str):
             found.append(("user", turns))
-        for turn in turns if isinstance(turns, list) else []:
-            if isinstance(turn, dict):
-                said = _words(turn.get("content", turn.get("parts")))
-                found.append((str(turn.get("role", "user")), said))
-    return [(who, words) for who, words in found if words]
+        elif isinstance(turns, list):
+            said = (turn for turn in turns if isinstance(turn, dict))
+            found += [(str(turn.get("role", "user")), turn.get("content", turn.get("parts"))) for turn in said]
+    return [(who, words) for who, content in found if (words := _words(content))]
 
 
 def _words(content: Any) -> str:

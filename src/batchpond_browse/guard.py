@@ -9,9 +9,9 @@ from __future__ import annotations
 import hmac
 from dataclasses import dataclass
 from typing import Final
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import urlencode
 
-from starlette.requests import cookie_parser
+from starlette.requests import HTTPConnection
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -56,19 +56,18 @@ class Guard:
         return f"batchpond-{self.port}"
 
     def _refusal(self, scope: Scope) -> Response | None:
-        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-        hosts = {f"127.0.0.1:{self.port}", f"localhost:{self.port}"}
-        host, origin = headers.get("host", ""), headers.get("origin")
-        if host not in hosts:
+        request = HTTPConnection(scope)
+        host, origin = request.headers.get("host", ""), request.headers.get("origin")
+        if host not in {f"127.0.0.1:{self.port}", f"localhost:{self.port}"}:
             return PlainTextResponse(f"this page is at http://127.0.0.1:{self.port}/ alone\n", 421)
         if (origin is None and scope["method"] not in {"GET", "HEAD"}) or origin not in {None, f"http://{host}"}:
             return PlainTextResponse("only pages of this server may ask that\n", 403)
-        asked = dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
+        asked = dict(request.query_params)
         if scope["method"] == "GET" and self._is_token(asked.pop("token", "")):
             answer = RedirectResponse(scope["path"] + f"?{urlencode(asked)}" * bool(asked), 303)
             answer.set_cookie(self.cookie(), self.token, httponly=True, samesite="strict", path="/")
             return answer
-        if not self._is_token(cookie_parser(headers.get("cookie", "")).get(self.cookie(), "")):
+        if not self._is_token(request.cookies.get(self.cookie(), "")):
             return PlainTextResponse("open the address that `batchpond browse` printed, with its token\n", 403)
         return None
 

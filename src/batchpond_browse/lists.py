@@ -6,6 +6,7 @@ that no page costs more than the first. In their own order judgments are looked 
 
 from __future__ import annotations
 
+import time
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -17,10 +18,13 @@ from batchpond_browse.asking import FOLDER, Lake, Query, Row, query
 
 PAGE_ROWS: Final = 50
 STRETCH_SLOTS: Final = 20_000
+LOOK_S: Final = 1.0  # then a page has what was found so far
 STRETCH_PAIRS: Final = 250
+WIDER: Final = 4  # each stretch than the one before, while it takes less than its time: to begin one costs most
 NONE: Final = " AND FALSE"
 WORDS_MAX: Final = 500
 PAGING: Final = ("sort", "dir", "after", "from")
+Stretch = tuple[list[Row], dict[str, str], int]  # rows that were found, where to go on, and how many places are left
 
 
 @cache
@@ -42,6 +46,7 @@ class Page:
     rows: list[Row]
     asked: Query
     more: dict[str, str] | None
+    n_left: int = 0  # places that were not looked at in time: the page behind it goes on there
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +93,15 @@ class Wish:
         about = kinds()[self.kind]
         return str(about["sorts"].get(self.sort, about["amounts"].get(self.sort)))
 
-    def query(self, planned: str = "", imported: str = "") -> Query:
+    def width(self, first: int) -> int:
+        """Return how wide a stretch of a large plan to look at: as wide as a look that goes on would have it."""
+        wide = self.given.get("from", "")
+        return int(wide) if wide.isdecimal() and len(wide) < 10 else first
+
+    def query(self, planned: str = "", imported: str = "", **named: object) -> Query:
         """Return the SELECT of the page; further conditions narrow the planned and the imported part of judgments."""
         about = kinds()[self.kind]
-        values: dict[str, object] = {"study": self.study}
+        values: dict[str, object] = {"study": self.study, **named}
         voices = self._conditions(about.get("voices", {}), values)
         conditions = self._conditions({**about["filters"], **about["search"]}, values)
         conditions += self._behind(about["key"], values)
@@ -103,17 +113,11 @@ class Wish:
             limit=str(self.n_rows + 1), columns=f", {self.expression or about['key']} AS place",
         )  # fmt: skip
 
-    def candidates(self, after: int) -> Query:
-        """Return the SELECT of the slots behind one at which to look for rows of the page."""
+    def candidates(self, there: str) -> Query:
+        """Return the SELECT of the first slots of a stretch of the plan at which rows of the page can stand."""
         values: dict[str, object] = {"study": self.study}
-        conditions = self._conditions(kinds()[self.kind]["candidates"], values)
-        further = "".join(f" AND {one}" for one in conditions)
-        return query("candidates", values, after=str(after), conditions=further, limit=str(self.n_candidates))
-
-    @property
-    def n_candidates(self) -> int:
-        """How many slots to look at before all of them: many where the tables below `results` cannot tell which."""
-        return STRETCH_SLOTS if self.given.get("state") in {"errors", "open"} else self.n_rows + 1
+        further = "".join(f" AND {one}" for one in self._conditions(kinds()[self.kind]["candidates"], values))
+        return query("candidates", values, there=there, conditions=further, limit=str(self.n_rows + 1))
 
     def _conditions(self, known: Mapping[str, Any], values: dict[str, object]) -> list[str]:
         """Return the conditions of the filters that are set, of those that are known here; adds what they name."""
@@ -149,42 +153,54 @@ def _number(word: str) -> float:
 
 
 def page(lake: Lake, wish: Wish) -> Page:
-    """Return a page of a list."""
+    """Return a page of a list; of a large plan, as far as a look through it came in its time."""
     asked = wish.query()
-    is_large = sum(row["n_planned"] for row in lake.rows(query("facets", {"study": wish.study}))) > STRETCH_SLOTS
-    look = {"rows": _rows_in_order, "pairs": _pairs_in_order}.get(wish.kind)
-    rows = look(lake, wish) if look and is_large and not wish.expression and not wish.is_down else lake.rows(asked)
-    more = None
-    if len(rows) > wish.n_rows:
-        rows = rows[: wish.n_rows]
-        last = rows[-1]
-        more = {**wish.given, "after": str(last[kinds()[wish.kind]["key"]]), "from": str(last["place"])}
-    return Page(rows, asked, more)
+    plan = lake.rows(query("facets", {"study": wish.study}))
+    n_slots = 1 + max((row["slot_last"] for row in plan if row["slot_last"] is not None), default=-1)
+    is_whole = n_slots <= STRETCH_SLOTS or wish.expression or wish.is_down
+    look = {"rows": _rows_in_order, "pairs": _pairs_in_order}.get("" if is_whole else wish.kind)
+    rows: list[Row] = []
+    ends_at = time.monotonic() + LOOK_S
+    for found, further, n_left in look(lake, wish, n_slots) if look else [(lake.rows(asked), {}, 0)]:
+        rows += found
+        if len(rows) > wish.n_rows:
+            rows = rows[: wish.n_rows]
+            key = kinds()[wish.kind]["key"]
+            return Page(rows, asked, {**wish.given, "after": str(rows[-1][key]), "from": str(rows[-1]["place"])})
+        if n_left and time.monotonic() > ends_at:
+            return Page(rows, asked, {**wish.given, **further}, n_left)
+    return Page(rows, asked, None)
 
 
-def _rows_in_order(lake: Lake, wish: Wish) -> list[Row]:
-    """Return what the query of a page of judgments returns, in its own order: the planned ones, then the imported.
+def _rows_in_order(lake: Lake, wish: Wish, n_slots: int) -> Iterator[Stretch]:
+    """Look for a page of judgments in their own order: the planned ones stretch by stretch, then the imported.
 
     The plan says where they can be found; to look there takes less than to make all results of a study.
     """
-    after, rows = wish.given.get("after", ""), []
-    if not after.startswith("x"):
-        slots = [row["slot"] for row in lake.rows(wish.candidates(int(after[1:]) if after[1:].isdecimal() else -1))]
-        if slots:
-            there = f" AND slot BETWEEN {slots[0]} AND {slots[-1]}"
-            if wish.n_candidates < STRETCH_SLOTS:
-                there += f" AND slot IN ({', '.join(map(str, slots))})"
-            rows = lake.rows(wish.query(there, NONE))
-        if len(rows) <= wish.n_rows and len(slots) == wish.n_candidates:
-            rows = lake.rows(wish.query("", NONE))
-    return rows if len(rows) > wish.n_rows else (rows + lake.rows(wish.query(NONE)))[: wish.n_rows + 1]
+    after, width = wish.given.get("after", ""), wish.width(STRETCH_SLOTS)
+    is_told = wish.given.get("state") not in {"errors", "open"}  # by the tables below `results`
+    begin = n_slots if after.startswith("x") else int(after[1:]) + 1 if after[1:].isdecimal() else 0
+    while begin < n_slots:
+        began_s = time.monotonic()
+        end = min(begin + width, n_slots)
+        there = f" AND slot BETWEEN {begin} AND {end - 1}"
+        if is_told:
+            slots = [row["slot"] for row in lake.rows(wish.candidates(there))]
+            end = slots[-1] + 1 if len(slots) > wish.n_rows else end
+            there = f" AND slot IN ({', '.join(map(str, slots))})" if slots else NONE
+        rows = lake.rows(wish.query(there, NONE))
+        begin, width = end, width * (WIDER if time.monotonic() < began_s + LOOK_S else 1)
+        yield rows, {"after": f"r{end - 1:012d}", "from": str(width)}, n_slots - end
+    yield lake.rows(wish.query(NONE)), {}, 0
 
 
-def _pairs_in_order(lake: Lake, wish: Wish) -> list[Row]:
-    """Return what the query of a page of pairs returns: from the next pairs, if the page is full with those."""
-    place = {"study": wish.study, "after": wish.given.get("after", "")}
-    (reach,) = lake.rows(query("places", place, limit=str(STRETCH_PAIRS)))
-    near = wish.query(" AND item_lo BETWEEN $reach_lo AND $reach_hi")
-    near = Query(near.sql, {**near.values, "reach_lo": reach["lo"], "reach_hi": reach["hi"]})
-    rows = [row for row in lake.rows(near) if row["case_key"] <= reach["until"]]
-    return rows if len(rows) > wish.n_rows else lake.rows(wish.query())
+def _pairs_in_order(lake: Lake, wish: Wish, n_slots: int) -> Iterator[Stretch]:
+    """Look for a page of pairs: among the next ones, then among all behind those."""
+    after, width = wish.given.get("after", ""), wish.width(STRETCH_PAIRS)
+    n_left = 1
+    while n_left:
+        (reach,) = lake.rows(query("places", {"study": wish.study, "after": after}, limit=str(width)))
+        near = wish.query(" AND item_lo BETWEEN $near_lo AND $near_hi", near_lo=reach["lo"], near_hi=reach["hi"])
+        rows = [row for row in lake.rows(near) if after < row["case_key"] <= reach["until"]]
+        after, width, n_left = reach["until"], n_slots, reach["n_left"]
+        yield rows, {"after": after, "from": str(width)}, n_left

@@ -37,11 +37,11 @@ class Pages:
     def page(self, reader: Reader, name: str, given: Mapping[str, str]) -> str:
         """Return a page by its name in an address, and what stands behind that; raises UsageError without a study."""
         asked, study = {key: value for key, value in given.items() if key != "study"}, given.get("study", "")
-        if name and not study:
+        if not name:
+            return self.studies(reader)
+        if not study:
             raise UsageError("the address names no study", hint="the first page lists them")
         match name:
-            case "":
-                return self.studies(reader)
             case "study":
                 return self.study(reader, study)
             case "case":
@@ -63,7 +63,8 @@ class Pages:
         self.facets(study)  # raises where there is none
         cells = self.lake.rows(asked)
         names = [name for name in cells[0] if name.startswith("n") or name.endswith("cost_usd")]
-        totals = {name: _total(cell[name] for cell in cells) for name in names}
+        known = {name: [cell[name] for cell in cells if cell[name] is not None] for name in names}
+        totals = {name: sum(values) if values else None for name, values in known.items()}
         return self._page("study", reader, [asked], study=study, title=study, cells=cells, totals=totals)
 
     def listed(self, reader: Reader, kind: str, study: str, given: Mapping[str, str]) -> str:
@@ -119,8 +120,3 @@ class Pages:
             facets=facets, messages=cases.messages, queries=[one.shown() for one in asked], pulse=self.lake.pulse(),
             **shown,
         )  # fmt: skip
-
-
-def _total(values: Any) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None

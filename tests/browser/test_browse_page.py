@@ -14,7 +14,7 @@ import pytest
 import batchpond
 from batchpond.interop.imports import import_judgments
 from batchpond.lake.store import Store
-from batchpond_browse import bundle
+from batchpond_browse import bundle, lists
 from tests.browser import report_lakes
 from tests.browser.browsing import SCHEMES, Seen, chromium, findings, looking
 from tests.flow.test_labels import STUDY as ESSAYS
@@ -219,6 +219,45 @@ def test_filters_orders_and_pages_are_controls(browser: Browser, planned: str) -
         with page.expect_navigation():
             page.get_by_role("link", name="All", exact=True).click()
         assert page.locator("tr[data-row]").count() == n_all
+
+
+def test_a_search_of_a_large_study_goes_on_by_itself_until_somebody_stops_it(
+    browser: Browser, planned: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it finds is added to the page, j and k lead to it, Escape or the button stop it, and a click goes on."""
+    monkeypatch.setattr(lists, "STRETCH_SLOTS", 3)
+    monkeypatch.setattr(lists, "LOOK_S", -1.0)
+    with looking(browser, planned) as seen:
+        page = seen.page
+        go(seen, planned, "/rows?study=planned&q=needle")
+        page.locator("[data-further]").wait_for(state="detached")
+        found = page.locator("tr[data-row] a.open").evaluate_all("all => all.map((one) => one.href)")
+        assert len(found) > 1
+        assert sorted(set(found)) == found
+        page.keyboard.press("j")
+        page.keyboard.press("j")
+        page.keyboard.press("Enter")
+        page.wait_for_url(found[1])
+        page.locator("#previous").wait_for()
+        for stop in (lambda: page.keyboard.press("Escape"), lambda: page.get_by_role("button", name="Stop").click()):
+            go(seen, planned, "/rows?study=planned&q=nowhere")
+            stop()
+            further = page.get_by_role("link", name="Look further")
+            n_looks, left = sum("&from=" in one for one in seen.requests), further.get_attribute("href")
+            page.wait_for_timeout(1_500)
+            assert sum("&from=" in one for one in seen.requests) == n_looks
+            assert further.get_attribute("href") == left
+            assert not page.get_by_role("button", name="Stop").is_visible()
+        assert findings(seen) == []
+        with page.expect_navigation():
+            further.click()
+        page.get_by_text("Nothing more.").wait_for()
+        assert seen.console == []
+    with looking(browser, planned, has_script=False) as seen:
+        go(seen, planned, "/rows?study=planned&q=nowhere")
+        with seen.page.expect_navigation():
+            seen.page.get_by_role("link", name="Look further").click()
+        assert "more to look at" in seen.page.locator("#further").inner_text()
 
 
 def test_labels_blind_by_keyboard(browser: Browser, essays: Path) -> None:

@@ -1,6 +1,9 @@
--- The next slots of a study's plan at which a judgment that is looked for can stand: all of them, and some more.
+-- The first slots of a stretch of a study's plan at which a judgment that is looked for can stand, and some more.
+WITH there AS (
+    SELECT * FROM plan_current WHERE study = $study{there}
+)
 SELECT slot
-FROM plan_current
-WHERE study = $study AND slot > {after}{conditions}
+FROM there
+WHERE TRUE{conditions}
 ORDER BY slot
 LIMIT {limit}

@@ -1,7 +1,7 @@
--- What the filters of a study offer: of which tasks, templates, rubrics and judges there are rows, and how many planned.
+-- What the filters of a study offer: of which tasks, templates, rubrics and judges there are rows, and how far the plan goes.
 SELECT
     task, template_id, rubric_id, concat_ws('/', provider, request_model, thinking) AS judge,
-    count(slot) AS n_planned
+    max(slot) AS slot_last
 FROM (
     SELECT slot, task, template_id, rubric_id, provider, request_model, thinking
     FROM plan_current

@@ -1,4 +1,4 @@
--- How far the next pairs of a study reach, in the order of their keys.
+-- How far the next pairs of a study reach, in the order of their keys, and how many are left.
 WITH pairs AS (
     SELECT rubric_id, unit_id, item_first, item_second FROM plan_current WHERE study = $study
     UNION ALL
@@ -12,5 +12,13 @@ following AS (
     FROM pairs
     WHERE item_second IS NOT NULL
 )
-SELECT coalesce(max(case_key), '') AS until, coalesce(min(item_lo), '') AS lo, coalesce(max(item_lo), '') AS hi
-FROM (SELECT * FROM following WHERE case_key > $after ORDER BY case_key LIMIT {limit})
+SELECT
+    coalesce(max(case_key), '') AS until, coalesce(min(item_lo), '') AS lo, coalesce(max(item_lo), '') AS hi,
+    coalesce(max(n_behind), 0) - count(*) AS n_left
+FROM (
+    SELECT *, count(*) OVER () AS n_behind
+    FROM following
+    WHERE case_key > $after
+    ORDER BY case_key
+    LIMIT {limit}
+)

@@ -3,6 +3,7 @@
 (() => {
   const LIST = "batchpond-list";
   const EVERY_MS = 4000;
+  const PAGE_ROWS = 50;
   const one = (selector) => document.querySelector(selector);
   const isTyping = (node) => node.matches("input, textarea, select");
   const rows = () => [...document.querySelectorAll("tr[data-row]")].filter((row) => row.querySelector("a.open"));
@@ -68,9 +69,34 @@
     "?": () => { const keys = one("details.keys"); keys.open = !keys.open; if (keys.open) keys.scrollIntoView({ block: "nearest" }); },
   };
 
+  // A look through a large plan goes on by itself, as far as a page is long, until somebody stops it.
+  let looking = new AbortController();
+  const fetched = async (href, signal) => {
+    const answer = await fetch(href, { signal });
+    return answer.ok ? new DOMParser().parseFromString(await answer.text(), "text/html") : null;
+  };
+  const stop = () => looking.abort();
+  async function further() {
+    stop();
+    looking = new AbortController();
+    const { signal } = looking;
+    for (let link = one("a[data-further]"); link && rows().length < PAGE_ROWS; link = one("a[data-further]")) {
+      one("[data-stop]").hidden = false;
+      const fresh = await fetched(link.href, signal).catch(() => null);
+      if (signal.aborted || !fresh) break;
+      const found = fresh.querySelectorAll("tr[data-row]");
+      one("table.list tbody").append(...[...found].map((row) => document.importNode(row, true)));
+      one("#further").replaceWith(document.importNode(fresh.querySelector("#further"), true));
+      remember();
+    }
+    const button = one("[data-stop]");
+    if (button && looking.signal === signal) button.hidden = true;
+  }
+  document.addEventListener("click", (event) => { if (event.target.closest("[data-stop]")) stop(); });
+
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
-    if (event.key === "Escape") { document.activeElement.blur(); return; }
+    if (event.key === "Escape") { stop(); document.activeElement.blur(); return; }
     if (isTyping(event.target)) return;
     if (actions[event.key]) actions[event.key]();
     else if (!/^[a-z0-9]$/.test(event.key) || !press(event.key)) return;
@@ -97,9 +123,8 @@
     if (!body.dataset.pulse || document.hidden || isTyping(document.activeElement) || isWritten()) return;
     const pulse = await (await fetch("/pulse")).text();
     if (pulse === body.dataset.pulse) return;
-    const answer = await fetch(location.href);
-    if (!answer.ok) return;
-    const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+    const fresh = await fetched(location.href);
+    if (!fresh) return;
     const at = rows().findIndex((row) => row.classList.contains("here"));
     const isOpen = [...document.querySelectorAll("main details")].map((folded) => folded.open);
     one("main").replaceChildren(...document.importNode(fresh.querySelector("main"), true).childNodes);
@@ -108,6 +133,7 @@
     if (at >= 0) select(at + 1);
     remember();
     neighbours();
+    void further();
     document.getElementById("status").textContent = "Shows what the lake has since " + new Date().toLocaleTimeString() + ".";
   }
   async function watch() {
@@ -117,5 +143,6 @@
 
   remember();
   neighbours();
+  void further();
   if (document.body.dataset.pulse) setTimeout(watch, EVERY_MS);
 })();

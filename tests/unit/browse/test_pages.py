@@ -240,12 +240,42 @@ def test_in_a_large_plan_a_page_is_looked_for_where_the_plan_says(
     """Stretch by stretch, it is the page that the SQL gives, for short pages and for long ones."""
     monkeypatch.setattr(lists, "STRETCH_SLOTS", 3)
     monkeypatch.setattr(lists, "STRETCH_PAIRS", 3)
+    monkeypatch.setattr(lists, "LOOK_S", 1_000)
     lake = lake_of(planned)
     for n_rows in (2, 50):
         wish = Wish(kind, rig.STUDY, {**given, "after": after}, n_rows)
         found = lists.page(lake, wish).rows
         assert found == lake.rows(wish.query())[:n_rows]
         assert found
+
+
+@pytest.mark.parametrize(
+    ("kind", "given"), [("rows", {"q": "needle"}), ("rows", {"q": "no such words"}), ("rows", {"state": "errors"}),
+                        ("rows", {}), ("pairs", {"standing": "flip"}), ("pairs", {"q": "no such words"})],
+)  # fmt: skip
+def test_a_look_whose_time_is_over_shows_what_it_found_and_goes_on_from_there(
+    planned: Path, monkeypatch: pytest.MonkeyPatch, kind: str, given: dict[str, str]
+) -> None:
+    """No request looks for long, each says how much is left, and all together find what one would, in its order."""
+    monkeypatch.setattr(lists, "STRETCH_SLOTS", 3)
+    monkeypatch.setattr(lists, "STRETCH_PAIRS", 2)
+    monkeypatch.setattr(lists, "LOOK_S", -1.0)
+    lake, client = lake_of(planned), reader_of(planned)
+    found, left = [], []
+    more: dict[str, str] | None = given
+    while more is not None:
+        page = lists.page(lake, Wish(kind, rig.STUDY, more))
+        shown = Page(get(client, kind, study=rig.STUDY, **more))
+        further = [attributes["href"] for name, attributes in shown.elements if "data-further" in attributes]
+        assert len(further) == (page.n_left > 0)
+        assert (f"{page.n_left:,} more to look at" in "".join(shown.text)) == (page.n_left > 0)
+        found += page.rows
+        left.append(page.n_left)
+        more = page.more
+    whole = lake.rows(Wish(kind, rig.STUDY, given).query())
+    assert found == whole
+    assert left == sorted(left, reverse=True)
+    assert left[0] > 0 == left[-1]
 
 
 @pytest.mark.parametrize("state", STATES)
