@@ -15,8 +15,9 @@
 --   - share_difference_mde: x, and NULL above 1: no share, or difference, is as large, and the test finds none
 --   - matched_difference_mde: the variance goes with the pairs that tell the two apart, and an effect comes with more of
 --     them: three quarters of it in new ones, the rest in those that turn, is taken (it is less where shares are in the
---     middle, all where one is near 1). Of the variance seen a part m = (q + 1 - 3 |d| / 4) / (q + 1) would be seen without
---     an effect, and x solves x^2 = reach^2 (m + x 3 (n + 2) / (4 (q + 1)))
+--     middle, all where one is near 1). Each tells them apart by u: q / |d|, and 1 where that is more. Of the
+--     variance seen a part m = (q + 1 - 3 u |d| / 4) / (q + 1) would be seen without an effect, and x solves
+--     x^2 = reach^2 (m + x 3 u (n + 2) / (4 (q + 1)))
 -- reference: Zou and Donner 2008, Donner and Zou 2012 (margins of a ratio); Agresti and Min 2005 (matched_variance).
 -- accuracy: 1e-9 relative against scipy.
 --   Effects of matched_difference_mde have by simulation a power of .71 to .91 for 0.8 (without the growth .56 to .76).
@@ -53,6 +54,8 @@ CREATE OR REPLACE MACRO share_difference_mde(x) AS
   CASE WHEN x <= 1 THEN x END;
 
 CREATE OR REPLACE MACRO matched_difference_mde(reach, q, d, n) AS
-  list_extract(list_transform([{'half': reach * reach * 3 * (n + 2) / (8 * (q + 1.0::DOUBLE)),
-    'none': reach * reach * (q + 1 - 0.75::DOUBLE * abs(d)) / (q + 1)}],
-    LAMBDA bp_x: share_difference_mde(bp_x.half + sqrt(bp_x.half * bp_x.half + bp_x.none))), 1);
+  list_extract(list_transform([{
+      'half': reach * reach * 3 * (n + 2) * CASE WHEN q < abs(d) THEN q::DOUBLE / abs(d) ELSE 1.0::DOUBLE END
+        / (8 * (q + 1.0::DOUBLE)),
+      'none': reach * reach * (q + 1 - 0.75::DOUBLE * CASE WHEN q < abs(d) THEN q ELSE abs(d) END) / (q + 1)
+    }], LAMBDA bp_x: share_difference_mde(bp_x.half + sqrt(bp_x.half * bp_x.half + bp_x.none))), 1);

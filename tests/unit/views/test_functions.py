@@ -116,6 +116,25 @@ def test_matched_differences_hold_the_truth(connection: duckdb.DuckDBPyConnectio
         assert weight[(lo <= truth + 1e-12) & (truth <= hi + 1e-12)].sum() >= 0.95
 
 
+def test_detectable_differences_are_where_error_and_effect_meet_also_of_parts_of_a_vote(
+    connection: duckdb.DuckDBPyConnection,
+) -> None:
+    """Whatever the differences are, the effect is a number that its own error just tells from 0, or none up to 1 is."""
+    draw = np.random.default_rng(5)
+    seen = [draw.choice([-1, -0.5, -0.25, 0, 0.5, 0.75, 1], size=n, p=draw.dirichlet(np.full(7, 0.2)))
+            for n in draw.integers(2, 80, 400)]  # fmt: skip
+    n, d = np.array([len(one) for one in seen]), np.array([one.sum() for one in seen])
+    q, reach = np.array([(one * one).sum() for one in seen]), draw.uniform(0.01, 0.6, len(seen))
+    connection.register("given", pa.table({"n": n, "d": d, "q": q, "reach": reach}))
+    rows = connection.execute("SELECT matched_difference_mde(reach, q, d, n) FROM given").fetchall()
+    connection.unregister("given")
+    size = np.where(q < abs(d), q / np.maximum(abs(d), 1e-9), 1.0)
+    none, growth = 1 - 0.75 * size * abs(d) / (q + 1), 0.75 * size * (n + 2) / (q + 1)
+    root = reach**2 * growth / 2 + np.sqrt((reach**2 * growth / 2) ** 2 + reach**2 * none)
+    assert_close(np.array([np.inf if value is None else value for (value,) in rows]), np.where(root > 1, np.inf, root))
+    assert 10 < (root > 1).sum() < 390
+
+
 def test_exact_tests_match_scipy(connection: duckdb.DuckDBPyConnection) -> None:
     """Sign test, McNemar and mid-p equal scipy's binomial to 1e-9 relative up to n = 1e6."""
     k, n = counts()
