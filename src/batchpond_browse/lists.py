@@ -187,8 +187,8 @@ def _rows_in_order(lake: Lake, wish: Wish, n_slots: int) -> Iterator[Stretch]:
         if is_told:
             slots = [row["slot"] for row in lake.rows(wish.candidates(there))]
             end = slots[-1] + 1 if len(slots) > wish.n_rows else end
-            there = f" AND slot IN ({', '.join(map(str, slots))})" if slots else NONE
-        rows = lake.rows(wish.query(there, NONE))
+            there = f" AND slot IN ({', '.join(map(str, slots))})" if slots else ""
+        rows = lake.rows(wish.query(there, NONE)) if there else []
         begin, width = end, width * (WIDER if time.monotonic() < began_s + LOOK_S else 1)
         yield rows, {"after": f"r{end - 1:012d}", "from": str(width)}, n_slots - end
     yield lake.rows(wish.query(NONE)), {}, 0
