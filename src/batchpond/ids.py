@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from batchpond.model import Mode
 
@@ -51,9 +51,9 @@ def _joined(parts: tuple[str | bytes | int, ...]) -> bytes:
     return b"".join([b"%d:%b" % (len(data), data) for data in encoded])
 
 
-def hashes_of(kind: str, *columns: Sequence[str]) -> list[bytes]:
-    """Return what the ids of many are made of, whose parts stand in columns, for whoever names them all at once."""
-    form = _joined((kind,)) + b"%d:%b" * len(columns)
+def hashes_of(start: tuple[str | int, ...], *columns: Sequence[str]) -> list[bytes]:
+    """Return what ids, or draws, of many are made of, whose last parts stand in columns, for who makes all at once."""
+    form = _joined(start).replace(b"%", b"%%") + b"%d:%b" * len(columns)
     encoded = [[part.encode("utf-8") for part in column] for column in columns]
     parts = [each for column in encoded for each in (map(len, column), column)]
     return [hashlib.sha256(form % both).digest() for both in zip(*parts, strict=True)]
@@ -156,7 +156,15 @@ def unit_interval(seed: int, *parts: str | int) -> float:
     Sampling and order by this number are equal on every machine and stable when items are
     added, which drawing from a generator in sequence is not.
     """
-    raw = hashlib.sha256(_joined(("uniform", seed, *parts))).digest()
+    return _share(hashlib.sha256(_joined(("uniform", seed, *parts))).digest())
+
+
+def unit_intervals(seed: int, what: str, *columns: Sequence[str]) -> Iterator[float]:
+    """Yield the `unit_interval` of many, whose last parts stand in columns."""
+    return map(_share, hashes_of(("uniform", seed, what), *columns))
+
+
+def _share(raw: bytes) -> float:
     return int.from_bytes(raw[:7], "big") / (1 << 56)
 
 

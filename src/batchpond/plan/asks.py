@@ -330,7 +330,7 @@ class SpilledRows(Sequence[SourceRow]):
         while some := list(itertools.islice(rest, _ROWS_AT_ONCE)):
             names, texts = [row.item_id for row in some], [row.text for row in some]
             said = [row.metadata for row in some]
-            found = names_of(ids.hashes_of("item", names, texts, [one or "" for one in said]))
+            found = names_of(ids.hashes_of(("item",), names, texts, [one or "" for one in said]))
             hashes += found.buffers()[2].to_pybytes()
             both = zip(map(tuple, some), said, strict=True)
             sizes = [file.write(pickle.dumps(one, pickle.HIGHEST_PROTOCOL)) for one in both]

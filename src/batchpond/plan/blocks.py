@@ -22,7 +22,7 @@ from batchpond.model import Prompt
 from batchpond.plan import prompts
 from batchpond.plan.asks import NO_RUBRIC, Ask, SourceRow
 from batchpond.plan.cells import Cell, ModelConfig, cell_id
-from batchpond.plan.items import Item, Pairs, names_of, pair_ids, showings, strings_of
+from batchpond.plan.items import Item, Pairs, named, names_of, pair_ids, showings, strings_of
 from batchpond.plan.prompts import Bodies, Column, Prompts, Said
 from batchpond.plan.versions import check_line, limits_of
 from batchpond.study.spec import OWN_OUTPUT_TASKS, THINKING_DEFAULT, StageSpec
@@ -190,8 +190,7 @@ class Grid:
         names = [item.item_id for item in self.items]
         item_ids = pa.array(names, pa.string())
         hashes = pa.array([item.item_hash for item in self.items], pa.string())
-        lo, hi = ([names[at] for at in places.tolist()] for places in (self._pairs.lo, self._pairs.hi))
-        of_pairs = pair_ids(lo, hi)
+        of_pairs = pa.concat_arrays([pair_ids(*part) for part in named(names, self._pairs.lo, self._pairs.hi)])
 
         def of(part: slice) -> pa.Table:
             first, second, tiers = self.showings.first[part], self.showings.second[part], self._tiers[part]

@@ -13,7 +13,6 @@ from __future__ import annotations
 import heapq
 import itertools
 import unicodedata
-from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -35,6 +34,7 @@ from batchpond.text import is_unicode
 
 FILE_SIZE_MAX_BYTES: Final = 4_000_000_000
 _HASH_BYTES: Final = 32
+_PART_PAIRS: Final = 1 << 15
 
 SqlRows = Callable[[str], Iterable[Mapping[str, Any]]]
 """Runs one SELECT on the lake and gives its rows."""
@@ -308,7 +308,14 @@ class Showings:
 
 def pair_ids(lo: Sequence[str], hi: Sequence[str]) -> pa.StringArray:
     """Return the ids of unordered pairs, forward and reverse alike; `lo` are the smaller ids."""
-    return names_of(ids.hashes_of("pair", lo, hi))
+    return names_of(ids.hashes_of(("pair",), lo, hi))
+
+
+def named(item_ids: Sequence[str], lo: Indices, hi: Indices) -> Iterator[tuple[list[str], list[str]]]:
+    """Yield the ids of pairs' items a part at a time: hashes of them take many times what is made of these."""
+    for at in range(0, len(lo), _PART_PAIRS):
+        part = slice(at, at + _PART_PAIRS)
+        yield [item_ids[place] for place in lo[part].tolist()], [item_ids[place] for place in hi[part].tolist()]
 
 
 def allowed_pairs(
@@ -395,22 +402,31 @@ def _chosen(
     if count is None and share in (None, 1.0):
         lo, hi = np.triu_indices(n, k=1) if allowed is None else (allowed.lo, allowed.hi)
         return lo.astype(np.int32), hi.astype(np.int32)
-    every = itertools.combinations(range(n), 2)
-    pairs = every if allowed is None else zip(allowed.lo.tolist(), allowed.hi.tolist(), strict=True)
-    draws = ((ids.unit_interval(seed, "pair", item_ids[i], item_ids[j]), i, j) for i, j in pairs)
-    if count is not None:
-        kept = sorted((i, j) for _, i, j in heapq.nsmallest(count, draws))
-        flat = array("i", [index for pair in kept for index in pair])
-    else:
-        flat = array("i", (index for draw, i, j in draws if draw < (share or 1.0) for index in (i, j)))
-    both = np.frombuffer(flat, dtype=np.int32) if flat else np.empty(0, np.int32)
-    return both[0::2].copy(), both[1::2].copy()
+    drawn, chosen = np.empty(0), np.empty((2, 0), np.int32)
+    least = 1.0 if count is not None or share is None else share
+    for pairs in _all_pairs(n) if allowed is None else [np.stack([allowed.lo, allowed.hi])]:
+        new = _draws(item_ids, pairs[0], pairs[1], "pair", seed)
+        drawn, chosen = np.append(drawn, new[new < least]), np.append(chosen, pairs[:, new < least], axis=1)
+        if count is not None and len(drawn) > count:
+            kept = np.sort(np.argsort(drawn, kind="stable")[:count])
+            drawn, chosen = drawn[kept], chosen[:, kept]
+            least = drawn.max(initial=0.0)
+    return chosen[0].copy(), chosen[1].copy()
+
+
+def _all_pairs(n: int) -> Iterator[Indices]:
+    """Yield all pairs of items in the order of their ids, a part at a time: a row of lo, and one of hi."""
+    n_rows = max(1, _PART_PAIRS // n)
+    for start in range(0, n, n_rows):
+        rows = np.arange(start, min(start + n_rows, n), dtype=np.int32)
+        pairs = np.stack(np.meshgrid(rows, np.arange(n, dtype=np.int32), indexing="ij")).reshape(2, -1)
+        yield pairs[:, pairs[0] < pairs[1]]
 
 
 def _draws(item_ids: Sequence[str], lo: Indices, hi: Indices, what: str, seed: int) -> NDArray[np.float64]:
-    pairs = zip(lo.tolist(), hi.tolist(), strict=True)
-    drawn = (ids.unit_interval(seed, what, item_ids[i], item_ids[j]) for i, j in pairs)
-    return np.fromiter(drawn, np.float64, count=len(lo))
+    """Return a draw of each pair, as `ids.unit_interval` gives it."""
+    drawn = (ids.unit_intervals(seed, what, *part) for part in named(item_ids, lo, hi))
+    return np.fromiter(itertools.chain.from_iterable(drawn), np.float64, count=len(lo))
 
 
 def _forward_order(item_ids: Sequence[str], lo: Indices, hi: Indices, order: Order, seed: int) -> Flags:
