@@ -130,6 +130,7 @@ _FETCH_ROWS = 10_000
 _EVERYTHING = 2**62
 
 _DUE = tables.query(__package__, "due")
+_CELLS = tables.query(__package__, "due_cells")
 _CHOSEN_FIRST = "chosen AS (SELECT CAST(NULL AS VARCHAR) AS request_id WHERE FALSE)"
 _CHOSEN_ALL = "chosen AS (SELECT request_id FROM asked)"
 _CHOSEN_FAILED = tables.query(__package__, "chosen_failed", failed=FAILED_SQL)
@@ -181,7 +182,7 @@ def new_shards(
         return
     for new in _cut(store, sql, values, rule, generation, settings):
         n_rows += len(new.lines)
-        kept += [new] * (n_rows <= _SHOWN_ROWS_MAX)
+        kept = [*kept, new] if n_rows <= _SHOWN_ROWS_MAX else []
         yield new
     if n_rows <= _SHOWN_ROWS_MAX:
         _SHOWN[store] = basis, kept
@@ -194,14 +195,14 @@ _SHOWN: Final = WeakKeyDictionary[Store, tuple[object, list[NewShard]]]()
 def _cut(
     store: Store, sql: str, values: Mapping[str, Any], rule: ShardsSpec, generation: int, settings: Config
 ) -> Iterator[NewShard]:
-    import pyarrow as pa
-
     study, version = values["study"], values["version"]
     book = Prices.of_lake(store.path / CONFIG, store.clock.now())
     expected, caches = versions.expected_output_tokens(store, version), versions.caches(store, version)
     kind = ShardKind.RETRY if values["again"] else ShardKind.FIRST
     with tables.connect(store, ASKED_TABLES) as connection:
         used = versions.used(connection, study, version)
+        connection.execute(_CELLS, {"study": study, "version": version})
+        cells = connection.sql("FROM due_cells ORDER BY cell_no").to_arrow_table()
         found = connection.sql(sql, params=values)
 
         def limits(lines: pa.Table) -> versions.Limits:
@@ -210,10 +211,17 @@ def _cut(
             descriptor = registry.module(asked.provider).DESCRIPTOR
             return versions.limits_of(descriptor, asked.mode, rule.max_requests, queue.enqueued_tokens)
 
-        parts = ([part] for part in found.to_arrow_reader(_FETCH_ROWS))
-        for lines in versions.cut(map(pa.Table.from_batches, parts), limits, rule.segments):
+        parts = (_with_cells(part, cells) for part in found.to_arrow_reader(_FETCH_ROWS))
+        for lines in versions.cut(parts, limits, rule.segments):
             cost = estimated(book, lines, expected, used, caches)
             yield NewShard(shard_event(study, version, lines, kind, cost, generation), lines)
+
+
+def _with_cells(part: pa.RecordBatch, cells: pa.Table) -> pa.Table:
+    import pyarrow as pa
+
+    of_cells = cells.take(part["cell_no"])
+    return pa.table([*part.columns, *of_cells.columns], [*part.schema.names, *of_cells.column_names])
 
 
 def unformed(store: Store, lake_state: LakeState, plans: Collection[str]) -> dict[str, int]:

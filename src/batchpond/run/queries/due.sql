@@ -1,9 +1,9 @@
 -- The requests that are due, in the order in which they are cut into shards; what stands in braces is a query of its own.
+-- A row has the number of its cell, whose words would take most of what is sorted.
 WITH wanted AS (
-  SELECT request_id, min(slot) AS slot, min(pair_id) AS pair_id, min(cell_id) AS cell_id,
-         min(template_id) AS template_id, min(rubric_id) AS rubric_id, min(thinking) AS thinking, min(mode) AS mode,
+  SELECT request_id, min(slot) AS slot, min(pair_id) AS pair_id, min(cell_no) AS cell_no, min(mode) AS mode,
          min(coalesce(tier, 1)) AS tier, min(stage) AS stage, max(round_no) AS round_no
-  FROM plan WHERE study = $study AND study_version = $version
+  FROM plan JOIN due_cells USING (cell_id) WHERE study = $study AND study_version = $version
   GROUP BY request_id
 ), sampled AS (
   {sampled}
@@ -13,15 +13,17 @@ WITH wanted AS (
 ), held AS (
   SELECT request_id FROM asked WHERE is_live OR NOT $again
 ), {chosen}, due AS (
-  SELECT s.request_id, r.size_bytes, r.estimated_input_tokens, r.max_output_tokens, r.filename,
-         r.provider, r.endpoint, r.request_model, s.mode, s.cell_id, s.template_id, s.rubric_id, s.thinking, s.slot,
-         s.tier, s.stage
+  SELECT s.request_id, r.size_bytes, r.estimated_input_tokens, r.max_output_tokens, r.filename, s.mode, s.cell_no,
+         s.slot, s.tier, s.stage
   FROM sampled s
   JOIN requests r USING (request_id)
   ANTI JOIN held USING (request_id)
   WHERE NOT $again OR s.request_id IN (SELECT request_id FROM chosen)
+), placed AS (
+  SELECT due.*, model_no, CASE WHEN $per_cell THEN cell_no ELSE 0 END AS group_no
+  FROM due JOIN due_cells USING (cell_no)
 )
-SELECT * EXCLUDE (slot, cell_id), CASE WHEN $per_cell THEN cell_id ELSE '' END AS cell_group,
-       concat_ws(chr(31), tier, provider, endpoint, request_model, mode, cell_group) AS "group"
-FROM due
-ORDER BY tier, provider, endpoint, request_model, mode, cell_group, slot
+SELECT request_id, size_bytes, estimated_input_tokens, max_output_tokens, filename, mode, cell_no, tier, stage,
+       concat_ws(' ', tier, model_no, mode, group_no) AS "group"
+FROM placed
+ORDER BY tier, model_no, mode, group_no, slot
