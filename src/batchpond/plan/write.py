@@ -212,10 +212,9 @@ def publish(store: Store, connection: duckdb.DuckDBPyConnection, found: Round, a
         Spool(store, PLAN, PLAN_FILE_ROWS) as plan,
         Spool(store, ITEMS, ITEM_FILE_ROWS) as items,
     ):
-        inputs = _Inputs(items)
+        inputs = _Inputs(items, asked.items if isinstance(asked, Grid) else ())
         n_rows: int | None = None
         if isinstance(asked, Grid):
-            inputs.note_grid(asked.items)
             blocks = grid_blocks(found, asked, BLOCK_ROWS)
             n_rows = len(asked) * len(found.configs) * len(found.stage.templates)
         else:
@@ -254,15 +253,11 @@ def _publish_plan(store: Store, connection: duckdb.DuckDBPyConnection, found: Ro
 class _Inputs:
     """The rows and rubrics of what passed by, each once; the rows are spooled."""
 
-    def __init__(self, items: Spool) -> None:
+    def __init__(self, items: Spool, of_grid: Iterable[Item]) -> None:
         self.rubrics: dict[str, Rubric] = {}
         self._items = items
         self._seen: set[str] = set()
-        self._fresh: list[tuple[str | None, ...]] = []
-
-    def note_grid(self, items: Iterable[Item]) -> None:
-        """Take the items of a grid."""
-        self._fresh = [(item.item_hash, *item) for item in items]
+        self._fresh: list[tuple[str | None, ...]] = [(item.item_hash, *item) for item in of_grid]
 
     def note(self, block: Block) -> None:
         """Take the rubrics of a block."""

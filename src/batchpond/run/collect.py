@@ -174,18 +174,14 @@ def _is_whole(attempt: Attempt, provider: BatchProvider, tally: derive.Tally) ->
     """
     if tally.n_matched + tally.n_set_aside >= attempt.intent.n_requests:
         return True
-    if _owes_all(attempt, provider):
+    is_failed = attempt.state is BatchState.FAILED
+    # One that ended owes a line per request: every completed one, and at some providers any.
+    if attempt.state is BatchState.COMPLETED or (not is_failed and provider.descriptor.has_row_per_request):
         return False
     n_counted = _n_counted(attempt)
-    if attempt.n_mismatches or (attempt.state is BatchState.FAILED and not n_counted):
+    if attempt.n_mismatches or (is_failed and not n_counted):
         return True
     return bool(attempt.downloads) and n_counted is not None and not _lacks_answers(tally, n_counted)
-
-
-def _owes_all(attempt: Attempt, provider: BatchProvider) -> bool:
-    """Whether a batch that ended owes a line per request: every completed one, and at some providers any."""
-    has_any = attempt.state is not BatchState.FAILED and provider.descriptor.has_row_per_request
-    return attempt.state is BatchState.COMPLETED or has_any
 
 
 def _n_counted(attempt: Attempt) -> int | None:

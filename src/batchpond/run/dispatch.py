@@ -521,8 +521,10 @@ class Budget:
         taken_usd = {a.attempt_id: _taken_usd(a, actual, doubts.get(a.attempt_id, 0)) for a in attempts}
         caps = []
         if approval.cost_max_usd is not None:
-            mine = [a for a in attempts if _is_under(approval, a)]
-            caps.append(Cap(approval.cost_max_usd, sum(taken_usd[a.attempt_id] for a in mine)))
+            # Made under it, or made under an earlier one and sent since.
+            since = {a.attempt_id for a in attempts if a.sent is not None and a.sent.ord > approval.ord}
+            mine = since.union(a.attempt_id for a in attempts if a.intent.approval_id == approval.approval_id)
+            caps.append(Cap(approval.cost_max_usd, sum(taken_usd[one] for one in mine)))
         if limit_usd is not None:
             caps.append(Cap(limit_usd, sum(taken_usd.values())))
         return cls(caps)
@@ -537,12 +539,6 @@ class Budget:
         """Take a sent shard's worst cost."""
         more_usd = shard.cost_max_usd or 0.0
         self.caps = [Cap(limit_usd, taken_usd + more_usd) for limit_usd, taken_usd in self.caps]
-
-
-def _is_under(approval: Approval, attempt: Attempt) -> bool:
-    """Whether an approval pays for an attempt: made under it, or made under an earlier one and sent since."""
-    is_sent_since = attempt.sent is not None and attempt.sent.ord > approval.ord
-    return attempt.intent.approval_id == approval.approval_id or is_sent_since
 
 
 # How many live calls of each attempt may have been paid though no answer came.

@@ -256,7 +256,8 @@ def matches(
     carries it without being ours. A copy of this lake has a file of its own, of the same name and size.
     """
     named = {batch.batch_id: batch for batch in listed if attempt.is_named_by(batch)}
-    fitting = [batch for batch in named.values() if _is_alike(attempt, batch)]
+    alike = (batch for batch in named.values() if batch.endpoint in {None, attempt.intent.endpoint})
+    fitting = [batch for batch in alike if (batch.n_total or None) in {None, attempt.intent.n_requests}]
     own_file = attempt.sent.file_id if attempt.sent else None
     if own_file is not None and any(batch.input_file_id not in {None, own_file} for batch in fitting):
         name, since = f"{attempt.token}.jsonl", day_before(attempt.uploaded_at or EPOCH)
@@ -271,11 +272,6 @@ def matches(
                 hint="somebody made it from what this account shows; `batchpond adopt --list` shows it",
             )
     return sorted(fitting, key=lambda batch: batch.age_key)
-
-
-def _is_alike(attempt: Attempt, batch: RemoteBatch) -> bool:
-    is_same_endpoint = batch.endpoint in {None, attempt.intent.endpoint}
-    return is_same_endpoint and (batch.n_total or None) in {None, attempt.intent.n_requests}
 
 
 def adopt(session: Session, attempt: Attempt, found: list[RemoteBatch]) -> bool:

@@ -210,12 +210,11 @@ class _Search:
         said = {(one.client_name, one.batch.batch_id) for one in self.found}
         every = (one for name in self._listed for one in self._listed[name])
         left = [one for one in every if (one.client_name, one.batch.batch_id) not in said]
-        return [one for one in left if self._may_hold(one, is_of_any_name)] if self._is_whole else left
-
-    def _may_hold(self, one: UnknownBatch, is_of_any_name: bool) -> bool:
-        descriptor, endpoints = self._descriptors[one.client_name], self._endpoints[one.client_name]
-        is_called_so = is_of_any_name or one.study in {None, self.study}
-        return is_called_so and unknown.may_hold(one, descriptor, endpoints)
+        if not self._is_whole:
+            return left
+        left = [one for one in left if is_of_any_name or one.study in {None, self.study}]
+        known = ((one, self._descriptors[one.client_name], self._endpoints[one.client_name]) for one in left)
+        return [one for one, descriptor, endpoints in known if unknown.may_hold(one, descriptor, endpoints)]
 
     def _take_by_lines(self, one: UnknownBatch) -> None:
         batch = one.batch

@@ -84,17 +84,15 @@ def _strong_components(matrix: Bools) -> list[Ints]:
     groups: list[Ints] = []
     while left.any():
         alone = np.flatnonzero(left & ((wins == 0) | (losses == 0)))
-        group = alone[:1] if len(alone) else _around(matrix, left)
+        group = alone[:1]
+        if not len(alone):
+            start = int(np.flatnonzero(left)[0])
+            group = np.flatnonzero(_reached(matrix, left, start) & _reached(matrix.T, left, start))
         groups.append(group)
         left[group] = False
         wins -= matrix[:, group].sum(axis=1)
         losses -= matrix[group].sum(axis=0)
     return groups
-
-
-def _around(matrix: Bools, left: Bools) -> Ints:
-    start = int(np.flatnonzero(left)[0])
-    return np.flatnonzero(_reached(matrix, left, start) & _reached(matrix.T, left, start))
 
 
 def _reached(matrix: Bools, left: Bools, start: int) -> Bools:

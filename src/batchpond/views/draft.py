@@ -175,7 +175,8 @@ def as_tables(connection: duckdb.DuckDBPyConnection, changed: Mapping[str, Seque
         if is_table and not changes:
             continue
         with contextlib.suppress(duckdb.Error), _all_or_nothing(connection):
-            if new is None or _has_any(connection, new, AS_TABLES[script.name]):
+            any_new = f"FROM read_parquet($new, hive_partitioning = FALSE) WHERE {AS_TABLES[script.name]} LIMIT 1"
+            if new is None or (new and connection.execute(any_new, {"new": [*new]}).fetchall()):
                 _fold(connection, script, new, is_table=is_table)
             continue
         connection.execute(f"DROP {'TABLE' if is_table else 'VIEW'} {quoted(script.name)}")
@@ -201,11 +202,6 @@ def _fold(connection: duckdb.DuckDBPyConnection, script: Script, new: Sequence[s
     connection.execute(f"DROP TABLE temp.{EVENTS.name}")
     connection.execute(f"DROP {'TABLE' if is_table else 'VIEW'} {table}")
     connection.execute(f"ALTER TABLE {quoted(_STAGED)} RENAME TO {table}")
-
-
-def _has_any(connection: duckdb.DuckDBPyConnection, paths: Sequence[str], which: str) -> bool:
-    sql = f"SELECT count(*) FROM read_parquet($paths, hive_partitioning = FALSE) WHERE {which}"
-    return bool(paths) and bool(connection.execute(sql, {"paths": list(paths)}).fetchall()[0][0])
 
 
 def _named(connection: duckdb.DuckDBPyConnection, paths: Sequence[str]) -> tuple[list[str], list[str]]:

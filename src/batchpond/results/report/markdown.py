@@ -187,20 +187,15 @@ def methods(report: Report) -> str:
     lines = [f"# {plain(report.study)}: methods\n", *(line for one in claims for line in section(one, count(1)))]
     words = {word for exhibit in report.exhibits() for word in re.findall(r"\w+", exhibit.sql)}
     words -= set() if claims else {"report_claims"}
-    used = _used(words)
+    definer = {name: script for script in refresh.scripts() for name in (*script.views, *script.macros)}
+    found = refresh.reached(words, definer.get)  # the views that are named, and all that these read
+    used = [script for script in refresh.scripts() if script.name in found and "estimators" in script.header]
     lines += [part for script in used if script.views for part in _script(script, words)]
     for exhibit in report.exhibits():
         if not exhibit.sql:
             lines.append(f"## {plain(exhibit.title)}\n\n{plain(exhibit.caption)}\n\n    {exhibit.command}\n")
     lines += [part for script in used if script.macros for part in _script(script, {*script.macros})]
     return "\n".join([*lines, f"Fingerprint of the facts: {report.fingerprint}."]) + "\n"
-
-
-def _used(words: set[str]) -> list[Script]:
-    """Return the files of the views that are named, and of all that these read."""
-    definer = {name: script for script in refresh.scripts() for name in (*script.views, *script.macros)}
-    found = refresh.reached(words, definer.get)
-    return [script for script in refresh.scripts() if script.name in found and "estimators" in script.header]
 
 
 def _script(script: Script, words: set[str]) -> Iterator[str]:
