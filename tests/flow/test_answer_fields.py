@@ -15,11 +15,13 @@ from batchpond.errors import StudyError
 from batchpond.interop import labels
 from batchpond.model import Mode
 from batchpond.results.export import ExportFormat, export
+from batchpond.run.forget import Target, forget
 from batchpond.run.submit import submit
 from batchpond.study.file import load, schema
 from batchpond_browse import asking
 from batchpond_browse.cases import case
 from batchpond_sim.judges.judge import parse_judge
+from tests.rigs.program import Program
 from tests.rigs.stage_study import StageRig, models
 
 PAIR = ("clarity", "depth", "style")
@@ -97,6 +99,17 @@ def test_the_fields_of_an_answer_share_its_request(tmp_path: Path) -> None:
     preview = submit(rig.store(), "demo", limit=6, confirm=None, max_cost_usd=None, providers=rig.providers()).preview
     assert preview.n_requests == 6
     assert preview.cost_expected_usd == pytest.approx((report.cost.expected_usd or 0) / 2, rel=0.02)
+
+
+def test_status_says_how_rows_shared_requests_when_they_were_planned(tmp_path: Path) -> None:
+    """It says nothing false where some of them were forgotten since."""
+    rig = rig_of(tmp_path, pairs_toml())
+    rig.planned()
+    forget(rig.store(), Target(item="t3"), providers=rig.providers(), is_local=True)
+    assert len(rig.ask("SELECT slot FROM plan_current")) == 18
+    assert rig.planned().n_plan_rows == 18
+    done = Program(tmp_path, "http://127.0.0.1:9", lake=str(rig.store().path)).run("status")
+    assert "study demo was planned as 36 rows that share 12 requests" in done.stderr
 
 
 def test_every_figure_has_a_row_for_each_criterion(pairs: StageRig) -> None:

@@ -65,7 +65,9 @@ def command(
     if store.mirror:
         invocation.diagnostics.note(store.mirror.told())
     for one in shared:
-        text = f"study {one['study']}: {one['n_plan_rows']:,} planned rows share {one['n_requests']:,} requests"
+        text = (
+            f"study {one['study']} was planned as {one['n_plan_rows']:,} rows that share {one['n_requests']:,} requests"
+        )
         invocation.diagnostics.note(f"{text}; rows are counted here, each request is sent and paid once")
     is_any_concern = lake_state is not None and bool(live) and _remark_concerns(invocation, lake_state, study)
     for wait in waiting:

@@ -155,7 +155,7 @@ def _check_whole(connection: Any, lake_state: LakeState, target: Target, request
     values = [list(request_ids)]
     sql = "SELECT DISTINCT study, study_version FROM plan WHERE list_contains($1, request_id) ORDER BY ALL"
     for study, version in connection.execute(sql, values).fetchall():
-        if version in lake_state.rounds:
+        if version in lake_state.rounds and not lake_state.rounds[version].is_final:
             raise UsageError(
                 f"{target.name} is asked by study {study}, whose later rounds follow from what was asked before",
                 hint=f"`batchpond forget --study {study}` forgets it as a whole",
