@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 SQL_BYTES_MAX = 1_000_000
 GRACE_S = 3.0
-ADDRESS_SPACE_BYTES = 3 << 30
+DATA_BYTES = 4 << 30  # of a gigabyte that the engine holds, what allocators keep beside it is up to twice as much
 
 
 @pond_command("query")
@@ -91,11 +91,11 @@ def _bounded(invocation: Invocation, timeout_s: float) -> Iterator[None]:
 
     watchdog = threading.Timer(timeout_s + GRACE_S, end)
     watchdog.daemon = True
-    limits = resource.getrlimit(resource.RLIMIT_AS)
-    taken = _address_space_bytes()
+    limits = resource.getrlimit(resource.RLIMIT_DATA)  # not of addresses, which allocators reserve by the gigabyte
+    taken = _data_bytes()
     if taken is not None:
-        most = taken + ADDRESS_SPACE_BYTES
-        resource.setrlimit(resource.RLIMIT_AS, (most if limits[1] < 0 else min(most, limits[1]), limits[1]))
+        most = taken + DATA_BYTES
+        resource.setrlimit(resource.RLIMIT_DATA, (most if limits[1] < 0 else min(most, limits[1]), limits[1]))
     watchdog.start()
     try:
         yield
@@ -103,13 +103,13 @@ def _bounded(invocation: Invocation, timeout_s: float) -> Iterator[None]:
         raise UsageError("the query needs too much memory", hint="narrow it with WHERE") from None
     finally:
         watchdog.cancel()
-        resource.setrlimit(resource.RLIMIT_AS, limits)
+        resource.setrlimit(resource.RLIMIT_DATA, limits)
 
 
-def _address_space_bytes() -> int | None:
-    """Return how much this process has by now, where the system says it."""
+def _data_bytes() -> int | None:
+    """Return how much data this process has by now, where the system says it."""
     try:
-        return int(Path("/proc/self/statm").read_text("ascii").split()[0]) * resource.getpagesize()
+        return int(Path("/proc/self/statm").read_text("ascii").split()[5]) * resource.getpagesize()
     except OSError:
         return None
 
