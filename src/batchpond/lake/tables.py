@@ -132,10 +132,10 @@ def reading(what: str) -> Iterator[None]:
         is_read_error = isinstance(error, OSError) and error.errno is None
         if not isinstance(error, (duckdb.Error, pa.ArrowException, pl.exceptions.ComputeError)) and not is_read_error:
             raise
-        raise LakeError(
-            f"{what} could not be read: {str(error).splitlines()[0]}",
-            hint="`batchpond doctor` names a damaged file, and what to do about it; the others are not affected",
-        ) from error
+        hint = "`batchpond doctor` names a damaged file, and what to do about it; the others are not affected"
+        if "Out of Memory" in (why := str(error).splitlines()[0]):
+            hint = "nothing is damaged: ask for less at once, as one study, or let an engine do it: guide `spark`"
+        raise LakeError(f"{what} could not be read: {why}", hint=hint) from error
 
 
 def fold(store: Store) -> None:

@@ -39,6 +39,18 @@ def test_what_fails_while_rows_travel_to_polars_is_said_as_what_fails_before() -
         pl.DataFrame(late)
 
 
+def test_what_needs_more_memory_than_there_is_is_called_no_damage() -> None:
+    """Nobody looks for a damaged file where a study is large."""
+    with duckdb.connect(config={"memory_limit": "20MB", "temp_directory": "", "threads": 1}) as connection:
+        many = "SELECT count(*) FROM (SELECT DISTINCT hash(range)::VARCHAR AS text FROM range(3000000))"
+        with (
+            pytest.raises(LakeError, match=r"the rows could not be read: Out of Memory") as caught,
+            tables.reading("the rows"),
+        ):
+            connection.execute(many)
+    assert "nothing is damaged" in (caught.value.hint or "")
+
+
 def spill(store: Store) -> None:
     """Sort more than the engine's memory holds."""
     with tables.connect(store, ["rubrics"]) as connection:
