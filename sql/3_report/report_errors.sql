@@ -3,20 +3,31 @@
 -- source: planned requests whose outcome is neither a decision nor a tie, and batches that failed as a whole or need
 --   attention. The example is the first message in binary order, so that it does not change from run to run.
 CREATE OR REPLACE VIEW report_errors AS
+-- What was said is looked up for these few alone: the texts of all requests would fill the memory.
+WITH failed AS (
+  SELECT
+    study, provider, request_model, outcome, error_class, error_code, custom_id, request_id, file_id, line_number
+  FROM results
+  WHERE outcome IS NOT NULL AND outcome NOT IN ('decided', 'tie') AND coalesce(list_place, 1) = 1
+)
 SELECT
-  study,
-  provider,
-  request_model,
+  failed.study,
+  failed.provider,
+  failed.request_model,
   'request' AS level,
-  outcome,
-  error_class,
-  error_code,
+  failed.outcome,
+  failed.error_class,
+  failed.error_code,
   count(*) AS n,
-  min(substr(coalesce(error_message, refusal, text), 1, 300)) AS example_message,
-  min(custom_id) AS example_id
-FROM results
-WHERE outcome IS NOT NULL AND outcome NOT IN ('decided', 'tie') AND coalesce(list_place, 1) = 1
-GROUP BY study, provider, request_model, outcome, error_class, error_code
+  min(substr(coalesce(said.error_message, said.refusal, said.text), 1, 300)) AS example_message,
+  min(failed.custom_id) AS example_id
+FROM failed
+LEFT JOIN responses AS said
+  ON said.request_id = failed.request_id
+  AND said.file_id = failed.file_id
+  AND said.line_number = failed.line_number
+GROUP BY
+  failed.study, failed.provider, failed.request_model, failed.outcome, failed.error_class, failed.error_code
 UNION ALL
 SELECT
   study,
