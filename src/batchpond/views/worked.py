@@ -17,7 +17,7 @@ from batchpond.views.draft import AS_TABLES, CATALOG
 from batchpond.views.refresh import Script
 
 ROWS_MAX: Final = 100_000  # of a larger study, what has a row per request stays a view: its texts fill the memory
-_BY_REQUEST: Final = "1_core"
+_WITHOUT_TEXTS: Final = frozenset({"pair_judgments", "item_judgments"})  # with which nearly every metric begins
 # What the optimisers of some DuckDB lines take a tenth of all time for, over rows that are few anyway.
 _IN_VAIN: Final = (
     "SELECT coalesce(string_agg(name, ','), '') FROM duckdb_optimizers()"
@@ -54,7 +54,7 @@ class Worked:
     def _make(self, script: Script) -> None:
         read = script.needs & (self._definer.keys() | TABLES.keys())
         is_of_study = read <= self._n_rows.keys()
-        is_kept = not self._is_small and script.stage == _BY_REQUEST
+        is_kept = not self._is_small and script.stage == "1_core" and script.name not in _WITHOUT_TEXTS
         if is_kept or not (is_of_study or script.header["grain"].startswith("study")):
             self._connection.execute(script.text)
             return
