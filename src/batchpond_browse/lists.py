@@ -1,7 +1,7 @@
 """Lists of judgments, pairs and items: filters and orders by their names in an address, a page at a time.
 
 A page begins behind the last row of the one before (its place in the order and its key), never at a number of rows, so
-that no page costs more than the first. In their own order judgments are looked for a stretch of the plan at a time.
+that no page costs more than the first. In a large plan a look goes by stretches; `from` says how wide the next one is.
 """
 
 from __future__ import annotations

@@ -175,8 +175,8 @@ def as_tables(connection: duckdb.DuckDBPyConnection, changed: Mapping[str, Seque
         if is_table and not changes:
             continue
         with contextlib.suppress(duckdb.Error), _all_or_nothing(connection):
-            of = f"SELECT 1 FROM read_parquet($new, hive_partitioning = FALSE) WHERE {AS_TABLES[script.name]} LIMIT 1"
-            if new is None or (new and connection.execute(of, {"new": [*new]}).fetchall()):
+            sql = f"SELECT 1 FROM read_parquet($new, hive_partitioning = FALSE) WHERE {AS_TABLES[script.name]} LIMIT 1"
+            if new is None or (new and connection.execute(sql, {"new": [*new]}).fetchall()):
                 _fold(connection, script, new, is_table=is_table)
             continue
         connection.execute(f"DROP {'TABLE' if is_table else 'VIEW'} {quoted(script.name)}")

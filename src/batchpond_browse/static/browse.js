@@ -77,6 +77,7 @@
   };
   const stop = () => looking.abort();
   async function further() {
+    if (!document.body.dataset.pulse) return; // files ask nobody: the link leads on
     stop();
     looking = new AbortController();
     const { signal } = looking;
