@@ -110,7 +110,7 @@ def case(lake: Lake, study: str, given: Mapping[str, str], *, is_whole: bool = F
     of_pairs = " AND item_second IS NULL" if known is _ITEM else ""
     asked = query("case", {"study": study, **named}, planned=where + of_pairs,
                   imported=where.replace("task = ", "coalesce(task, 'pairwise') = ") + of_pairs)  # fmt: skip
-    rows = lake.rows(asked)
+    rows = lake.rows(asked, f"study = $study AND {where}{of_pairs}")
     if not rows:
         raise UsageError(f"study {study} holds no judgment of this", hint="open it from a list")
     rubrics = {row["rubric_id"] for row in rows}
@@ -182,11 +182,10 @@ class Judgment:
 def judgment(lake: Lake, study: str, row_key: str) -> Judgment:
     """Return the judgment of a key of a list; raises UsageError where there is none."""
     kind, key = row_key[:1], row_key[1:]
+    asked, near = query("imported", {"study": study, "import_key": key}), ""
     if kind == "r" and key.isdecimal():  # ² is a digit, too
-        asked = query("row", {"study": study, "slot": int(key)})
-    else:
-        asked = query("imported", {"study": study, "import_key": key})
-    rows = lake.rows(asked)
+        asked, near = query("row", {"study": study, "slot": int(key)}), "study = $study AND slot = $slot"
+    rows = lake.rows(asked, near)
     if not rows:
         raise UsageError(f"study {study} holds no judgment {row_key!r}", hint="open it from a list")
     (row,) = rows
@@ -198,7 +197,7 @@ def judgment(lake: Lake, study: str, row_key: str) -> Judgment:
     if row["file_id"]:
         place = {name: row[name] for name in ("attempt_id", "file_id", "line_number")}
         line = "".join(one["line"] or f"{one['n_bytes'] or 0:,} bytes" for one in lake.rows(query("line", place)))
-    history = lake.rows(query("history", {"request_id": row["request_id"]}))
+    history = lake.rows(query("history", {"request_id": row["request_id"]}), "request_id = $request_id")
     return Judgment(row, messages(body), body, line, history, asked)
 
 

@@ -18,9 +18,9 @@ from batchpond_browse.asking import FOLDER, Lake, Query, Row, query
 
 PAGE_ROWS: Final = 50
 STRETCH_SLOTS: Final = 20_000
-LOOK_S: Final = 1.0  # then a page has what was found so far
-STRETCH_PAIRS: Final = 250
-WIDER: Final = 4  # each stretch than the one before, while it takes less than its time: to begin one costs most
+STRETCH_CASES: Final = 2_000
+LOOK_S: Final = 0.8  # a page after a quarter of it has what was found so far
+WIDER: Final = 4  # each stretch than the one before, while that took less than half the time: to begin one costs most
 NONE: Final = " AND FALSE"
 WORDS_MAX: Final = 500
 PAGING: Final = ("sort", "dir", "after", "from")
@@ -35,8 +35,7 @@ def kinds() -> dict[str, dict[str, Any]]:
 
 def filter_names(kind: str) -> list[str]:
     """Return the names of a list's filters, its search among them."""
-    about = kinds()[kind]
-    return [*about.get("voices", {}), *about["filters"], *about["search"]]
+    return [name for part in ("voices", "filters", "search") for name in kinds()[kind].get(part, {})]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,13 +97,13 @@ class Wish:
         wide = self.given.get("from", "")
         return int(wide) if wide.isdecimal() and len(wide) < 10 else first
 
-    def query(self, planned: str = "", imported: str = "", **named: object) -> Query:
-        """Return the SELECT of the page; further conditions narrow the planned and the imported part of judgments."""
+    def query(self, planned: str = "", imported: str = "", is_within: bool = False, **named: object) -> Query:
+        """Return the SELECT of the page; further conditions narrow the planned and the imported part, and the whole."""
         about = kinds()[self.kind]
         values: dict[str, object] = {"study": self.study, **named}
         voices = self._conditions(about.get("voices", {}), values)
         conditions = self._conditions({**about["filters"], **about["search"]}, values)
-        conditions += self._behind(about["key"], values)
+        conditions += ["case_key > $begin AND case_key <= $until"] if is_within else self._behind(about["key"], values)
         down = " DESC" if self.is_down else ""
         order = [f"{self.expression}{down}", about["key"]] if self.expression else [f"{about['key']}{down}"]
         return query(
@@ -157,10 +156,11 @@ def page(lake: Lake, wish: Wish) -> Page:
     asked = wish.query()
     plan = lake.rows(query("facets", {"study": wish.study}))
     n_slots = 1 + max((row["slot_last"] for row in plan if row["slot_last"] is not None), default=-1)
-    is_whole = n_slots <= STRETCH_SLOTS or wish.expression or wish.is_down
-    look = {"rows": _rows_in_order, "pairs": _pairs_in_order}.get("" if is_whole else wish.kind)
+    has_lists = wish.kind == "pairs" and any(row["has_lists"] for row in plan)
+    is_whole = n_slots <= STRETCH_SLOTS or wish.expression or wish.is_down or has_lists
+    look = None if is_whole else {"rows": _rows_in_order}.get(wish.kind, _cases_in_order)
     rows: list[Row] = []
-    ends_at = time.monotonic() + LOOK_S
+    ends_at = time.monotonic() + LOOK_S / 4
     for found, further, n_left in look(lake, wish, n_slots) if look else [(lake.rows(asked), {}, 0)]:
         rows += found
         if len(rows) > wish.n_rows:
@@ -173,34 +173,32 @@ def page(lake: Lake, wish: Wish) -> Page:
 
 
 def _rows_in_order(lake: Lake, wish: Wish, n_slots: int) -> Iterator[Stretch]:
-    """Look for a page of judgments in their own order: the planned ones stretch by stretch, then the imported.
-
-    The plan says where they can be found; to look there takes less than to make all results of a study.
-    """
+    """Look for a page of judgments: those planned, stretch by stretch where the plan says, then the imported ones."""
     after, width = wish.given.get("after", ""), wish.width(STRETCH_SLOTS)
-    is_told = wish.given.get("state") not in {"errors", "open"}  # by the tables below `results`
     begin = n_slots if after.startswith("x") else int(after[1:]) + 1 if after[1:].isdecimal() else 0
     while begin < n_slots:
         began_s = time.monotonic()
         end = min(begin + width, n_slots)
         there = f" AND slot BETWEEN {begin} AND {end - 1}"
-        if is_told:
+        if wish.given.get("state") not in {"errors", "open"}:  # which only `results` tells
             slots = [row["slot"] for row in lake.rows(wish.candidates(there))]
             end = slots[-1] + 1 if len(slots) > wish.n_rows else end
             there = f" AND slot IN ({', '.join(map(str, slots))})" if slots else ""
-        rows = lake.rows(wish.query(there, NONE)) if there else []
-        begin, width = end, width * (WIDER if time.monotonic() < began_s + LOOK_S else 1)
+        rows = lake.rows(wish.query("", NONE), f"study = $study{there}") if there else []
+        begin, width = end, width * (WIDER if time.monotonic() < began_s + LOOK_S / 2 else 1)
         yield rows, {"after": f"r{end - 1:012d}", "from": str(width)}, n_slots - end
     yield lake.rows(wish.query(NONE)), {}, 0
 
 
-def _pairs_in_order(lake: Lake, wish: Wish, n_slots: int) -> Iterator[Stretch]:
-    """Look for a page of pairs: among the next ones, then among all behind those."""
-    after, width = wish.given.get("after", ""), wish.width(STRETCH_PAIRS)
-    n_left = 1
+def _cases_in_order(lake: Lake, wish: Wish, _: int) -> Iterator[Stretch]:
+    """Look for a page of pairs or items, stretch by stretch in the order of their keys."""
+    places = kinds()[wish.kind]["places"]
+    begin, width, n_left = wish.given.get("after", ""), wish.width(STRETCH_CASES), 1
+    there = "study = $study AND {item} BETWEEN $lo AND $hi AND {key} > $begin AND {key} <= $until".format(**places)
+    among = f" AND {places['shown']} BETWEEN $lo AND $hi"
     while n_left:
-        (reach,) = lake.rows(query("places", {"study": wish.study, "after": after}, limit=str(width)))
-        near = wish.query(" AND item_lo BETWEEN $near_lo AND $near_hi", near_lo=reach["lo"], near_hi=reach["hi"])
-        rows = [row for row in lake.rows(near) if after < row["case_key"] <= reach["until"]]
-        after, width, n_left = reach["until"], n_slots, reach["n_left"]
-        yield rows, {"after": after, "from": str(width)}, n_left
+        (reach,) = lake.rows(query("places", {"study": wish.study, "after": begin}, limit=str(width), **places))
+        began_s, n_left = time.monotonic(), reach.pop("n_left")
+        rows = lake.rows(wish.query(among, is_within=True, begin=begin, **reach), there)
+        begin, width = reach["until"], width * (WIDER if time.monotonic() < began_s + LOOK_S / 2 else 1)
+        yield rows, {"after": begin, "from": str(width)}, n_left

@@ -1,1 +1,1 @@
-"""What other tools left behind, read into records that `batchpond import` takes: a module for each tool."""
+"""What other tools left behind, or a provider's batches, read into records that `import` takes: a module each."""

@@ -92,6 +92,17 @@ def write_study(folder: Path, n_requests: int) -> Path:
     return path
 
 
+def finished(folder: Path, n_requests: int) -> Path:
+    """Run a study of `n_requests` against the simulator, and return its lake."""
+    lake, study = folder / "lake", write_study(folder, n_requests)
+    with server.running(Settings(seed=1, latency_s=(0.1, 0.2)), folder / "world") as simulator:
+        environ = os.environ | {"OPENAI_BASE_URL": simulator.base_url, "OPENAI_API_KEY": "simulated"}
+        environ["BATCHPOND_LAKE"] = str(lake)
+        for command in (["plan", str(study)], ["submit", "scale", "--yes"], ["sync", "--watch", "--interval", "1"]):
+            run(command, environ)
+    return lake
+
+
 def measure(n_requests: int, python: str = sys.executable) -> dict[str, Usage]:
     """Run the whole flow once at a size and return the usage of each verb."""
     with tempfile.TemporaryDirectory(prefix="batchpond-scale-") as name:

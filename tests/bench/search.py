@@ -11,7 +11,6 @@ long a search that was stopped goes on at most; ends with 1 where the limit is p
 
 from __future__ import annotations
 
-import os
 import random
 import sys
 import tempfile
@@ -26,8 +25,6 @@ from batchpond.views import database
 from batchpond.views.refresh import STAMP, refresh
 from batchpond_browse import lists
 from batchpond_browse.asking import Lake
-from batchpond_sim.host import server
-from batchpond_sim.world.world import Settings
 from tests.bench import scale
 from tests.bench.derive import reason
 
@@ -48,13 +45,7 @@ CONTAINS = """
 
 def build(folder: Path, n_requests: int) -> Path:
     """Make the lake of a study whose answers are long, and return where it is."""
-    lake = folder / "lake"
-    study = scale.write_study(folder, n_requests)
-    with server.running(Settings(seed=1, latency_s=(0.1, 0.2)), folder / "world") as simulator:
-        environ = os.environ | {"OPENAI_BASE_URL": simulator.base_url, "OPENAI_API_KEY": "simulated"}
-        environ["BATCHPOND_LAKE"] = str(lake)
-        for command in (["plan", str(study)], ["submit", "scale", "--yes"], ["sync", "--watch", "--interval", "1"]):
-            scale.run(command, environ)
+    lake = scale.finished(folder, n_requests)
     chance = random.Random(1)
     for path in sorted((lake / "responses").rglob("*.parquet")):
         rows = pq.read_table(path)

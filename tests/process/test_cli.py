@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -338,6 +339,20 @@ def test_a_program_runs_beside_the_simulator_and_ends_as_it_ends(tmp_path: Path)
     assert run("simulate", "--", sys.executable, "-c", "raise SystemExit(7)", cwd=tmp_path).returncode == 7
     missing = run("simulate", "--", "no-such-program", cwd=tmp_path)
     assert (missing.returncode, "no-such-program cannot be run" in missing.stderr) == (2, True)
+
+
+def test_what_is_submitted_beside_one_simulator_is_collected_beside_the_next(tmp_path: Path) -> None:
+    """Batches are known by their address, so that of a kept state stays; where it is taken, a free one does."""
+    run("init", cwd=tmp_path)
+    program = ("simulate", "--latency", "0.1", "0.3", "--", sys.executable, "-m", "batchpond")
+    run("plan", "study.toml", cwd=tmp_path)
+    assert run(*program, "submit", "essays", "--yes", cwd=tmp_path).returncode == 0
+    done = run(*program, "sync", "--watch", "--timeout", "60", cwd=tmp_path)
+    assert (done.returncode, "132 lines downloaded" in done.stdout + done.stderr) == (0, True), done.stderr
+    port = int((tmp_path / "simulator" / "port.txt").read_text())
+    with socket.create_server(("127.0.0.1", port)):
+        assert run("simulate", "--", sys.executable, "-c", "", cwd=tmp_path).returncode == 0
+    assert int((tmp_path / "simulator" / "port.txt").read_text()) != port
 
 
 def test_init_prints_the_schema_of_study_files_and_writes_nothing(tmp_path: Path) -> None:

@@ -86,7 +86,7 @@ def _of_tool(reader: EntryPoint) -> PondCommand:
 @pond_command("rows")
 def rows(invocation: Invocation, /, paths: tuple[Path, ...], provider: str, is_json: bool, **given: Any) -> None:
     """Import a provider's output JSONL by a map, or a pattern, of its custom_ids."""
-    from batchpond.interop.rows import reader
+    from batchpond_importers.rows import reader
 
     columns = {entry.partition("=")[0] for entry in given["defaults"]}
     asked = {name: given.pop(name) for name in ("map_path", "pattern", "task", "rules_path")}

@@ -7,8 +7,9 @@ import signal
 import subprocess
 import threading
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -19,7 +20,11 @@ from batchpond.model import CELL_COLUMNS
 from batchpond.text import plural
 
 if TYPE_CHECKING:
+    from batchpond.clock import SystemClock
     from batchpond_sim.host.server import Running
+    from batchpond_sim.world.world import Settings
+
+PORT: Final = "port.txt"
 
 
 def _list_faults(ctx: click.Context, _: click.Parameter, is_asked: bool) -> None:
@@ -50,7 +55,6 @@ def command(
     from batchpond.clock import SystemClock
     from batchpond.demo import environment
     from batchpond_sim import SimulatorError
-    from batchpond_sim.host import server
     from batchpond_sim.world.world import Settings
 
     clock = SystemClock(is_set=False)
@@ -64,13 +68,34 @@ def command(
         )
 
     try:
-        if program:
-            with server.running(settings, state, port, clock) as simulator:
+        with _running(settings, state, port, clock) as simulator:
+            if program:
                 return _run(program, environment(simulator))
-        server.serve(port, state, settings, on_ready=announce, until=stopped_by_signals(), clock=clock)
+            stopped = stopped_by_signals()
+            announce(simulator)
+            stopped.wait()
     except SimulatorError as error:
         raise UsageError(error.message, hint=error.hint) from error
     return ExitCode.DONE
+
+
+@contextmanager
+def _running(settings: Settings, state: Path, port: int, clock: SystemClock) -> Iterator[Running]:
+    """Run a simulator, where it can be at the port at which it left this state: batches are known by their address."""
+    from batchpond_sim import SimulatorError
+    from batchpond_sim.host import server
+
+    kept = state / PORT
+    before = int(kept.read_text()) if kept.is_file() and not port else 0
+    with ExitStack() as stack:
+        try:
+            simulator = stack.enter_context(server.running(settings, state, port or before, clock))
+        except SimulatorError:
+            if not before:
+                raise
+            simulator = stack.enter_context(server.running(settings, state, 0, clock))
+        kept.write_text(f"{simulator.port}")
+        yield simulator
 
 
 def _run(program: tuple[str, ...], variables: Mapping[str, str]) -> int:

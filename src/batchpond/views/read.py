@@ -33,6 +33,7 @@ from batchpond.text import did_you_mean
 from batchpond.views import database, refresh
 from batchpond.views.database import Connect, is_view
 from batchpond.views.draft import MEMORY_LIMIT
+from batchpond.views.worked import narrow
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -332,15 +333,15 @@ def run_query(lake_path: Path, sql: str, limits: Limits = _USUAL) -> pa.Table:
 
 
 def stream_query(
-    lake_path: Path, sql: str, limits: Limits = _USUAL, *, values: Values = None, is_ours: bool = False
+    lake_path: Path, sql: str, limits: Limits = _USUAL, *, values: Values = None, near: str = "", is_ours: bool = False
 ) -> Iterator[pa.RecordBatch]:
     """Run one SELECT as `run_query` does and yield its rows as they come, so that memory holds few of them.
 
-    `values` are bound to the `$name`s in it; `is_ours` says that nothing in it is a user's, who is kept from all but
-    the views. Raises as `run_query` does, also between two batches.
+    `values` are bound to the `$name`s in it and in `near`, a condition of our own for `narrow`; `is_ours` says that
+    nothing in it is a user's, who is kept from all but the views. Raises as `run_query` does, also between two batches.
     """
     connect = database.connect_at_hand if is_ours else database.connect
-    with _asked(lake_path, sql, limits, values, arrow, connect, is_ours=is_ours) as reader:
+    with _asked(lake_path, sql, limits, values, arrow, connect, near=near, is_ours=is_ours) as reader:
         yield from _batches(reader, limits)
 
 
@@ -367,6 +368,7 @@ def _asked(
     read: Reader[_T],
     connect: Connect = database.connect,
     *,
+    near: str = "",
     is_ours: bool = False,
 ) -> Iterator[_T]:
     if len(sql) > SQL_CHARACTERS_MAX:
@@ -374,6 +376,9 @@ def _asked(
 
     def ask(connection: duckdb.DuckDBPyConnection) -> tuple[duckdb.DuckDBPyConnection, _T]:
         with _deadline(connection, limits.timeout_s):
+            if near:
+                named = {name: value for name, value in (values or {}).items() if re.search(rf"\${name}\b", near)}
+                narrow(connection, sql, near, named)
             if not is_ours:
                 _lock_down(connection)
                 _check(connection, sql)

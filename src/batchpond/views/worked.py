@@ -6,6 +6,7 @@ after another, as a report does, shares their parts this way instead.
 
 from __future__ import annotations
 
+from collections.abc import Container, Mapping
 from typing import Final
 
 import duckdb
@@ -25,6 +26,35 @@ _IN_VAIN: Final = (
 )
 
 
+# What is not made, the lake's tables and the macros, is the lens's.
+_HERE_FIRST: Final = f"SET search_path = 'memory.main,{CATALOG}.main'"
+_OF_THOSE: Final = "request_id IN (SELECT request_id FROM plan_current)"
+_ASKED: Final = f"{_OF_THOSE} AND attempt_id IN (SELECT attempt_id FROM shard_requests JOIN attempts USING (shard_id))"
+# Of tables with words most queries read few columns.
+_NEAR: Final = {"shard_requests": ("TABLE", _OF_THOSE), "responses": ("VIEW", _ASKED), "judgments": ("VIEW", _ASKED)}
+
+
+def narrow(connection: duckdb.DuckDBPyConnection, sql: str, near: str, values: Mapping[str, object]) -> None:
+    """Have a query find in the plan only what a condition chooses, and of the answers only those to that.
+
+    A view of a million requests joins them all before it drops what nobody asked for. Of what is chosen it says the
+    same, but for what it makes of several rows of the plan, some of which were not chosen.
+    """
+    connection.execute(_HERE_FIRST)
+    connection.execute(f"CREATE TABLE plan_current AS FROM plan_current WHERE {near}", values)
+    for table, (kind, chosen) in _NEAR.items():
+        connection.execute(f"CREATE {kind} {table} AS FROM {CATALOG}.{table} WHERE {chosen}")
+    for script in _lacking(sql, {"plan_current", *_NEAR, *AS_TABLES}):
+        connection.execute(script.text)
+
+
+def _lacking(sql: str, made: Container[str]) -> list[Script]:
+    """Return the views that a query reads and that are not made, each after those that it reads itself."""
+    definer = {name: script for script in refresh.scripts() for name in script.views if name not in made}
+    wanted = refresh.reached(refresh.parse("", "", sql).needs, definer.get)
+    return [script for script in refresh.scripts() if script.name in wanted]
+
+
 class Worked:
     """A study's views on a connection of its own to the lens; the lens stays as it is."""
 
@@ -33,9 +63,7 @@ class Worked:
         self._of_study = f"WHERE study = {literal(study)}"
         self._made = set(AS_TABLES)
         self._n_rows: dict[str, int] = {}  # of each table that holds this study's rows alone
-        self._definer = {name: script for script in refresh.scripts() for name in script.views}
-        # What is not made, the lake's tables and the macros, is the lens's.
-        connection.execute(f"SET search_path = 'memory.main,{CATALOG}.main'")
+        connection.execute(_HERE_FIRST)
         counted = connection.execute(f"SELECT count(*) FROM plan {self._of_study}").fetchall()
         self._is_small = counted[0][0] <= rows_max
         if self._is_small:
@@ -44,15 +72,12 @@ class Worked:
 
     def make(self, sql: str) -> None:
         """Make every view that a query reads, after those that it reads itself."""
-        needs = refresh.parse("", "", sql).needs
-        wanted = refresh.reached(needs, lambda name: None if name in self._made else self._definer.get(name))
-        for script in refresh.scripts():
-            if script.name in wanted:
-                self._make(script)
-                self._made.add(script.name)
+        for script in _lacking(sql, self._made):
+            self._make(script)
+            self._made.add(script.name)
 
     def _make(self, script: Script) -> None:
-        read = script.needs & (self._definer.keys() | TABLES.keys())
+        read = script.needs & (refresh.view_names() | TABLES.keys())
         is_of_study = read <= self._n_rows.keys()
         is_kept = not self._is_small and script.stage == "1_core" and script.name not in _WITHOUT_TEXTS
         if is_kept or not (is_of_study or script.header["grain"].startswith("study")):

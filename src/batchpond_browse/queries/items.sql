@@ -11,7 +11,7 @@ WITH cases AS (
         count(*) FILTER (WHERE status = 'undecided') AS n_undecided,
         count(*) FILTER (WHERE status = 'pending') AS n_pending
     FROM item_status
-    WHERE study = $study AND provider NOT IN ('human', 'panel'){voices}
+    WHERE study = $study AND provider NOT IN ('human', 'panel'){voices}{planned}
     GROUP BY task, rubric_id, unit_id, item, candidate, turn_no
 ),
 standing AS (

@@ -419,23 +419,6 @@ def running(
             world.close()
 
 
-def serve(
-    port: int,
-    state_dir: Path,
-    settings: Settings | None = None,
-    *,
-    on_ready: Callable[[Running], None],
-    until: threading.Event | None = None,
-    clock: Clock | None = None,
-) -> None:
-    """Run a simulator until `until` is set or the process is interrupted; `on_ready` is called once it listens."""
-    stop = until or threading.Event()
-    with running(settings, state_dir, port, clock) as sim:
-        on_ready(sim)
-        while not stop.wait(1.0):
-            pass
-
-
 def _bound(port: int, simulator: Simulator) -> _Server:
     try:
         return _Server(port, simulator)

@@ -17,13 +17,14 @@ from starlette.testclient import TestClient
 import batchpond
 from batchpond.api import _report_page as report_page
 from batchpond.text import UNSAFE_BUT_NEWLINE
-from batchpond_browse import lists
-from batchpond_browse.asking import Lake
+from batchpond_browse import cases, lists
+from batchpond_browse.asking import Lake, Query, Row
 from batchpond_browse.guard import Guard
 from batchpond_browse.lists import Wish
 from batchpond_browse.server import Browser
 from tests.flow.test_labels import STUDY as ESSAYS
 from tests.flow.test_labels import judged_lake
+from tests.flow.test_listwise import finished, toml
 from tests.rigs import browse as rig
 from tests.rigs import report as report_support
 from tests.rigs import swept
@@ -166,6 +167,7 @@ def test_a_place_that_is_no_number_is_no_error_of_a_large_list(planned: Path, mo
     """A superscript is a digit to Python and no number: there is nothing behind it, as in a small list."""
     small = get(reader_of(planned), "rows", study=rig.STUDY, after="r\u00b2")
     monkeypatch.setattr(lists, "STRETCH_SLOTS", 3)
+    monkeypatch.setattr(lists, "LOOK_S", 1_000)
     assert get(client_of(planned), "rows", study=rig.STUDY, after="r\u00b2") == small
 
 
@@ -239,7 +241,7 @@ def test_in_a_large_plan_a_page_is_looked_for_where_the_plan_says(
 ) -> None:
     """Stretch by stretch, it is the page that the SQL gives, for short pages and for long ones."""
     monkeypatch.setattr(lists, "STRETCH_SLOTS", 3)
-    monkeypatch.setattr(lists, "STRETCH_PAIRS", 3)
+    monkeypatch.setattr(lists, "STRETCH_CASES", 3)
     monkeypatch.setattr(lists, "LOOK_S", 1_000)
     lake = lake_of(planned)
     for n_rows in (2, 50):
@@ -258,7 +260,7 @@ def test_a_look_whose_time_is_over_shows_what_it_found_and_goes_on_from_there(
 ) -> None:
     """No request looks for long, each says how much is left, and all together find what one would, in its order."""
     monkeypatch.setattr(lists, "STRETCH_SLOTS", 3)
-    monkeypatch.setattr(lists, "STRETCH_PAIRS", 2)
+    monkeypatch.setattr(lists, "STRETCH_CASES", 2)
     monkeypatch.setattr(lists, "LOOK_S", -1.0)
     lake, client = lake_of(planned), reader_of(planned)
     found, left = [], []
@@ -276,6 +278,76 @@ def test_a_look_whose_time_is_over_shows_what_it_found_and_goes_on_from_there(
     assert found == whole
     assert left == sorted(left, reverse=True)
     assert left[0] > 0 == left[-1]
+
+
+@pytest.fixture(scope="module")
+def of_lists(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return finished(tmp_path_factory.mktemp("lists"), toml("[lists]\ncount = 8\n")).lake
+
+
+@pytest.fixture(scope="module")
+def of_items(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lake of planned judgments of single items, some of them still out, by two judges, of two candidates."""
+    lake = LakeBuilder(tmp_path_factory.mktemp("items") / "lake")
+    planned = [
+        {"slot": slot, "request_id": f"request{slot:013d}", "task": "compliance", "request_model": f"m{slot % 2}",
+         "rubric_id": f"s{slot // 8}", "item_first": f"i{slot // 2:02}", "item_second": None,
+         "candidate_first": f"c{slot // 2 % 2}"}
+        for slot in range(48)
+    ]  # fmt: skip
+    lake.plan(planned, study=rig.STUDY)
+    names = [row["request_id"] for row in planned]
+    lake.sent("A1", "S1", names[:40], study=rig.STUDY)
+    said = [
+        {"verdict": "true"},
+        {"verdict": "false"},
+        {"verdict": "true"},
+        {"outcome": "unparsed"},
+        {"verdict": "false"},
+    ]
+    lake.lines("A1", [{"request_id": name, "outcome": "decided"} | said[n % 5] for n, name in enumerate(names[:40])])
+    lake.ended("A1")
+    lake.build()
+    return lake.path
+
+
+@pytest.mark.parametrize("kind", lists.kinds())
+@pytest.mark.parametrize("made", ["planned", "of_lists", "of_items", "every"])
+def test_stretches_of_any_study_hold_together_what_the_whole_does(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, made: str, kind: str
+) -> None:
+    """Of every task, and of pairs that lists imply."""
+    monkeypatch.setattr(lists, "STRETCH_SLOTS", 3)
+    monkeypatch.setattr(lists, "STRETCH_CASES", 5)
+    monkeypatch.setattr(lists, "LOOK_S", 1_000)
+    lake = lake_of(request.getfixturevalue(made))
+    study = {"of_lists": "demo", "every": "hostile"}.get(made, rig.STUDY)
+    wish = Wish(kind, study, {}, 1_000)
+    found = lists.page(lake, wish).rows
+    assert found == lake.rows(wish.query())
+    assert found or kind != ("items" if made == "of_items" else "pairs")
+
+
+class Whole(Lake):
+    """A lake that is looked through whole, whatever is near."""
+
+    def rows(self, asked: Query, near: str = "", *, is_kept: bool = True) -> list[Row]:
+        del near
+        return super().rows(asked, is_kept=is_kept)
+
+
+@pytest.mark.parametrize("made", ["planned", "of_lists", "of_items", "every"])
+def test_a_judgment_and_its_case_are_those_of_the_whole_lake(request: pytest.FixtureRequest, made: str) -> None:
+    """To look only at what is near changes how long it takes, and nothing else."""
+    path = request.getfixturevalue(made)
+    lake, whole = lake_of(path), Whole(path)
+    rows = whole.rows(Query("SELECT * FROM results ORDER BY study, slot"))
+    assert len(rows) > 5
+    for row in rows[:: max(1, len(rows) // 8)]:
+        study, key = row["study"], f"r{row['slot']:012d}"
+        assert cases.judgment(lake, study, key) == cases.judgment(whole, study, key)
+        if names := cases.names_of(row):
+            assert cases.case(lake, study, names) == cases.case(whole, study, names)
 
 
 @pytest.mark.parametrize("state", STATES)

@@ -10,8 +10,8 @@ import pytest
 
 from batchpond.cli import main
 from batchpond.errors import UsageError
-from batchpond.interop.rows import reader
 from batchpond.lake.store import Store
+from batchpond_importers.rows import reader
 from tests.rigs.foreign import bring, doubts, items, judged, put, refusal, state
 
 
