@@ -10,8 +10,9 @@
 --   - compliance_naive: interval ends (compliance_naive_lo, compliance_naive_hi) of plain Wilson
 --   - compliance_min, compliance_max: as in metric_compliance
 --   - judges_mean: the mean over the n_judges models that judged this candidate, with the t interval over judges that
---     SpecEval prints (it knows nothing of the spread over inputs), cut at 0 and 1
---   - judge_delta: compliance - judges_mean, the judge's bias
+--     SpecEval prints (it knows nothing of the spread over inputs), cut at 0 and 1; without those that were asked about
+--     fewer than nine tenths of the outputs that another was asked about, which saw another sample
+--   - judge_delta: compliance - judges_mean, the judge's bias; NULL for such a judge, or panel
 -- reference: SpecEval (judges_mean, judge_delta); Cameron, Gelbach and Miller 2011 (two ways); clustered,
 --   wilson_clustered.
 -- nulls: the interval of compliance is NULL below 5 statements, or shared prompts, compliance_se below 2, judges_mean without a model that
@@ -101,13 +102,25 @@ measured AS (
     CASE WHEN n_cells > n_prompts THEN least(n_rubrics, n_prompts) ELSE n_rubrics END AS n_draws
   FROM squared
 ),
+-- a judge that was asked about a part of the outputs saw another sample
+asked AS (
+  SELECT
+    *,
+    provider <> 'human' AND n_answered + n_pending < 0.9 * max(CASE WHEN provider <> 'human' THEN n_answered + n_pending END)
+      OVER (PARTITION BY study, template_id, candidate) AS is_part
+  FROM measured
+),
+sampled AS (
+  SELECT *, CASE WHEN provider NOT IN ('panel', 'human') AND NOT is_part THEN compliance END AS of_judge
+  FROM asked
+),
 compared AS (
   SELECT
     *,
     count(of_judge) OVER candidates AS n_judges,
     avg(of_judge) OVER candidates AS judges_mean,
     stddev_samp(of_judge) OVER candidates AS judges_sd
-  FROM (SELECT *, CASE WHEN provider NOT IN ('panel', 'human') THEN compliance END AS of_judge FROM measured)
+  FROM sampled
   WINDOW candidates AS (PARTITION BY study, template_id, candidate)
 ),
 staged AS (
@@ -136,5 +149,5 @@ SELECT
   judges_sd / sqrt(nullif(n_judges, 0)) AS judges_mean_se,
   CASE WHEN half_width IS NOT NULL THEN greatest(0.0, judges_mean - half_width) END AS judges_mean_lo,
   CASE WHEN half_width IS NOT NULL THEN least(1.0, judges_mean + half_width) END AS judges_mean_hi,
-  compliance - judges_mean AS judge_delta
+  CASE WHEN NOT is_part THEN compliance - judges_mean END AS judge_delta
 FROM staged;

@@ -20,9 +20,9 @@ def run(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess
     return forked.run_text(*arguments, env=kept, cwd=cwd)
 
 
-def reported(folder: Path, example: str) -> str:
+def reported(folder: Path, example: str, *more: str) -> str:
     """Return the report of an example that was asked of the simulator."""
-    assert run("init", "--example", example, str(folder)).returncode == 0
+    assert run("init", "--example", example, *more, str(folder)).returncode == 0
     program = [*PROGRAM, "--lake", "trial", "run", "--yes", "--timeout", "100"]
     ran = run("simulate", "--latency", "0.1", "0.3", "--", *program, cwd=folder)
     assert ran.returncode == 0, ran.stderr
@@ -66,3 +66,18 @@ def test_the_report_begins_with_what_was_found_and_shows_generated_answers(stage
     for task in ("generation", "compliance"):
         assert f"**Answers to task {task}.**" in answers
     assert "A simulated answer of" in answers
+
+
+def test_a_judge_that_was_asked_about_a_chosen_part_is_marked_and_never_leads(tmp_path: Path) -> None:
+    """Defects 2b and 2c of people: rates on what another had flagged stood first, in the eyes of a majority of two."""
+    report = reported(tmp_path, "stages", "--commented")
+    findings = report.partition("## Findings")[2].partition("## Study")[0]
+    compliance = table(report, "**Table 9. Compliance over all statements.**")
+    judge, verdicts, against = (compliance[0].index(name) for name in ("judge", "verdicts", "judge against all"))
+    n_chosen = sum(int(row[verdicts]) for row in compliance if row[judge] == "gpt-5.4-mini")
+    assert 0 < n_chosen < 24
+    assert f"gpt-5.4-mini was asked about {n_chosen} questions of 24, those that stage verdicts chose" in findings
+    assert "complies most often of 2 candidates, in the eyes of gpt-5.4-nano" in findings
+    assert f"of {n_chosen} units, chosen by earlier answers" in findings
+    assert {row[against] for row in compliance[1:] if row[judge] != "gpt-5.4-nano"} == {"\u2013"}
+    assert "Not all judges were asked about the same outputs" in report

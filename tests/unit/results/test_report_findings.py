@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
 import polars as pl
 import pytest
 
+from batchpond.lake.store import LENS
 from batchpond.results.report import build, markdown
 from batchpond.results.report.source import ROWS_MAX
 from tests.rigs.lakes import LakeBuilder
@@ -246,6 +249,10 @@ def test_tests_that_could_not_find_anything_are_not_said_to_have_looked(tmp_path
     assert looked.startswith("3 of 3 comparisons of two judges' consistency found nothing after correction. 1 of these")
     assert blind.startswith("Comparisons of two judges' consistency with too little in common")
     assert ": 2. " in blind
+    with duckdb.connect(tmp_path / "lake" / LENS, read_only=True) as lens:
+        ((n, mde),) = lens.execute("SELECT n_clusters, effect_mde FROM metric_power WHERE effect_mde > 0").fetchall()
+    n_needed = math.ceil(n * (mde / 0.05) ** 2)  # an effect in reach shrinks with the root of the number
+    assert f"To find 5 points everywhere would take about {n_needed:,} items, where the worst has {n}." in looked
     (paired,) = [part for part in report.exhibits() if part.key == "paired"]
     assert set(paired.data.select("a", "b").rows()) == {
         ("m1 (low)", "m1 (none)"), ("m1 (low)", "m2"), ("m1 (none)", "m2")

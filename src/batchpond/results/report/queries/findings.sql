@@ -24,3 +24,33 @@ CREATE TEMP MACRO where_of(template_id, rubric_id, provider, thinking) AS coales
         THEN 'thinking ' || thinking
     END
   ), '') || ')', '');
+
+-- Judges that a stage asked about a part alone, chosen by earlier answers: of how many questions, of how many that it chose
+-- from, and by which condition. What such a judge says is said of that part.
+CREATE TEMP VIEW chosen_parts AS
+WITH stages AS (
+  SELECT studies_current.study, unnest(json_extract(config, '$.stages[*]')) AS stage
+  FROM studies
+  JOIN studies_current ON studies_current.study = studies.study AND studies_current.study_version = studies.study_version
+),
+choices AS (
+  SELECT study, stage ->> '$.name' AS stage, stage ->> '$.rows.stage' AS source, stage ->> '$.rows.where' AS condition
+  FROM stages
+  WHERE (stage ->> '$.rows.where') IS NOT NULL AND (stage ->> '$.rows.stage') IS NOT NULL
+),
+asked AS (
+  SELECT
+    study, stage, task, template_id, provider, request_model, thinking,
+    count(DISTINCT (rubric_id, unit_id, item_first, item_second, candidate_first, turn_no)) AS n
+  FROM plan_current
+  WHERE study IN (SELECT study FROM choices)
+  GROUP BY study, stage, task, template_id, provider, request_model, thinking
+)
+SELECT
+  choices.study, choices.stage, chosen.task, chosen.template_id, chosen.provider, chosen.request_model, chosen.thinking,
+  chosen.n AS n_chosen, max(whole.n) AS n_whole, min(whole.request_model) AS whole_judge, condition
+FROM choices
+JOIN asked AS chosen ON chosen.study = choices.study AND chosen.stage = choices.stage
+JOIN asked AS whole ON whole.study = choices.study AND whole.stage = choices.source AND whole.task = chosen.task
+GROUP BY ALL
+HAVING n_chosen < n_whole;

@@ -55,7 +55,8 @@ def study(source: Source) -> Study:
         ("Made by", f"batchpond {__version__}"),
     )
     parts: list[Part] = [Facts("The study", rows), *filter(None, (one(source) for one in exhibits("facts").values()))]
-    about = Section(_WRITTEN.key, _WRITTEN.title, _WRITTEN.words, parts)
+    found = [finding for said in _WRITTEN.findings for finding in said(source, {"judges"})]
+    about = Section(_WRITTEN.key, _WRITTEN.title, _WRITTEN.words, parts, found)
     return Study(about, tuple(_summary(facts)), fingerprint, is_open=bool(facts.get("is_open")))
 
 
