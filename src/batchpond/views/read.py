@@ -128,11 +128,21 @@ def stream(
     study: str | None = None,
     order: Sequence[str] = (),
     limit: int | None = None,
+    near: str = "",
     connect: Connect = database.connect,
 ) -> Iterator[_T]:
-    """Open a view's rows, of one study or of all, as `arrow` or `answer`; LakeError when a file cannot be read."""
+    """Open a view's rows, of one study or of all, as `arrow` or `answer`; LakeError when a file cannot be read.
+
+    `near` is a condition for `narrow`.
+    """
     sql = _select(view, columns, study, "", order, limit)
-    with _opened(lake_path, view, study, lambda lens: read(lens, sql, _values(study)), connect) as found:
+
+    def ask(lens: duckdb.DuckDBPyConnection) -> _T:
+        if near:
+            narrow(lens, sql, near, _values(study) or {})
+        return read(lens, sql, _values(study))
+
+    with _opened(lake_path, view, study, ask, connect) as found:
         yield found
 
 
@@ -377,8 +387,7 @@ def _asked(
     def ask(connection: duckdb.DuckDBPyConnection) -> tuple[duckdb.DuckDBPyConnection, _T]:
         with _deadline(connection, limits.timeout_s):
             if near:
-                named = {name: value for name, value in (values or {}).items() if re.search(rf"\${name}\b", near)}
-                narrow(connection, sql, near, named)
+                narrow(connection, sql, near, values or {})
             if not is_ours:
                 _lock_down(connection)
                 _check(connection, sql)

@@ -6,6 +6,7 @@ after another, as a report does, shares their parts this way instead.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Container, Mapping
 from typing import Final
 
@@ -38,10 +39,12 @@ def narrow(connection: duckdb.DuckDBPyConnection, sql: str, near: str, values: M
     """Have a query find in the plan only what a condition chooses, and of the answers only those to that.
 
     A view of a million requests joins them all before it drops what nobody asked for. Of what is chosen it says the
-    same, but for what it makes of several rows of the plan, some of which were not chosen.
+    same, but for what it makes of several rows of the plan, some of which were not chosen. Of the `values` of the query,
+    the condition may name some.
     """
+    named = {name: value for name, value in values.items() if re.search(rf"\${name}\b", near)}
     connection.execute(_HERE_FIRST)
-    connection.execute(f"CREATE TABLE plan_current AS FROM plan_current WHERE {near}", values)
+    connection.execute(f"CREATE TABLE plan_current AS FROM plan_current WHERE {near}", named)
     for table, (kind, chosen) in _NEAR.items():
         connection.execute(f"CREATE {kind} {table} AS FROM {CATALOG}.{table} WHERE {chosen}")
     for script in _lacking(sql, {"plan_current", *_NEAR, *AS_TABLES}):

@@ -180,6 +180,25 @@ def test_results_of_an_empty_lake(form: str, store: Store) -> None:
     assert (done.stdout == "[]\n") is (form == "json")
 
 
+def test_the_first_results_are_those_of_all(tmp_path: Path) -> None:
+    """They are looked up by the plan alone, of one study or of several with the same slots, whatever became of each."""
+    lake = LakeBuilder(tmp_path / "lake")
+    for study in ("a", "b"):
+        names = [f"{study}{n}" for n in range(6)]
+        lake.plan([{"slot": n, "request_id": name} for n, name in enumerate(names)], study=study)
+        lake.sent(f"A{study}", f"S{study}", names[:5], study=study)
+        lake.lines(f"A{study}", [{"request_id": name} | OK for name in names[1:4]])
+        lake.ended(f"A{study}")
+        lake.again(f"B{study}", f"S{study}", 5, study=study)
+    lake.build()
+    for of in ((), ("--study", "b")):
+        rows = call(lake.path, "results", *of, "--format", "csv").stdout.splitlines()
+        assert len(rows) == 1 + (6 if of else 12)
+        for limit in (1, 3, 8, 100):
+            first = call(lake.path, "results", *of, "--limit", f"{limit}", "--format", "csv").stdout.splitlines()
+            assert first == rows[: limit + 1]
+
+
 def test_cancel_and_resolve_ask_before_they_act(store: Store) -> None:
     """Without a terminal and without --yes nothing is recorded, and the flag is named."""
     flying(store, "bbbbbbbbbbbbbbbb", fact(Unknown, attempt_id="bbbbbbbbbbbbbbbb", ordinal=1))
