@@ -18,7 +18,7 @@ WITH states AS (
     count(*) FILTER (WHERE request_state = 'missing') AS n_missing,
     count(*) FILTER (WHERE request_state = 'unknown') AS n_unknown,
     CASE WHEN min(origin) = max(origin) THEN min(origin) WHEN min(origin) IS NOT NULL THEN 'mixed' END AS origin
-  FROM results
+  FROM (SELECT *, coalesce(response_origin, asked_origin) AS origin FROM request_states)
   WHERE coalesce(list_place, 1) = 1
   GROUP BY study, provider, request_model
 )

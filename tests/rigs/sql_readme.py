@@ -63,7 +63,7 @@ _ENUMS: Final[Mapping[str, type[StrEnum]]] = {
 }
 # Columns whose words stand only in the CASE of the view that makes them.
 _CASES: Final = (
-    ("results", "request_state"),
+    ("request_states", "request_state"),
     ("pair_status", "status"),
     ("item_status", "status"),
     ("candidate_pairs", "winner"),

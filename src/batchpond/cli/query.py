@@ -139,7 +139,6 @@ def views(invocation: Invocation, is_ddl: bool, dialect: str | None, form: Forma
     output.records(names, rows, form, has_color=invocation.color_stdout())
 
 
-NEAR_MAX = 10_000
 ORDER = ("study", "slot")
 # What fits a terminal and answers "who won"; every other form prints all columns.
 _OF_A_CELL = (name for name in CELL_COLUMNS if name != "provider")
@@ -165,17 +164,11 @@ def results(
     left_out = LEFT_OUT if output.width() < LEFT_OUT_BELOW else ()
     columns = [name for name in TERMINAL_COLUMNS if name not in left_out] if is_short else None
     read = arrow if form is Format.PARQUET else answer
-    near = ""
-    if engine is None and limit is not None and limit <= NEAR_MAX:  # the plan says which rows the first ones are
-        of = " WHERE study = $study" if study else ""
-        places = f"FROM (SELECT study, slot FROM plan_current{of} ORDER BY study, slot LIMIT {limit})"
-        near = f"slot IN (SELECT slot {places}) AND study IN (SELECT study {places})"
     with made_by(invocation, "FROM results", engine, study) as connect:
         of_study = study if engine is None else None  # of another an engine has made nothing
         opened = stream(
-            store.path, "results", read, columns=columns, study=of_study, order=ORDER, limit=limit, near=near,
-            connect=connect,
-        )  # fmt: skip
+            store.path, "results", read, columns=columns, study=of_study, order=ORDER, limit=limit, connect=connect
+        )
         with opened as rows:
             prepared = output.prepared(rows, form, has_color=invocation.color_stdout())
         invocation.note_left_out(output.show(prepared))

@@ -128,14 +128,11 @@ def stream(
     study: str | None = None,
     order: Sequence[str] = (),
     limit: int | None = None,
-    near: str = "",
     connect: Connect = database.connect,
 ) -> Iterator[_T]:
-    """Open a view's rows, of one study or of all, as `arrow` or `answer`; LakeError when a file cannot be read.
-
-    `near` is a condition for `narrow`.
-    """
+    """Open a view's rows, of one study or of all, as `arrow` or `answer`; LakeError when a file cannot be read."""
     sql = _select(view, columns, study, "", order, limit)
+    near = _first_places(study, limit) if (view, *order) == _RESULTS and connect is database.connect else ""
 
     def ask(lens: duckdb.DuckDBPyConnection) -> _T:
         if near:
@@ -144,6 +141,19 @@ def stream(
 
     with _opened(lake_path, view, study, ask, connect) as found:
         yield found
+
+
+_RESULTS: Final = ("results", "study", "slot")
+_PLACES_MAX: Final = 10_000
+
+
+def _first_places(study: str | None, limit: int | None) -> str:
+    """Return the condition that the first results of a study, or of all, fulfil in the plan; "" of many."""
+    if limit is None or limit > _PLACES_MAX:
+        return ""
+    of = "" if study is None else " WHERE study = $study"
+    places = f"FROM (SELECT study, slot FROM plan_current{of} ORDER BY study, slot LIMIT {limit:d})"
+    return f"slot IN (SELECT slot {places}) AND study IN (SELECT study {places})"
 
 
 @contextmanager

@@ -39,8 +39,8 @@ def narrow(connection: duckdb.DuckDBPyConnection, sql: str, near: str, values: M
     """Have a query find in the plan only what a condition chooses, and of the answers only those to that.
 
     A view of a million requests joins them all before it drops what nobody asked for. Of what is chosen it says the
-    same, but for what it makes of several rows of the plan, some of which were not chosen. Of the `values` of the query,
-    the condition may name some.
+    same, but for what it makes of several rows of the plan, some of which were not chosen. The condition may name any
+    of the query's `values`.
     """
     named = {name: value for name, value in values.items() if re.search(rf"\${name}\b", near)}
     connection.execute(_HERE_FIRST)
