@@ -121,6 +121,17 @@ def test_a_model_that_nobody_knows_is_said_first_and_its_settings_are_not_guesse
         assert f"is not a known model, so nobody knows whether it takes {name}: sent as written" in done.stderr
 
 
+@pytest.mark.parametrize(("written", "meant"), [("gpt-5.4-mimi", "gpt-5.4-mini"), ("gpt-4.1-minni", "gpt-4.1-mini")])
+def test_a_misspelt_model_that_fits_a_family_is_questioned(program: Desk, written: str, meant: str) -> None:
+    """Anything may follow a family's prefix; what nobody has a price for is asked about, until a price is set."""
+    question = f"- openai/{written} is not among the models of openai whose price is known: did you mean {meant}?"
+    of_model(program, written)
+    assert told(program, "plan", "study.toml")[0] == question
+    assert told(program, "submit", "small", "--dry-run")[0] == question
+    (program.folder / "lake" / "config.toml").write_text(f'[prices."openai/{written}"]\ninput = 1\noutput = 2\n')
+    assert question not in told(program, "plan", "study.toml")
+
+
 def test_a_model_that_has_ended_is_refused_by_its_day(program: Desk) -> None:
     """D7 of mission: `plan` foresaw nothing; at an address of one's own any model goes."""
     program.base_url = ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -49,12 +50,18 @@ def test_prices_are_shown_with_who_says_so(program: Program) -> None:
     assert (rows["gpt-99"]["input_usd"], rows["gpt-99"]["source"]) == (None, None)
     assert rows["gpt-4.1-mini"]["source"].startswith("genai-prices ")
     assert '[prices."openai/gpt-99"]' in shown.stderr
+    assert re.search(r"genai-prices [\d.]+, whose newest price holds since 20\d\d-\d\d-\d\d", shown.stderr)
     (program.folder / "lake" / "config.toml").write_text('[prices."openai/gpt-99"]\ninput = 1.5\noutput = 3\n')
     rows = {row["model"]: row for row in json.loads(program.run("prices", "--json").stdout)}
     assert (rows["gpt-99"]["input_usd"], rows["gpt-99"]["source"]) == (1.5, "config.toml")
     one = json.loads(program.run("prices", "openai/gpt-5.4-mini", "--json").stdout)
     batch, live = ({row["mode"]: row["output_usd"] for row in one}[mode] for mode in ("batch", "live"))
     assert 0 < batch < live
+    for named, key in (("openai/gpt-5.4-mini", "openai/gpt-5.4-mini"), ("openai", "openai/MODEL")):
+        last = program.run("prices", named).stderr.splitlines()[-1]  # how to set one, also where all are known
+        assert last.startswith("hint: to set one, write input and output under")
+        assert f'[prices."{key}"]' in last
+    assert "did you mean gpt-5.4-mini?" in program.run("prices", "openai/gpt-5.4-mimi").stderr
     assert len(json.loads(program.run("prices", "anthropic", "--json").stdout)) > 10
     assert "nothing is billed" in program.run("prices", "vllm").stderr
     assert "did you mean 'openai'" in program.run("prices", "opnai").stderr

@@ -121,7 +121,7 @@ def prices(invocation: Invocation, of: str | None, form: Format) -> None:
     """Show what is known of prices, in USD per million tokens: in batches and live, and who says so."""
     from batchpond.lake.store import CONFIG
     from batchpond.providers import registry
-    from batchpond.study.prices import Prices, remarks
+    from batchpond.study.prices import Prices, data_said, nearest, remarks
 
     path = invocation.lake_path / CONFIG
     prices = Prices.of_lake(path)
@@ -142,11 +142,16 @@ def prices(invocation: Invocation, of: str | None, form: Format) -> None:
         is_free = registry.module(str(of)).DESCRIPTOR.is_free
         told = "asks a server of your own: nothing is billed" if is_free else "has no model whose price is known"
         invocation.diagnostics.note(f"{of} {told}", hint=f"`batchpond keys {of}` says what is known of it")
-    elif unknown and not is_listing:
-        invocation.diagnostics.note(
-            f"no {unknown[0].mode} price is known for {unknown[0].provider}/{unknown[0].model}",
-            hint=f'set input and output under [prices."{unknown[0].override}"] in {path}: `batchpond guide costs`',
-        )
+        return
+    if lacking := None if is_listing else next(iter(unknown), None):
+        near = nearest(lacking)
+        text = f"no {lacking.mode} price is known for {lacking.provider}/{lacking.model}"
+        invocation.diagnostics.note(f"{text}: did you mean {near}?" if near else text)
+    name = f"{of}/MODEL" if is_listing else next((one.override for one in (*unknown, *asked)), "PROVIDER/MODEL")
+    invocation.diagnostics.note(
+        f"prices come from {path} and {data_said()}",
+        hint=f'to set one, write input and output under [prices."{name}"] in {path}: `batchpond guide costs`',
+    )
 
 
 def _of_provider(of: str) -> list[PricedModel]:

@@ -25,7 +25,7 @@ from batchpond.lake.tables import rows
 from batchpond.model import Media, Mode
 from batchpond.providers import base, registry
 from batchpond.providers.shared.dialect import SCHEMA, Dialect, ModelSettings
-from batchpond.study.prices import NOTHING
+from batchpond.study.prices import NOTHING, Prices, nearest
 from batchpond.study.spec import (
     THINKING_DEFAULT,
     ModelSpec,
@@ -331,9 +331,9 @@ def not_taken(config: ModelConfig) -> Iterator[str]:
         yield f"{named(spec)} at {endpoint} does not take the parameter {', '.join(elsewhere)}: sent as written"
 
 
-def model_notes(configs: Sequence[ModelConfig]) -> tuple[str, ...]:
+def model_notes(configs: Sequence[ModelConfig], prices: Prices) -> tuple[str, ...]:
     """Return what to know about a study's models before money is spent, each once, by how much it may hurt."""
-    found = [_unknown(config) for config in configs]
+    found = [_unknown(config) or _misspelt(config.spec, prices) for config in configs]
     found += [problem for config in configs for problem in not_taken(config)]
     found += [_priced_apart(config.spec) for config in configs]
     found += [_ends(config.spec) for config in configs]
@@ -356,6 +356,14 @@ def _unknown(config: ModelConfig) -> str | None:
     question = f"did you mean {' or '.join(near)}?" if near else "no name there is like it"
     question = f"it is one of {owner}'s" if owner else question
     return f"{named(config.spec)} is not among the models of {config.spec.provider} that batchpond knows: {question}"
+
+
+def _misspelt(spec: ModelSpec, prices: Prices) -> str | None:
+    """Return what a model was meant to be whose name fits a family, which says nothing of what follows its prefix."""
+    near = None if spec.mode is Mode.FILES or prices.unit(spec.priced) else nearest(spec.priced)
+    return (
+        near and f"{named(spec)} is not among the models of {spec.provider} whose price is known: did you mean {near}?"
+    )
 
 
 def _priced_apart(spec: ModelSpec) -> str | None:

@@ -251,7 +251,7 @@ def caveats(draft: Draft, told: Collection[tuple[str, str]]) -> tuple[str, ...]:
 def notes(draft: Draft, prices: Prices) -> tuple[str, ...]:
     """Return what the study gives reason to say, each once: what makes its prompts wrong first."""
     found = [note for stage in draft.stages for note in _of_inputs(stage.stage)]
-    found += model_notes([config for stage in draft.stages for config in stage.configs])
+    found += model_notes([config for stage in draft.stages for config in stage.configs], prices)
     told = [(f"stage {one.stage.name}: " if len(draft.stages) > 1 else "", one) for one in draft.stages]
     found += [about + note for about, stage in told for note in (*_of_answers(stage), *_of_caches(stage))]
     found += _of_prices(draft.stages, prices)

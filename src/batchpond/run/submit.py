@@ -15,7 +15,7 @@ from batchpond.lake import failpoints
 from batchpond.lake.attempts import UNCLEAR_PHASES, LakeState, fold
 from batchpond.lake.events import read
 from batchpond.lake.records import Approval, Sharded
-from batchpond.lake.store import Store
+from batchpond.lake.store import CONFIG, Store
 from batchpond.model import ErrorClass, Mode, PricedModel
 from batchpond.plan import versions
 from batchpond.plan.cells import make_model_configs, model_notes
@@ -27,6 +27,7 @@ from batchpond.run.find import resolve_unknowns
 from batchpond.run.session import Counts, Note, Providers, Report, Session
 from batchpond.run.sync import read_unread
 from batchpond.run.told import tell_waiting
+from batchpond.study.prices import Prices
 from batchpond.study.spec import Order, Unsupported, from_config, spec_of_plain
 from batchpond.text import Shown, usd
 from batchpond.views.refresh import refresh
@@ -136,7 +137,7 @@ def _notes(store: Store, version: str, asked: Collection[PricedModel]) -> tuple[
         if spec.priced in asked
     ]
     configs, _ = make_model_configs(specs, registry.module, Unsupported.DROP, version) if specs else ([], [])
-    return model_notes(configs)
+    return model_notes(configs, Prices.of_lake(store.path / CONFIG, store.clock.now()))
 
 
 def _model_cost(asked: PricedModel, shards: list[Sharded]) -> ModelCost:

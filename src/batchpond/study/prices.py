@@ -10,6 +10,7 @@ prices begin on 2026-10-14, so an earlier date is taken as that day.
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import functools
 import math
 import tomllib
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from batchpond.study.typed import Table
 
 _version: Final = functools.cache(metadata.version)  # which reads a file, and a pass asks for each batch
+_NEAR: Final = 0.75
 BATCH_PRICES_BEGIN: Final = datetime(2026, 10, 14, tzinfo=UTC)
 PER_TOKENS: Final = 1_000_000
 
@@ -239,10 +241,28 @@ def known(provider: str) -> tuple[str, ...]:
     return tuple(sorted(model.id for found in _in_data(provider) for model in found.models))
 
 
+def nearest(asked: PricedModel) -> str | None:
+    """Return the model whose name is most like one that the price data do not know; None where none is, or they do."""
+    if any(found.find_model(asked.model) for found in _in_data(asked.provider)):
+        return None
+    return next(iter(difflib.get_close_matches(asked.model, known(asked.provider), 1, _NEAR)), None)
+
+
 def remarks(asked: PricedModel) -> list[str]:
     """Return what the price data say of a model's prices: when they were looked up, and where."""
     models = [found.find_model(asked.model) for found in _in_data(asked.provider)]
     return [str(model.price_comments) for model in models if model is not None and model.price_comments]
+
+
+def data_said() -> str:
+    """Return which price data is asked and since when its newest price holds, which is all that it says of its age."""
+    from genai_prices import data_snapshot  # slow to import
+
+    models = [model for provider in data_snapshot.get_snapshot().providers for model in provider.models]
+    priced = [price for model in models if isinstance(model.prices, list) for price in model.prices]
+    days = [getattr(price.constraint, "start_date", None) for price in priced]
+    day = max(day for day in days if day is not None and day <= datetime.now(UTC).date())
+    return f"genai-prices {_version('genai-prices')}, whose newest price holds since {day}"
 
 
 def _in_data(provider: str) -> list[Any]:
