@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from batchpond.cli import output
-from batchpond.cli.formats import Format, aligned, wrapped
+from batchpond.cli.formats import Format, aligned, folded
 from batchpond.cli.frame import Invocation, pond_command
 from batchpond.errors import ExitCode
 from batchpond.text import shown
@@ -65,7 +65,7 @@ def _lines(found: Compared) -> Iterator[str]:
     for row in found.comparisons.to_pylist():
         yield ""
         for says in (f"{row['comparison_no']}. {row['task']}: {row['what']}", row["says"]):
-            yield from map(str.rstrip, wrapped(says, output.width()))
+            yield from folded(says, output.width())
         cells = [_cells(one) for one in differences if one["comparison_no"] == row["comparison_no"]]
         yield from aligned(_HEADS, cells, n_text_columns=1, width=output.width())
     flips = [[str(row[key] or "") for key in _FLIPS] for row in found.flips.to_pylist()]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from batchpond.text import UNSAFE_BUT_NEWLINE, defused, escape, shown, usd
+from batchpond.text import UNSAFE_BUT_NEWLINE, defused, escape, plural, shown, usd
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -145,6 +145,10 @@ def provider_text(provider: str, mode: str) -> str:
     return provider if mode == "batch" else f"{provider} ({mode})"
 
 
+class Figure(str):
+    """A number in words of its own, such as with its interval: never cut."""
+
+
 TERMINAL_ROWS_MAX = 500
 BLOCKS_MAX = 3
 TEXT_FLOOR = 16
@@ -261,24 +265,26 @@ def _markdown_cell(value: Any) -> str:
 
 
 def terminal_lines(names: Sequence[str], rows: Sequence[Row], width: int, *, has_color: bool) -> Iterator[str]:
-    """Yield an aligned table of the columns that fit the width, and which do not; of a few rows one block each.
+    """Yield an aligned table of the columns that fit the width, and which do not; of few rows a block each.
 
     Columns that say the same in every row are said once, above it, where not all of them fit.
     """
     shown = [[short_cell(value) for value in row] for row in rows]
     kinds = [{type(row[place]) for row in rows if row[place] is not None} for place in range(len(names))]
-    is_number = [bool(kind) and kind <= {int, float, Decimal} for kind in kinds]
+    is_number = [bool(kind) and kind <= {int, float, Decimal, Figure} for kind in kinds]
     heads = [escape(name) for name in names]
     wanted: Sequence[int] = range(len(heads))
-    if not 0 < len(rows) <= BLOCKS_MAX and not _fits(heads, shown, is_number, wanted, width):
-        same = [i for i in wanted if shown and all(row[i] == shown[0][i] for row in shown)]
-        varying = [i for i in wanted if i not in same]
+    same = [i for i in wanted if shown and all(row[i] == shown[0][i] for row in shown)]
+    varying = [i for i in wanted if i not in same]
+    is_table = not 0 < len(rows) <= BLOCKS_MAX or (varying and _fits(heads, shown, is_number, varying, width))
+    if is_table and not _fits(heads, shown, is_number, wanted, width):
         wanted = _leading(heads, shown, is_number, varying, width) if varying else wanted
         for i in same if varying else ():
             yield set_width(f"{heads[i]}: {shown[0][i]}", width) + "\n"
         left_out = [heads[i] for i in varying if i not in wanted]
         if left_out:
-            yield from wrapped(f"{len(left_out)} columns do not fit: {', '.join(left_out)}", width)
+            text = f"no room for {plural(len(left_out), 'column')}: {', '.join(left_out)}"
+            yield from (f"{line}\n" for line in folded(text, width))
         yield "\n"
     cells = [[row[i] for i in wanted] for row in shown]
     heads, is_number = [heads[i] for i in wanted], [is_number[i] for i in wanted]
@@ -315,9 +321,11 @@ def set_width(text: str, width: int) -> str:
     return text if cell_len(text) <= width else set_cell_size(text, width - 1) + "…"
 
 
-def wrapped(text: str, width: int) -> Iterator[str]:
-    """Yield a text in lines no wider than that."""
-    return (f"{line}\n" for line in textwrap.wrap(text, max(width, ROOM_MIN)))
+def folded(line: str, width: int) -> list[str]:
+    """Return a line as lines no wider than that; what stands in backticks, and words, stay whole to be copied."""
+    held = re.sub(r"`[^`]*`", lambda match: match[0].replace(" ", "\0"), line)
+    lines = textwrap.wrap(held, max(width, ROOM_MIN), break_long_words=False, break_on_hyphens=False)
+    return [one.replace("\0", " ") for one in lines] if len(line) > width else [line]
 
 
 def aligned(

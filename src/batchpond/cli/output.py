@@ -309,10 +309,12 @@ class Diagnostics:
             self._say("hint", hint)
 
     def _say(self, label: str, message: str) -> None:
-        mark = f"{label}:"
+        text = f"{label}: {escape(message, keep_newlines=True)}"
+        if self.is_terminal:
+            text = "\n".join(part for line in text.split("\n") for part in formats.folded(line, width()))
         if self.has_color(self.is_terminal):
-            mark = click.style(mark, fg=_COLORS[label], bold=True)
-        self._write(f"{mark} {escape(message, keep_newlines=True)}")
+            text = click.style(f"{label}:", fg=_COLORS[label], bold=True) + text.removeprefix(f"{label}:")
+        self._write(text)
 
     def _write(self, line: str) -> None:
         self._put(line.rstrip("\n") + "\n")

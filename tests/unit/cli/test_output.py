@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import sys
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, time, timedelta
@@ -239,11 +240,32 @@ def test_of_many_rows_the_columns_that_fit_are_shown_and_the_others_named() -> N
     text = "".join(formats.terminal_lines(names, rows, 60, has_color=False))
     head, table = text.split("\n\n")
     assert head.splitlines()[:2] == ["study: s", "column_0: 0"]
-    assert "columns do not fit: column_7," in head
+    assert "no room for 5 columns: column_7," in head
     lines = table.splitlines()
     assert lines[0].split() == [f"column_{i}" for i in range(1, 7)]
     assert len(lines) == 41
     assert max(map(len, text.splitlines())) <= 60
+    assert "no room for 1 column: column_11\n" in "".join(formats.terminal_lines(names, rows, 108, has_color=False))
+
+
+def test_a_few_rows_are_a_table_where_what_varies_fits() -> None:
+    """A block a row is for what would not fit otherwise."""
+    names = [f"column_{i}" for i in range(12)]
+    rows = [tuple(i * j if i > 9 else i for i in range(12)) for j in range(1, 3)]
+    head, table = "".join(formats.terminal_lines(names, rows, 60, has_color=False)).split("\n\n")
+    assert head.splitlines() == [f"column_{i}: {i}" for i in range(10)]
+    assert [line.split() for line in table.splitlines()] == [["column_10", "column_11"], ["10", "11"], ["20", "22"]]
+
+
+@given(st.text("abc `-\n", max_size=200), st.integers(20, 80))
+def test_a_folded_line_says_the_same_and_keeps_commands_whole(text: str, width: int) -> None:
+    """To be copied; no other line is wider than its place, and a line that fits is as it was."""
+    line = " ".join(text.split())
+    folded = formats.folded(line, width)
+    assert " ".join(folded) == line
+    for command in re.findall(r"`[^`]*`", line):
+        assert any(command in one for one in folded)
+    assert all(len(one) <= width or len(re.sub(r"`[^`]*`", "`", one).split()) == 1 for one in folded)
 
 
 @given(st.integers(1, 30), st.integers(0, 8), st.integers(40, 200), st.text(max_size=80))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -257,6 +258,38 @@ def test_every_format(form: str, golden_lake: Path) -> None:
         unbeaten = next(row for row in read if row["study"].startswith("09") and row["item"] == "S7")
         assert json.loads(unbeaten["flags"]) == ["unbeaten", "no_upper_bound"]
         assert unbeaten["theta_hi"] == ""
+
+
+JUDGES = (("anthropic", "claude-haiku-4-5", "none"), ("gemini", "gemini-2.5-flash-lite", "low"))
+
+
+def test_what_matters_of_a_ranking_fits_eighty_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Places and strengths keep both their bounds, and cells what tells them apart; --summary is a table that fits."""
+    builder = LakeBuilder(tmp_path / "lake")
+    builder.imported(
+        [{"study": "s", "import_key": f"{template}{model}{a}{b}", "template_id": template, "provider": provider,
+          "request_model": model, "thinking": thinking, "item_first": a, "item_second": b, "verdict": winner(a, b),
+          "outcome": "decided"}
+         for template in ("order_warned", "step_by_step") for provider, model, thinking in JUDGES
+         for a, b in ROUND_ROBIN]
+    )  # fmt: skip
+    builder.build()
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = call(builder.store.path, "rank", "s", "--format", "table")
+    head, *lines = shown.stdout.partition("\n\n")[2].splitlines()
+    assert head.split("  ")[0] == "template_id"
+    for name in ("request_model", "item", "rank [lo, hi]", "theta [lo, hi]"):
+        assert f"  {name}" in head
+    assert "provider" not in head  # which the model says
+    for row, line in zip(ranked(builder.store.path, "s"), lines, strict=True):
+        assert f"  {row['rank']} [{row['rank_lo']}, {row['rank_hi']}]  " in line
+        assert f"  {row['theta']:.2f} [{row['theta_lo']:.2f}, {row['theta_hi']:.2f}]" in line
+    assert f"has all {len(ITEM_SCHEMA)} columns" in shown.stderr
+    for arguments in (("s",), ("s", "--by", "study"), ()):
+        summary = call(builder.store.path, "rank", *arguments, "--summary", "--format", "table").stdout
+        assert "row 1" not in summary
+        assert {"reliability", "eta", "eta_p"} <= set(re.findall(r"\w+", summary))
+        assert max(map(len, (*summary.splitlines(), *shown.stdout.splitlines()))) <= 80
 
 
 def test_nothing_to_rank_is_a_usage_error(tmp_path: Path, golden_lake: Path) -> None:
