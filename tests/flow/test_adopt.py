@@ -759,10 +759,24 @@ def test_a_batchs_id_says_whose_it_is(
         monkeypatch.setenv(provider.key_env, "key")
     assert providers_of_batch(batch_id) == whose
     if len(whose) > 1:
-        with pytest.raises(UsageError, match=f"whose batch is {batch_id}[?] keys of {', '.join(whose)} are set"):
+        with pytest.raises(UsageError, match=f"called {batch_id}, and it may be of any of {', '.join(whose)}"):
             run(rig.lake, "adopt", batch_id)
-    with pytest.raises(UsageError, match=r"whose batch is x7\? keys of openai, anthropic"):
+    with pytest.raises(UsageError, match="called x7, and it may be of any of openai, anthropic"):
         run(rig.lake, "adopt", "x7")
+
+
+def test_a_name_that_no_batch_has_is_said_to_be_none(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """D10 of people: not that a key lacks comes first. A batch of the lake needs no provider's name to be found."""
+    for provider in SIMULATED.values():
+        monkeypatch.delenv(provider.key_env, raising=False)
+    message = refused(lambda: run(rig.lake, "adopt", "nope"))
+    assert message.startswith("no batch of this lake is called nope")
+    assert "`batchpond query batches`" in message
+    rig.plan()
+    rig.submit()
+    batch_id = str(rig.attempts()[0].batch_id)
+    with pytest.raises(AccessError, match="no key for openai"):  # though several have ids that begin like this one
+        run(rig.lake, "adopt", batch_id)
 
 
 def test_the_command_lists_adopts_and_needs_a_yes(rig: Rig, tmp_path: Path) -> None:

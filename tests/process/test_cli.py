@@ -221,6 +221,15 @@ def test_terminal_output_obeys_no_data(lake: Path) -> None:
     assert "\x1b[2J" not in shown
 
 
+def test_what_is_said_on_a_terminal_is_folded_between_words(lake: Path) -> None:
+    keys = {name: "" for name in os.environ if name.endswith("_API_KEY")}
+    shown = on_terminal("--lake", str(lake), "adopt", "nope", columns=80, NO_COLOR="1", **keys).splitlines()
+    assert shown[0].startswith("error: no batch of this lake is called nope")
+    assert len(shown) > 2
+    assert max(map(len, shown)) <= 80
+    assert not any(line.count("`") % 2 for line in shown)  # what is to be typed stays whole
+
+
 def test_tables_of_plan_and_submit_fit_eighty_columns(tmp_path: Path) -> None:
     """Long names are cut on a terminal, where a table would wrap; in a pipe nothing is."""
     assert run("init", "--example", "stages", str(tmp_path)).returncode == 0

@@ -47,7 +47,7 @@ def command(
         return _list(invocation, store, provider, since, form)
     if wish == "all":
         return take_in(invocation, study or "", limit=None, is_json=form is Format.JSON)
-    batch_id, name = batch or "", provider or _whose(batch or "")
+    batch_id, name = batch or "", provider or _whose(store, batch or "")
     if map_path is not None:
         from batchpond.run.adopt import MapOrder
 
@@ -84,18 +84,22 @@ def _check_usage(
         raise UsageError("--force is for --map")
 
 
-def _whose(batch_id: str) -> str:
-    """Return the only provider that a batch's id can be of, or the only one of those whose key is set."""
+def _whose(store: Store, batch_id: str) -> str:
+    """Return whose batch of the lake it is; else the only provider that the id can be of, or whose key is set."""
+    from batchpond.lake.attempts import fold
+    from batchpond.lake.events import read
     from batchpond.providers.registry import providers_of_batch
     from batchpond.run.unknown import providers_with_keys
 
-    named = providers_of_batch(batch_id)
+    known = {one.client_name for one in fold(read(store)).attempts.values() if one.batch_id == batch_id}
+    named = [*known] or providers_of_batch(batch_id)
     if len(named) == 1:
         return named[0]
     names = [name for name in providers_with_keys(os.environ) if name in named or not named]
     if len(names) != 1:
-        found = f"keys of {', '.join(names)} are set" if names else "no key is set"
-        raise UsageError(f"whose batch is {batch_id}? {found}", hint="say `--provider NAME`")
+        found = f"it may be of any of {', '.join(names)}" if names else "no key is set to ask a provider for it"
+        hint = "`batchpond query batches` has this lake's; `--provider NAME` takes in what another lake or tool made"
+        raise UsageError(f"no batch of this lake is called {batch_id}, and {found}", hint=hint)
     return names[0]
 
 
