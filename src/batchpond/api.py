@@ -235,7 +235,7 @@ class Lake:
     def import_judgments(
         self, judgments: str | os.PathLike[str] | pl.DataFrame, *, study: str | None = None
     ) -> ImportReport:
-        """Import judgments from a CSV or Parquet file, or a frame with its columns; all of them, or none.
+        """Import judgments from a CSV, TSV or Parquet file, or a frame with its columns; all of them, or none.
 
         `study` is for rows that name none. Raises UsageError that lists the rows that cannot be used.
         """

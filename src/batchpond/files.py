@@ -64,7 +64,7 @@ class Columns:
     required: tuple[str, ...]
     optional: tuple[str, ...]
     aliases: Mapping[str, str]
-    suffixes: tuple[str, ...] = (".csv", ".parquet")
+    suffixes: tuple[str, ...] = (".csv", ".tsv", ".parquet")
     own: tuple[str, ...] = ()
 
     @property
@@ -111,7 +111,9 @@ class RowFile:
 
     def blocks(self) -> Iterator[pa.Table]:
         """Yield the rows as text, in blocks of the columns' schema; raises UsageError where reading cannot go on."""
-        read = {".csv": _csv_blocks, ".parquet": _parquet_blocks, ".jsonl": _jsonl_blocks}[self._suffix]
+        read = {".csv": _csv_blocks, ".tsv": _csv_blocks, ".parquet": _parquet_blocks, ".jsonl": _jsonl_blocks}[
+            self._suffix
+        ]
         try:
             yield from read(self)
         except OSError as error:

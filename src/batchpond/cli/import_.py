@@ -41,7 +41,7 @@ def command() -> None:
 
 @pond_command("judgments")
 def judgments(invocation: Invocation, file: Path, study: str | None, is_json: bool) -> None:
-    """Import judgments from a CSV or Parquet FILE, which `results` of another lake may have written."""
+    """Import judgments from a CSV, TSV or Parquet FILE, which `results` of another lake may have written."""
     from batchpond.interop.imports import import_judgments
     from batchpond.lake.store import Store
 

@@ -350,7 +350,7 @@ class ImportReport:
 
 
 def import_judgments(store: Store, path: Path, *, study: str | None = None) -> ImportReport:
-    """Import a CSV or Parquet file of judgments, such as the view `results` of a lake, or nothing of it.
+    """Import a CSV, TSV or Parquet file of judgments, such as the view `results` of a lake, or nothing of it.
 
     `study` is for rows without one (`imported` if None). Raises UsageError that lists the lines of rows
     that cannot be used or that contradict each other or the lake, and BusyError.

@@ -103,6 +103,18 @@ def test_every_column_arrives(store: Store, folder: Path) -> None:
     assert (two["input_tokens"], two["cost_usd"]) == (None, None)
 
 
+def test_tabs_separate_as_commas_do(store: Store, folder: Path) -> None:
+    """A .tsv is the .csv of the same rows, and lines are named alike."""
+    rows = HEADER + 'A,B,first\nC,"D, or E",tie\n'
+    import_judgments(store, write(folder, rows))
+    again = import_judgments(
+        store, write(folder, HEADER.replace(",", "\t") + "A\tB\tfirst\nC\tD, or E\ttie\n", "j.tsv")
+    )
+    assert (again.n_rows, again.n_new, again.n_known) == (2, 0, 2)
+    wrong = write(folder, HEADER.replace(",", "\t") + "A\tB\n", "wrong.tsv")
+    assert "line 2 has 2 fields, the header has 3" in refusal(store, wrong).message
+
+
 def test_every_outcome_word_is_understood(store: Store, folder: Path) -> None:
     """first, second and tie are verdicts; every other outcome is an answer without one."""
     import_judgments(store, write(folder, HEADER + "".join(f"A,B{n},{word}\n" for n, word in enumerate(WORDS))))
@@ -360,8 +372,8 @@ def test_text_that_is_not_csv_is_refused(store: Store, folder: Path, data: bytes
 
 @pytest.mark.parametrize("name", ["judgments.txt", "judgments.json", "judgments"])
 def test_other_formats_are_refused(store: Store, folder: Path, name: str) -> None:
-    """Only .csv and .parquet are read."""
-    assert "neither a .csv nor a .parquet file" in refusal(store, write(folder, HEADER, name)).message
+    """Only .csv, .tsv and .parquet are read."""
+    assert "neither a .csv, a .tsv nor a .parquet file" in refusal(store, write(folder, HEADER, name)).message
 
 
 def test_unreadable_files_are_refused(store: Store, folder: Path) -> None:
