@@ -333,7 +333,7 @@ def not_taken(config: ModelConfig) -> Iterator[str]:
 
 def model_notes(configs: Sequence[ModelConfig], prices: Prices) -> tuple[str, ...]:
     """Return what to know about a study's models before money is spent, each once, by how much it may hurt."""
-    found = [_unknown(config) or _misspelt(config.spec, prices) for config in configs]
+    found = [_unknown(config, prices) for config in configs]
     found += [problem for config in configs for problem in not_taken(config)]
     found += [_priced_apart(config.spec) for config in configs]
     found += [_ends(config.spec) for config in configs]
@@ -347,23 +347,17 @@ def named(spec: ModelSpec) -> str:
     return f"{spec.provider}/{spec.model}"
 
 
-def _unknown(config: ModelConfig) -> str | None:
-    near = config.module.DESCRIPTOR.nearest(config.spec.model)
-    if near is None:
-        return None
+def _unknown(config: ModelConfig, prices: Prices) -> str | None:
+    spec, near = config.spec, config.module.DESCRIPTOR.nearest(config.spec.model)
+    if near is None:  # a family's prefix says nothing of what follows it, a price does
+        like = None if spec.mode is Mode.FILES or prices.unit(spec.priced) else nearest(spec.priced)
+        about = f"{named(spec)} is not among the models of {spec.provider} whose price is known"
+        return like and f"{about}: did you mean {like}?"
     tables = (one for one in registry.descriptors() if one.nearest("") is not None)
     owner = next((one.name for one in tables if one.nearest(config.spec.model) is None), None)
     question = f"did you mean {' or '.join(near)}?" if near else "no name there is like it"
     question = f"it is one of {owner}'s" if owner else question
     return f"{named(config.spec)} is not among the models of {config.spec.provider} that batchpond knows: {question}"
-
-
-def _misspelt(spec: ModelSpec, prices: Prices) -> str | None:
-    """Return what a model was meant to be whose name fits a family, which says nothing of what follows its prefix."""
-    near = None if spec.mode is Mode.FILES or prices.unit(spec.priced) else nearest(spec.priced)
-    return (
-        near and f"{named(spec)} is not among the models of {spec.provider} whose price is known: did you mean {near}?"
-    )
 
 
 def _priced_apart(spec: ModelSpec) -> str | None:

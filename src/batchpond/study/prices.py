@@ -16,7 +16,7 @@ import math
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import astuple, dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from fnmatch import fnmatchcase
 from importlib import metadata
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from batchpond.study.typed import Table
 
 _version: Final = functools.cache(metadata.version)  # which reads a file, and a pass asks for each batch
-_NEAR: Final = 0.75
 BATCH_PRICES_BEGIN: Final = datetime(2026, 10, 14, tzinfo=UTC)
 PER_TOKENS: Final = 1_000_000
 
@@ -245,7 +244,7 @@ def nearest(asked: PricedModel) -> str | None:
     """Return the model whose name is most like one that the price data do not know; None where none is, or they do."""
     if any(found.find_model(asked.model) for found in _in_data(asked.provider)):
         return None
-    return next(iter(difflib.get_close_matches(asked.model, known(asked.provider), 1, _NEAR)), None)
+    return next(iter(difflib.get_close_matches(asked.model, known(asked.provider), 1, 0.75)), None)
 
 
 def remarks(asked: PricedModel) -> list[str]:
@@ -258,11 +257,11 @@ def data_said() -> str:
     """Return which price data is asked and since when its newest price holds, which is all that it says of its age."""
     from genai_prices import data_snapshot  # slow to import
 
-    models = [model for provider in data_snapshot.get_snapshot().providers for model in provider.models]
-    priced = [price for model in models if isinstance(model.prices, list) for price in model.prices]
-    days = [getattr(price.constraint, "start_date", None) for price in priced]
-    day = max(day for day in days if day is not None and day <= datetime.now(UTC).date())
-    return f"genai-prices {_version('genai-prices')}, whose newest price holds since {day}"
+    models = (model for provider in data_snapshot.get_snapshot().providers for model in provider.models)
+    prices = (price for model in models if isinstance(model.prices, list) for price in model.prices)
+    days = {getattr(price.constraint, "start_date", date.max) for price in prices}
+    newest = max(day for day in days if day <= datetime.now(UTC).date())
+    return f"genai-prices {_version('genai-prices')}, whose newest price holds since {newest}"
 
 
 def _in_data(provider: str) -> list[Any]:
