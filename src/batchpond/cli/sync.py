@@ -85,7 +85,7 @@ def passes(invocation: Invocation, watch: Watch) -> tuple[Counts, SyncReport]:
             diagnostics.end_progress()
             return total, report
         pending = f"{plural(report.n_pending, 'batch')} pending{_standing(store)}"
-        _wait(diagnostics, f"{pending}; {total.n_lines:,} lines in", min(watch.interval_s, left_s))
+        _wait(diagnostics, f"{pending}, {total.n_lines:,} lines in", min(watch.interval_s, left_s))
 
 
 def _standing(store: Store) -> str:
@@ -96,14 +96,14 @@ def _standing(store: Store) -> str:
     batches, costs = rows_of_all(store.path, asks)
     n_completed, n_requests = (sum(row[name] or 0 for row in batches) for name in ("n_completed", "n_requests"))
     paid = [row["cost_usd"] - (row["cost_elsewhere_usd"] or 0) for row in costs if row["origin"] != Origin.SIMULATED]
-    money = f", {usd(sum(paid))} so far" if paid else ""
-    return (f" with {n_completed:,} of {n_requests:,} requests done" if n_requests else "") + money
+    money = f", {usd(sum(paid))} {'so far' if paid else '(simulated)'}" if costs else ""
+    return (f", {n_completed:,} of {n_requests:,} requests done" if n_requests else "") + money
 
 
 def _wait(diagnostics: Diagnostics, text: str, wait_s: float) -> None:
     until_s = time.monotonic() + wait_s
     while (left_s := until_s - time.monotonic()) > 0:
-        diagnostics.progress(f"{text}; next look in {age(left_s)}")
+        diagnostics.progress(f"next look in {age(left_s)}; {text}")
         time.sleep(min(1.0, left_s) if diagnostics.is_terminal else left_s)
 
 
