@@ -16,6 +16,22 @@ COMMANDS_PAGE = (GUIDES / "commands.md").read_text("utf-8")
 CONTRIBUTING = (ROOT / ".github" / "CONTRIBUTING.md").read_text("utf-8")
 
 
+def test_the_readme_is_one_screen_with_its_pictures_and_its_diagram() -> None:
+    """At most 110 lines; two pictures that are there, each with words that say what is on it; five boxes in a row."""
+    assert len(README.splitlines()) <= 110
+    pictures = re.findall(r"^!\[(.+)\]\((.+)\)$", README, re.MULTILINE)
+    assert [Path(path).name for _, path in pictures] == ["report.png", "browse.png"]
+    for words, path in pictures:
+        assert len(words.split()) > 5
+        assert (ROOT / path).read_bytes().startswith(b"\x89PNG\r\n")
+    (diagram,) = re.findall(r"^```mermaid\n(.+?)^```$", README, re.MULTILINE | re.DOTALL)
+    assert diagram.startswith("flowchart LR\n")
+    boxes = dict(re.findall(r"(\w+)[\[(]+\"(.+?)\"", diagram))
+    arrows = re.findall(r"^ *(\w+).* -- .+ --> (\w+)", diagram, re.MULTILINE)
+    assert len(boxes) == 5
+    assert [one for one, _ in arrows] + [arrows[-1][1]] == list(boxes)  # a chain: nothing hangs loose
+
+
 def test_every_command_is_in_the_table_and_no_other() -> None:
     rows = re.findall(r"^\| (`.+?`) \|", COMMANDS_PAGE.split("## Streams")[0], re.MULTILINE)
     named = {word.split()[0] for row in rows for word in re.findall(r"`([^`]+)`", row)}

@@ -12,6 +12,7 @@ from typing import Any
 
 import httpx
 import polars as pl
+import pyarrow as pa
 import pytest
 
 import batchpond
@@ -273,6 +274,21 @@ def test_a_study_of_objects_asks_what_the_same_study_file_asks(tmp_path: Path) -
     with pytest.raises(StudyError, match=r"Study\('demo'\)\.to_toml\(\):\d+.*modles"):
         batchpond.Lake(tmp_path / "other").plan(batchpond.Study(STUDY, items=items, modles=[]))
     assert not (tmp_path / "other").exists()
+
+
+def test_a_study_of_any_kind_of_frame_is_the_same_plan(tmp_path: Path) -> None:
+    """Arrow's and pandas' tables go in as polars' do: no request is new, and no version."""
+    pandas = pytest.importorskip("pandas", reason="a study of a pandas frame is untested: pandas is not installed")
+    texts = {"id": ["a", "b", "c"], "text": ["one", "two; three", "四"]}
+    plans = [
+        batchpond.Lake(tmp_path / "lake").plan(
+            batchpond.Study(STUDY, items=items, rubrics=[{"use": "overall_quality"}], templates=[{"use": "plain"}],
+                            models=[{"provider": "openai", "model": MODEL, "max_output_tokens": 200}])
+        )
+        for items in (pl.DataFrame(texts), pa.table(texts), pandas.DataFrame(texts))
+    ]  # fmt: skip
+    assert [planned.n_new for planned in plans] == [6, 0, 0]
+    assert len({planned.study_version for planned in plans}) == 1
 
 
 def test_any_thread_may_ask_and_of_two_writers_one_is_told_that_the_lake_is_busy(lake: batchpond.Lake) -> None:

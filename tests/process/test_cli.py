@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import shutil
 import signal
 import socket
 import subprocess
@@ -42,6 +43,22 @@ def run(*arguments: str, cwd: Path | None = None, **environment: str) -> subproc
 def lake(tmp_path: Path) -> Path:
     """An empty lake."""
     return Store.init(tmp_path / "lake").path
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_completion_script_of_a_shell_is_one_that_it_reads(shell: str) -> None:
+    """As `batchpond guide commands` writes it; of a shell that is not installed, that it names the program."""
+    done = subprocess.run(
+        PROGRAM,
+        env=os.environ | {"_BATCHPOND_COMPLETE": f"{shell}_source"},
+        capture_output=True,
+        timeout=60,
+        check=True,
+    )
+    assert b"batchpond" in done.stdout
+    if path := shutil.which(shell):
+        read = subprocess.run([path, "-n"], input=done.stdout, capture_output=True, timeout=60, check=False)
+        assert (read.returncode, read.stderr) == (0, b"")
 
 
 @pytest.mark.parametrize(

@@ -137,16 +137,15 @@ def prices(invocation: Invocation, of: str | None, form: Format) -> None:
     output.records(PRICE_NAMES, rows, form, has_color=invocation.color_stdout())
     for remark in remarks(asked[0]) if of and not is_listing else ():
         invocation.diagnostics.note(remark)
-    unknown = [one for one, unit in found.items() if unit is None]
+    unknown = [one for one, unit in found.items() if unit is None and not is_listing]
     if is_listing and not rows:
         is_free = registry.module(str(of)).DESCRIPTOR.is_free
         told = "asks a server of your own: nothing is billed" if is_free else "has no model whose price is known"
         invocation.diagnostics.note(f"{of} {told}", hint=f"`batchpond keys {of}` says what is known of it")
         return
-    if lacking := None if is_listing else next(iter(unknown), None):
-        near = nearest(lacking)
+    for lacking in unknown:
         text = f"no {lacking.mode} price is known for {lacking.provider}/{lacking.model}"
-        invocation.diagnostics.note(f"{text}: did you mean {near}?" if near else text)
+        invocation.diagnostics.note(f"{text}: did you mean {near}?" if (near := nearest(lacking)) else text)
     name = f"{of}/MODEL" if is_listing else next((one.override for one in (*unknown, *asked)), "PROVIDER/MODEL")
     invocation.diagnostics.note(
         f"prices come from {path} and {data_said()}",

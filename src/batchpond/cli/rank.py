@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from batchpond.cli import linear_algebra, output
@@ -55,14 +55,14 @@ def command(
         invocation.diagnostics.note(note)
 
 
-def _apart(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
+def _apart(rows: Sequence[dict[str, Any]]) -> list[str]:
     """Yield what tells the rankings apart; provider and thinking only where the rest of the cell does not."""
     kept = [name for name in ("study", *CELL_COLUMNS) if len({row[name] for row in rows}) > 1]
     for name in ("provider", "thinking"):
         rest = [other for other in kept if other != name]
         n_apart, n_without = (len({tuple(row[one] for one in names) for row in rows}) for names in (kept, rest))
         kept = rest if n_apart == n_without else kept
-    yield from kept
+    return kept
 
 
 def _cell(row: dict[str, Any], name: str) -> Any:
@@ -71,5 +71,5 @@ def _cell(row: dict[str, Any], name: str) -> Any:
     if not with_ends or row[name] is None:
         return float(f"{row[name]:.3g}") if isinstance(row[name], float) else row[name]
     ends = (row[f"{name}{end}"] for end in ("", "_lo", "_hi"))
-    mean, lo, hi = (f"{one:.2f}" if isinstance(one, float) else short_cell(one) for one in ends)
-    return Figure(f"{mean} [{lo}, {hi}]")
+    spelt = (f"{one:.2f}" if isinstance(one, float) else short_cell(one) for one in ends)
+    return Figure("{} [{}, {}]".format(*spelt))
