@@ -1,6 +1,6 @@
 """The worker of mode `files`: any number of these, on any hosts, answer what lies in a folder of requests.
 
-It knows the folder's contract (`batchpond guide files`) and nothing of batchpond: it is the standard library, httpx for
+It knows the folder's contract (guide `files-protocol`) and nothing of batchpond: it is the standard library, httpx for
 engines that speak HTTP, and obstore where the folder is in an object store, so that this package can be copied to a
 machine that has the GPUs and nothing else.
 

@@ -46,7 +46,7 @@ _STAGES: Final = {
     METRICS: "one question per file; the grain says what a row is",
     "3_report": "what `status` and the reports print",
 }
-_ENUMS: Final[Mapping[str, type[StrEnum]]] = {
+ENUMS: Final[Mapping[str, type[StrEnum]]] = {
     "outcome": Outcome,
     "attempt_state": Phase,
     "batch_state": BatchState,
@@ -196,7 +196,7 @@ def _title(level: str, stage: str) -> str:
     return f"{level} {stage}: {_STAGES.get(stage, '')}".rstrip(": ") + "\n"
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = [head, ["---"] * len(head), *([cell.replace("|", r"\|") for cell in row] for row in rows)]
     return "\n".join([*(f"| {' | '.join(line)} |" for line in lines), ""])
 
@@ -208,13 +208,13 @@ def _overview(by_stage: Mapping[str, Sequence[Script]]) -> list[str]:
     parts = [
         "## One line each\n",
         _title("###", f"{database.TABLE_STAGE}/"),
-        _table(("table", "grain", "question"), tables),
+        table(("table", "grain", "question"), tables),
     ]
     for stage, group in by_stage.items():
         keys = ("question",) if stage == FUNCTIONS else ("grain", "question")
         rows = [(f"[{script.name}](#{script.name})", *(script.header[key] for key in keys)) for script in group]
         first = "macros" if stage == FUNCTIONS else "view"
-        parts += [f"### {stage}/\n", _table((first, *keys), rows)]
+        parts += [f"### {stage}/\n", table((first, *keys), rows)]
     return parts
 
 
@@ -244,10 +244,10 @@ def _words(by_stage: Mapping[str, Sequence[Script]]) -> str:
         for view, column in _CASES
     ]
     rows += [
-        (column, ", ".join(kind), (kind.__doc__ or "").splitlines()[0].rstrip(".")) for column, kind in _ENUMS.items()
+        (column, ", ".join(kind), (kind.__doc__ or "").splitlines()[0].rstrip(".")) for column, kind in ENUMS.items()
     ]
     told = "What these columns hold, in whichever view they stand; `origin` is `mixed` where a row adds up several.\n"
-    return f"## Words\n\n{told}\n" + _table(("column", "words", "what it says"), rows)
+    return f"## Words\n\n{told}\n" + table(("column", "words", "what it says"), rows)
 
 
 def words(text: str, column: str) -> list[str]:
