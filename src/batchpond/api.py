@@ -117,7 +117,7 @@ class Lake:
     ) -> RetryReport:
         """Ask the failed requests of a submitted study once more; consent as for `submit`.
 
-        Only what failed in one of `classes` (such as `rate_limit` or `expired`), if any are given, and what was in
+        Only what failed in one of `classes` (such as `transient` or `expired`), if any are given, and what was in
         fewer than `max_attempts` batches. Raises UsageError for a plan that was never submitted.
         """
         from batchpond.model import ErrorClass
