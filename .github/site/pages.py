@@ -35,6 +35,7 @@ Anything else may change without notice.
 _FENCE = re.compile(r"^```(\w+) (.+)$", re.MULTILINE)
 _MERMAID = re.compile(r"^```mermaid\n.*?^```\n", re.MULTILINE | re.DOTALL)
 _TARGET = re.compile(r"(?<=\]\()([^)#:]+)(?=[)#])")
+_CELL = re.compile(r"<td>.*?</td>", re.DOTALL)
 _PICTURE = re.compile(rf"!\[[^\]]+\]\({re.escape(IMAGES)}/(\w+)\.png\)")
 
 
@@ -53,6 +54,11 @@ def on_files(files: Any, config: Any) -> Any:
 def on_page_markdown(text: str, page: Any, **_: Any) -> str:
     """Return a page as the site's Markdown has it."""
     return pictured(shown(text), page.file.src_uri)
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Return a page's HTML without the marks that keep a `|` in a table's code from ending its cell."""
+    return _CELL.sub(lambda found: found[0].replace("\\|", "|"), html)
 
 
 def placed(text: str, place: str) -> str:

@@ -68,6 +68,11 @@ def test_blocks_have_titles_for_what_they_say_of_themselves() -> None:
         assert "no-r" not in re.sub(r"^[^`].*$", "", PAGES_OF_SITE.shown(page.read_text("utf-8")), flags=re.MULTILINE)
 
 
+def test_a_bar_in_a_tables_code_is_a_bar() -> None:
+    cell, other = "<td><code>html\\|md</code></td>", "<pre><code>a \\| b</code></pre>"
+    assert PAGES_OF_SITE.on_page_content(cell + other) == "<td><code>html|md</code></td>" + other
+
+
 @pytest.mark.parametrize("name", ["report", "browse"])
 def test_the_readmes_pictures_stand_in_the_guides_of_the_same_names(name: str) -> None:
     """The guides themselves have none: they are printed in terminals, and the package carries no picture."""

@@ -73,7 +73,7 @@ batchpond run --interval 1
 import duckdb
 
 lake = duckdb.connect()
-(n_rows, n_lines), = lake.execute(
+((n_rows, n_lines),) = lake.execute(
     "select count(*), count(distinct (batch_id, file_id, line_number)) from 'lake/raw/**/*.parquet'"
 ).fetchall()
 assert n_rows == n_lines == 132
