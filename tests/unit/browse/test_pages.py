@@ -460,6 +460,19 @@ def test_a_row_of_a_task_leads_to_the_judgments_of_that_task(every: Path) -> Non
     assert tasks == {"likert": "likert", "compliance": "compliance", "pressure": "pressure"}
 
 
+def test_a_row_of_one_candidate_leads_to_what_was_said_of_that_candidate(of_items: Path) -> None:
+    """As many judgments as the row counts: of the same judge, of no other candidate."""
+    client = client_of(of_items)
+    links = links_to_rows(client.get(f"/report?study={rig.STUDY}").text)
+    asked = [dict(parse_qsl(link.partition("?")[2])) for link in links]
+    named = {(one["judge"], one["candidate"]) for one in asked if one.keys() >= {"judge", "candidate"}}
+    assert {candidate for _, candidate in named} == {"c0", "c1"}
+    for judge, candidate in named:
+        rows = lists.page(lake_of(of_items), Wish("rows", rig.STUDY, {"judge": judge, "candidate": candidate})).rows
+        assert {row["candidate_first"] for row in rows} == {candidate}
+        assert len(rows) == 12
+
+
 def test_who_labels_blind_sees_no_report(tmp_path_factory: pytest.TempPathFactory) -> None:
     """It says what judges hold; neither link nor page is there until blind is over."""
     client = client_of(judged_lake(tmp_path_factory.mktemp("judged")))

@@ -65,8 +65,8 @@ def _link(link_to: LinkTo, row: Mapping[str, Any]) -> str:
 
     A name with characters that were made visible is nobody's name any more, and leads nowhere, as does no name at all.
     """
-    item = row.get("item") if row.get("item_kind") != "candidate" else None
-    named = {name: row.get(f"{name}_id") for name in ("template", "rubric", "unit")} | {"item": item}
+    named = {name: row.get(f"{name}_id") for name in ("template", "rubric", "unit")}
+    named |= {"candidate": row.get("candidate"), row.get("item_kind") or "item": row.get("item")}
     if row.get("task") != _PAIRS:
         named["task"] = row.get("task")
     if {*_JUDGE} <= row.keys() and row["provider"] not in _TOGETHER:
