@@ -289,6 +289,7 @@ class LakeState:
     approvals: dict[str, records.Approval] = field(default_factory=dict)
     current_versions: dict[str, str] = field(default_factory=dict)
     readers: dict[str, int] = field(default_factory=dict)
+    words: dict[str, str | None] = field(default_factory=dict)
     by_shard: dict[str, list[str]] = field(default_factory=dict)
     batch_ids: set[str] = field(default_factory=set)
     voided: set[str] = field(default_factory=set)
@@ -341,6 +342,7 @@ class LakeState:
             case records.Planned():
                 self.current_versions[event.study] = event.study_version
                 self.readers[event.study] = event.reader or 1
+                self.words[event.study] = event.words
             case records.Rounds():
                 self.rounds[event.study_version] = event
             case records.Approval():
@@ -360,7 +362,7 @@ class LakeState:
             return
         self.forgetting[event.event_id] = event
         if event.study is not None:
-            for of_study in (self.current_versions, self.readers, self.approvals):
+            for of_study in (self.current_versions, self.readers, self.approvals, self.words):
                 of_study.pop(event.study, None)
         self.rounds = {version: one for version, one in self.rounds.items() if one.study != event.study}
 

@@ -58,13 +58,14 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag_field="kind
         return str(self.__struct_config__.tag)
 
 
-class Planned(Event, frozen=True, kw_only=True, tag="planned", rename={"reader": "ordinal"}):
-    """A version of a study became its newest, or is read by another reader from now on; without one it is the first."""
+class Planned(Event, frozen=True, kw_only=True, tag="planned", rename={"reader": "ordinal", "words": "detail"}):
+    """A version of a study became its newest, or has another reader or other words (JSON) for its report from now."""
 
     is_occurrence = True
     study: str
     study_version: str
     reader: int | None = None
+    words: str | None = None
 
 
 COMPLETE: Final = "complete"

@@ -212,7 +212,7 @@ def _config(study: Study) -> dict[str, Any]:
     """Return pairs that are asked all at once as plain values, without where on this machine they were read from."""
     values = dataclasses.asdict(study)
     (stage,) = values.pop("stages")
-    del values["source"], values["base_path"]
+    del values["source"], values["base_path"], values["words"]
     stage["pairs"] = pairs_config(stage["pairs"])
     if study.claims is None:
         del values["claims"]

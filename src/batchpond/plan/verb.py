@@ -47,7 +47,7 @@ from batchpond.plan.write import FIRST_ROUND, publish_round
 from batchpond.providers import registry
 from batchpond.study import file as study_file
 from batchpond.study.prices import Prices, total
-from batchpond.study.spec import CONVERSATION, INPUTS, OWN_OUTPUT_TASKS, PAIR_TASKS, StageSpec, Study
+from batchpond.study.spec import CONVERSATION, INPUTS, OWN_OUTPUT_TASKS, PAIR_TASKS, StageSpec, Study, Words
 from batchpond.tasks import inputs
 from batchpond.tasks.base import READER
 from batchpond.views import refresh
@@ -382,16 +382,18 @@ def _n_pairs(stages: Sequence[StageDraft]) -> tuple[int, int] | tuple[None, None
 
 
 def _make_newest(store: Store, log: EventLog, draft: Draft) -> bool:
-    """Record that this version is the newest, unless it is, and return whether; a new study has the newest reader."""
+    """Record that this version is the newest, or what its report says; return whether it is new, as its reader then."""
     study, version = draft.study.name, draft.version
+    said = orjson.dumps(draft.study.words).decode("utf-8") if draft.study.words != Words() else None
     lake_state = fold(log.events)
     if draft.study.has_rounds and version not in lake_state.rounds:
         is_open = any(stage.waits or stage.goes_on for stage in draft.study.stages)
         log.append(round_event(store, study, version, INCOMPLETE if is_open else FINAL, {}))
-    if lake_state.current_versions.get(study) == version:
-        return False
-    log.append(Planned(study=study, study_version=version, reader=lake_state.readers.get(study, READER)))
-    return True
+    is_new_version = lake_state.current_versions.get(study) != version
+    if is_new_version or lake_state.words.get(study) != said:
+        reader = lake_state.readers.get(study, READER)
+        log.append(Planned(study=study, study_version=version, reader=reader, words=said))
+    return is_new_version
 
 
 def _open_rounds(store: Store, log: EventLog, draft: Draft) -> bool:

@@ -1,8 +1,8 @@
 """The verb `forget`: what was asked and answered leaves the lake to the last byte, and its files at the providers.
 
-What stays says what was done and what it cost, and nothing of what was said: events, the ids of a shard's lines, and of
-each raw line its ids and figures, with every text in it empty. The providers come first, and one that fails stops it:
-nothing is half forgotten then. What a killed process left half done is finished by the next `forget`.
+What stays says what was done and what it cost, and nothing of what was said: events but for plans, the ids of a shard's
+lines, and of each raw line its ids and figures, with every text in it empty. The providers come first, and one that
+fails stops it: nothing is half forgotten then. What a killed process left half done is finished by the next `forget`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from batchpond.answers import derive
 from batchpond.errors import UsageError
-from batchpond.lake import failpoints, rewrite, schemas, tables
+from batchpond.lake import events, failpoints, rewrite, schemas, tables
 from batchpond.lake.attempts import BEFORE_SENT_PHASES, SETTLED_PHASES, UNSENT_PHASES, Attempt, LakeState
 from batchpond.lake.jsonl import part_paths, shard_lines
 from batchpond.lake.records import Forget, Forgotten, Tidied, Uploaded, Voided
@@ -250,6 +250,8 @@ class _Forgetting:
         rewrite.take_out(store, schemas.IMPORTED_JUDGMENTS, self._is_imported)
         if self._study is not None:
             rewrite.take_out(store, schemas.STUDIES, self._is_of_study)
+            planned = _one_of("kind", pa.array(["planned"]))  # which says what a report tells, such as who made it
+            rewrite.take_out(store, schemas.EVENTS, lambda rows: pc.and_kleene(planned(rows), self._is_of_study(rows)))
         failpoints.reach("F2")
         rewrite.take_out(store, schemas.PLAN, own if self._study is None else self._is_of_study)
         self._make_anew()
@@ -302,7 +304,7 @@ class _Forgetting:
         """Read the emptied lines, and make the lens and what passes keep of plans without what was forgotten."""
         store = self._store
         kept = [path for name in tables.FOLDED for path in store.path.glob(f".{name}.*")]
-        for path in (*kept, *(store.path / name for name in (LENS, STAMP, RULES_MEMO, versions.MEMO))):
+        for path in (*kept, *(store.path / name for name in (LENS, STAMP, RULES_MEMO, events.MEMO, versions.MEMO))):
             path.unlink(missing_ok=True)
         self._session.rules = Rules(store, self._session.lake_state.readers)
         read_what_is_unread(self._session, answered(self._session.lake_state))

@@ -325,6 +325,7 @@ def reread(store: Store, study: str) -> None:
     """Say that a study is read by the newest reader from now on."""
     with store.lock("reread"):
         log = EventLog(store)
-        version = versions.planned_version(fold(log.events), study)
-        log.append(records.Planned(study=study, study_version=version, reader=READER))
+        lake_state = fold(log.events)
+        version, words = versions.planned_version(lake_state, study), lake_state.words[study]
+        log.append(records.Planned(study=study, study_version=version, reader=READER, words=words))
         refresh(store)

@@ -18,8 +18,8 @@ CHAIN_KEYS: Final = (
     "per_statement", "uniform", "promising", "max_rounds",
 )  # fmt: skip
 _CHAIN_OTHERS: Final = (
-    "name", "study", "seed", "grid", "shards", "retry", "budget", "claims", "task", "rubrics", "models", "tier",
-    "structured", "expected_share", "expected_output_tokens", *CHAIN_KEYS,
+    "name", "study", "seed", "grid", "shards", "retry", "budget", "claims", "report", "task", "rubrics", "models",
+    "tier", "structured", "expected_share", "expected_output_tokens", *CHAIN_KEYS,
 )  # fmt: skip
 _SEPARATOR: Final = "."
 

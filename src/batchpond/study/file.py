@@ -57,8 +57,8 @@ def parse_study(data: bytes, source: str = "study.toml", base_path: Path = Path(
     rules = file.retry
     retry = spec.RetrySpec() if rules is None else spec.RetrySpec(rules.max_attempts, rules.classes, is_automatic=True)
     study = Study(
-        file.study, stages, file.seed, file.grid.unsupported, file.shards, retry, file.budget, file.claims, source,
-        base_path, written,
+        file.study, stages, file.seed, file.grid.unsupported, file.shards, retry, file.budget, file.claims, file.report,
+        source, base_path, written,
     )  # fmt: skip
     for table in () if study.media else root.elements("stages") or [root]:
         why = "has no effect: no template shows a picture"

@@ -214,6 +214,15 @@ class Claims:
     stop: Annotated[Text, about("when no more is asked")] = "everything that was planned is answered"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Words:
+    """What a report says of its study beside the data; nothing of it is asked, so a change of it is no new version."""
+
+    title: Annotated[str, at_most(300, "what the report is called; left out, as the study")] | None = None
+    authors: Annotated[tuple[Annotated[str, at_most(200)], ...], entries(200, "who made the study, in order")] = ()
+    notes: Annotated[Text, about("what readers are to know first; an empty line ends a paragraph")] | None = None
+
+
 MAIN_STAGE = "main"
 CONVERSATION = "conversation"
 OWN_OUTPUT_TASKS = frozenset({"generation", CONVERSATION})
@@ -376,6 +385,7 @@ class Study:
     retry: RetrySpec = field(default_factory=RetrySpec)
     budget: BudgetSpec = field(default_factory=BudgetSpec)
     claims: Claims | None = None
+    words: Words = field(default_factory=Words)
     source: str = "study.toml"
     base_path: Path = Path()
     templates: tuple[TemplateSpec, ...] = ()
@@ -445,7 +455,7 @@ def to_config(study: Study) -> dict[str, Any]:
     They are enough to open every later round from the lake alone.
     """
     plain = asdict(study)
-    del plain["source"], plain["base_path"], plain["templates"]
+    del plain["source"], plain["base_path"], plain["templates"], plain["words"]
     if study.claims is None:  # they came later: a study without them keeps its version
         del plain["claims"]
     return {**plain, "stages": [_stage_config(stage) for stage in study.stages]}

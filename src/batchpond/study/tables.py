@@ -186,6 +186,7 @@ class StudyFile:
     retry: spec.RetryRules | None = None
     budget: spec.BudgetSpec = field(default_factory=spec.BudgetSpec)
     claims: spec.Claims | None = None
+    report: spec.Words = field(default_factory=spec.Words)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,6 +20,7 @@ from tests.rigs.report import Page
 from tests.rigs.report import build as build_lake
 
 FOLDER = Path(sections.__file__).parent
+AROUND = ("facts", "compared", "methods")  # what every report begins and ends with, and two sides
 README = (FOLDER.parent / "README.md").read_text()
 
 
@@ -30,7 +31,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def exhibits() -> Iterator[Declared]:
     """Yield every exhibit that a section's file or module declares."""
-    for name in ("facts", "compared", *sections.SECTIONS):
+    for name in (*AROUND, *sections.SECTIONS):
         yield from declared.exhibits(name).values()
         if (FOLDER / f"{name}.py").exists():
             module = import_module(f"{sections.__name__}.{name}")
@@ -38,9 +39,9 @@ def exhibits() -> Iterator[Declared]:
 
 
 def test_the_list_names_every_section_once() -> None:
-    """No file or module is left out of the list, and none is missing; only facts and two sides stand before them."""
-    modules = {path.stem for path in FOLDER.glob("*.py")} - {"__init__", "facts", "compared"}
-    files = {path.stem for path in FOLDER.glob("*.toml")} - {"facts", "compared"}
+    """No file or module is left out of the list, and none is missing but what stands before or after them all."""
+    modules = {path.stem for path in FOLDER.glob("*.py")} - {"__init__", *AROUND}
+    files = {path.stem for path in FOLDER.glob("*.toml")} - {*AROUND}
     assert set(sections.SECTIONS) == modules | files
     assert len(sections.SECTIONS) == len(modules | files)
     assert all(callable(import_module(f"{sections.__name__}.{name}").section) for name in modules)
@@ -74,8 +75,8 @@ def test_a_section_is_added_as_the_readme_says(lake: Path, tmp_path: Path, monke
         report = build.build(lake, "every")
     finally:
         sys.modules.pop(f"{sections.__name__}.toy", None)
-    assert [section.key for section in report.sections] == ["study", "coverage", "valid"]
-    (exhibit,) = report.sections[-1].parts
+    assert [section.key for section in report.sections] == ["study", "coverage", "valid", "methods", "cite"]
+    (exhibit,) = report.sections[2].parts
     html = page.render(report)
     found = Page(html)
     assert {"valid", "valid-figure", "valid-caption"} <= {a.get("id") for _, a in found.elements}

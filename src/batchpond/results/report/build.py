@@ -23,7 +23,7 @@ from batchpond.results.report import markdown, sections
 from batchpond.results.report.declared import chapter
 from batchpond.results.report.numbers import Kind
 from batchpond.results.report.parts import Column, Exhibit, Report, Section
-from batchpond.results.report.sections import compared, facts
+from batchpond.results.report.sections import compared, facts, methods
 from batchpond.results.report.source import Source, opened
 from batchpond.text import escape
 
@@ -35,15 +35,16 @@ def build(lake_path: Path, study: str | None = None, beside: str | None = None) 
     or several and none is named, and LakeError when a file cannot be read.
     """
     with opened(lake_path, study) as source:
-        about = facts.study(source)
+        about, told = facts.study(source), methods.told(source)
         names = each(sections.SECTIONS, "reporting", "sections", len(sections.SECTIONS))
         made = [section for name in names if (section := _section(name, source)) is not None]
         if beside is not None:
             made.insert(0, compared.section(compare(lake_path, source.study, beside), source.study, beside))
+        made += methods.ending(source, made, told, about.fingerprint)
         return Report(
             study=escape(source.study),
-            title=escape(f"{source.study}: report"),
-            summary=about.summary,
+            title=told["title"],
+            summary=(*filter(None, told["head"].split("\n\n")), *about.summary),
             sections=(about.section, *(map(_open, made) if about.is_open else made)),
             fingerprint=about.fingerprint,
         )

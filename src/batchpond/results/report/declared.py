@@ -129,6 +129,7 @@ class Drawn:
     panel: str = ""
     rest: str = "panel"
     reference: float | None = None
+    is_bounded: bool = False
     roles: Mapping[str, str] = field(default_factory=dict)
     axes: Mapping[str, str] = field(default_factory=dict)
     known: str = ""
@@ -335,7 +336,7 @@ def _figure(declared: Declared, drawn: Drawn, rows: Rows, found: Cells, caption:
         return None
     n_undrawn = len(found.frame) - (frame[LABEL].n_unique() if drawn.kind is ChartKind.BARS else len(frame))
     return Figure(key, declared.title, caption, rows.sql, frame, drawn.kind, encoding, titles=titles,
-                  is_share=is_share, n_undrawn=n_undrawn)  # fmt: skip
+                  is_share=is_share, is_bounded=drawn.is_bounded, n_undrawn=n_undrawn)  # fmt: skip
 
 
 def _rest(drawn: Drawn, found: Cells) -> tuple[pl.DataFrame, dict[str, str]]:
@@ -361,7 +362,7 @@ def chapter(name: str, **made: Callable[[Declared], Made]) -> Chapter:
 
     Raises KeyError for a key that no exhibit has, and TypeError or ValueError for a word that no field has.
     """
-    known = _read(name)
+    known = written(name)
     if strange := known.keys() - _FIELDS:
         raise ValueError(f"sections/{name}.toml has {min(strange)!r}, which no section has")
     found = exhibits(name)
@@ -378,10 +379,11 @@ def chapter(name: str, **made: Callable[[Declared], Made]) -> Chapter:
 
 def exhibits(name: str) -> dict[str, Declared]:
     """Return the exhibits of the section NAME by their keys, in reading order, none where nothing is written."""
-    return {entry["key"]: _exhibit(entry) for entry in _read(name).get("exhibits", ())}
+    return {entry["key"]: _exhibit(entry) for entry in written(name).get("exhibits", ())}
 
 
-def _read(name: str) -> dict[str, Any]:
+def written(name: str) -> dict[str, Any]:
+    """Return what stands in the file of the section NAME, nothing where there is none."""
     file = FOLDER / f"{name}.toml"
     return tomllib.loads(file.read_text("utf-8")) if file.is_file() else {}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 from itertools import count
 from typing import Any, Final
@@ -116,6 +116,7 @@ def section(one: Section, numbers: Iterator[int]) -> Iterator[str]:
                 yield from _facts(part)
             case Cases():
                 yield from _cases(part)
+    yield from _fenced(one.listing, "bibtex") if one.listing else ()
 
 
 def _findings(report: Report) -> Iterator[str]:
@@ -185,21 +186,25 @@ def methods(report: Report) -> str:
     """
     claims = [one for one in report.sections if one.key == "claims"]
     lines = [f"# {plain(report.study)}: methods\n", *(line for one in claims for line in section(one, count(1)))]
-    words = {word for exhibit in report.exhibits() for word in re.findall(r"\w+", exhibit.sql)}
-    words -= set() if claims else {"report_claims"}
-    definer = {name: script for script in refresh.scripts() for name in (*script.views, *script.macros)}
-    found = refresh.reached(words, definer.get)  # the views that are named, and all that these read
-    used = [script for script in refresh.scripts() if script.name in found and "estimators" in script.header]
-    lines += [part for script in used if script.views for part in _script(script, words)]
-    for exhibit in report.exhibits():
-        if not exhibit.sql:
-            lines.append(f"## {plain(exhibit.title)}\n\n{plain(exhibit.caption)}\n\n    {exhibit.command}\n")
-    lines += [part for script in used if script.macros for part in _script(script, {*script.macros})]
+    words, scripts = used(report.exhibits())
+    lines += [part for script in scripts if script.views for part in about(script, words)]
+    unread = (one for one in report.exhibits() if not one.sql)
+    lines += [f"## {plain(one.title)}\n\n{plain(one.caption)}\n\n    {one.command}\n" for one in unread]
+    lines += [part for script in scripts if script.macros for part in about(script, {*script.macros})]
     return "\n".join([*lines, f"Fingerprint of the facts: {report.fingerprint}."]) + "\n"
 
 
-def _script(script: Script, words: set[str]) -> Iterator[str]:
-    """Yield what a file's header says of itself; of its estimators those that stand in the report."""
+def used(exhibits: Sequence[Exhibit]) -> tuple[set[str], list[Script]]:
+    """Return the words of exhibits' queries, and the files that define what these name and read, with estimators."""
+    words = {word for exhibit in exhibits for word in re.findall(r"\w+", exhibit.sql)}
+    words -= set() if any(exhibit.key == "claims" for exhibit in exhibits) else {"report_claims"}
+    definer = {name: script for script in refresh.scripts() for name in (*script.views, *script.macros)}
+    found = refresh.reached(words, definer.get)  # the views that are named, and all that these read
+    return words, [script for script in refresh.scripts() if script.name in found and "estimators" in script.header]
+
+
+def about(script: Script, words: Set[str]) -> Iterator[str]:
+    """Yield what a file's header says of itself; of its estimators those that define one of these words."""
     yield f"## {script.name}\n\n{script.header['question']}\n"
     lines = script.header["estimators"].splitlines()
     yield from (line for line in lines if words & set(re.findall(r"\w+", line.partition(":")[0])))

@@ -66,6 +66,7 @@ class Figure:
     encoding: Mapping[str, str]
     titles: Mapping[str, str] = field(default_factory=dict)
     is_share: bool = False  # values between 0 and 1, printed in per cent
+    is_bounded: bool = False  # no value can be above 1 or below -1, as no share can
     n_undrawn: int = 0  # rows of the table that are not in `frame`
 
 
@@ -133,6 +134,7 @@ class Facts:
 
     title: str
     rows: Sequence[tuple[str, str]]
+    is_folded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,13 +181,14 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A chapter of the report: a heading, sentences, and parts; what it found stands at the top of the report."""
+    """A chapter of the report: a heading, sentences, parts, and a text to copy; what it found stands at the top."""
 
     key: str
     title: str
     paragraphs: Sequence[str]
     parts: Sequence[Part]
     findings: Sequence[Finding] = ()
+    listing: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-# In reading order; before them all stand the study itself and, where somebody asks, what it is compared with.
+# In reading order; before them stand the study itself and what it is compared with, after them methods.
 SECTIONS: Final = (
     "claims", "coverage", "consistency", "position", "places", "repeats", "paired", "ranking", "matrix", "lengths",
     "adaptive", "agreement", "compliance", "ratings", "calibration", "pressure", "answers", "disagreements", "tests",

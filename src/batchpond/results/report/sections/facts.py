@@ -31,7 +31,8 @@ class Study:
 def study(source: Source) -> Study:
     """Read the study's facts; the fingerprint is a hash of them, the study's version and batchpond's."""
     (facts,) = source.rows(f"SELECT * FROM report_facts WHERE study = {source.name}").frame.to_dicts() or [{}]
-    planned = f"SELECT study_version, planned_at, n_items, n_pairs FROM studies_current WHERE study = {source.name}"
+    first = "SELECT min(occurred_at) FROM events WHERE kind = 'planned' AND study_version = known.study_version"
+    planned = f"SELECT study_version, ({first}) AS planned_at FROM studies_current AS known WHERE study = {source.name}"
     (version,) = source.rows(planned).frame.to_dicts() or [{}]
     (hashed,) = source.rows(f"SELECT * FROM report_fingerprint WHERE study = {source.name}").frame.to_dicts() or [{}]
     known = (source.study, version.get("study_version"), __version__, hashed.get("facts_xor"),
