@@ -7,7 +7,7 @@ WITH told AS (
     json_extract_string(words, '$.authors[*]') AS authors,
     json_extract_string(words, '$.notes') AS notes,
     strftime(ended_at, '%Y') AS year,
-    ltrim(strftime(ended_at, '%d %B %Y'), '0') AS day,
+    'answers up to ' || ltrim(strftime(ended_at, '%d %B %Y'), '0') AS day,
     study_version
   FROM (SELECT max(ended_at) AT TIME ZONE 'UTC' AS ended_at FROM report_timeline WHERE study = {study}) AS answers
   LEFT JOIN (
