@@ -3,9 +3,10 @@
 WITH told AS (
   SELECT
     {study} AS study,
-    coalesce(json_extract_string(words, '$.title'), {study}) AS title,
+    coalesce(trim(regexp_replace(json_extract_string(words, '$.title'), '\s+', ' ', 'g')), {study}) AS title,
     json_extract_string(words, '$.authors[*]') AS authors,
-    json_extract_string(words, '$.notes') AS notes,
+    [trim(regexp_replace(one, '\s+', ' ', 'g')) FOR one IN
+      regexp_split_to_array(trim(json_extract_string(words, '$.notes'), chr(10) || ' '), '\n\s*\n')] AS notes,
     strftime(ended_at, '%Y') AS year,
     'answers up to ' || ltrim(strftime(ended_at, '%d %B %Y'), '0') AS day,
     study_version
@@ -29,7 +30,8 @@ marked AS (
 SELECT
   study,
   title,
-  concat_ws(chr(10) || chr(10), nullif(concat_ws(' · ', nullif(array_to_string(authors, ', '), ''), day), ''), notes) AS head,
+  concat_ws(chr(10) || chr(10), nullif(concat_ws(' · ', nullif(array_to_string(authors, ', '), ''), day), ''),
+    array_to_string(notes, chr(10) || chr(10))) AS head,
   concat_ws('. ', nullif(array_to_string(authors, ', '), ''), title || coalesce(' (' || year || ')', '')) AS cited,
   coalesce(', version ' || study_version, '') AS of_version,
   concat_ws('-', nullif(trim(regexp_replace(study, '[^A-Za-z0-9]+', '-', 'g'), '-'), ''), coalesce(left(study_version, 8), 'report'))
