@@ -297,8 +297,10 @@ def test_what_was_asked_of_whom(text: str, raw: Raw) -> None:
     assert {name.partition(" ")[0] for name in said["models"].split(", ")} == models
     assert {*said["templates"].split(", ")} == {*plan["template_id"]}
     assert {*said["rubrics"].split(", ")} == {*plan["rubric_id"]}
-    counts: dict[str, Any] = {"items": len({*plan["item_first"], *plan["item_second"]}), "pairs": plan["pair_id"].n_unique(),
-              "asked": plan["repeat_no"].max(), "questions": plan["request_id"].n_unique()}  # fmt: skip
+    counts: dict[str, Any] = {
+        "items": len({*plan["item_first"], *plan["item_second"]}), "pairs": plan["pair_id"].n_unique(),
+        "asked": plan["repeat_no"].max(), "questions": plan["request_id"].n_unique(),
+    }  # fmt: skip
     assert {name: int(said[name].replace(",", "")) for name in counts} == counts
     reverse = plan.filter(pl.col("direction") == "reverse")["pair_id"].n_unique()
     assert said["in both orders"].replace("\u202f", " ") == f"{100 * reverse / counts['pairs']:.1f} %"

@@ -205,6 +205,23 @@ def test_differences_of_shares_are_drawn_where_they_are(layout: Layout) -> None:
     assert looks.ends(figure, [0.0, 0.4, 1.0]) == (0.0, 1.0)
 
 
+@pytest.mark.parametrize(
+    ("values", "is_share", "expected"),
+    [([1.0], False, (0, 1)), ([0.2, 1.0], False, (0, 1)), ([-0.3, 0.9], False, (-1, 1)), ([], False, (0, 1)),
+     ([0.98, 1.0], True, (0, 1)), ([-0.98, 0.5], True, (-1, 0.5)), ([-0.9], True, (-1, -0.4))],
+)  # fmt: skip
+def test_an_axis_of_shares_or_of_kappa_ends_where_they_do(
+    values: list[float], is_share: bool, expected: tuple[float, float]
+) -> None:
+    """Judges that agree wholly are at the end of the axis, and none is drawn beyond it; other numbers have no ends."""
+    rows = [{"label": f"{n}", "value": value, "low": value, "high": value} for n, value in enumerate(values)]
+    bounded = figure_of(ChartKind.INTERVALS, rows, is_share=is_share, is_bounded=not is_share)
+    assert looks.ends(bounded, values) == pytest.approx(expected)
+    free = figure_of(ChartKind.INTERVALS, rows)
+    low, high = looks.ends(free, [1.0])
+    assert low < 1 < high
+
+
 def test_cells_and_bars_are_drawn_each() -> None:
     """A matrix has a cell per row with its number, and stacked bars have a part per row and a sum per label."""
     names = ("gpt", "claude", "llama")

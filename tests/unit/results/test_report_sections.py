@@ -13,7 +13,7 @@ import pytest
 from batchpond.results.report import build, declared, page, sections
 from batchpond.results.report.declared import Chapter, Declared
 from batchpond.results.report.numbers import Kind
-from batchpond.results.report.parts import Column
+from batchpond.results.report.parts import Column, Facts
 from batchpond.results.report.source import opened
 from batchpond.views import read
 from tests.rigs.report import Page
@@ -141,3 +141,30 @@ def test_a_chapter_with_nothing_to_show_is_left_out(lake: Path) -> None:
     with opened(lake, "every") as source:
         assert Chapter(key="a", title="A", parts=(bare,))(source) is None
         assert Chapter(key="a", title="A", parts=(bare,), needs=lambda _: False)(source) is None
+
+
+def test_the_methods_say_what_the_report_prints_and_no_more(lake: Path) -> None:
+    """Each estimator of an exhibit by its head, with what it cites; of tasks and tests those that the study has."""
+    reports = {name: build.build(lake, name) for name in ("every", "hostile")}
+    told = {}
+    for name, report in reports.items():
+        (methods,) = [section for section in report.sections if section.key == "methods"]
+        (estimators,) = [part for part in methods.parts if isinstance(part, Facts)]
+        told[name] = (" ".join(methods.paragraphs), dict(estimators.rows))
+    words, rows = told["every"]
+    assert "Bradley and Terry" in words
+    assert "items in general" in words
+    assert "Benjamini and Hochberg" in words
+    assert "Task likert: a rating" in words
+    assert rows["metric_consistency"].count("same winner: n_consistent_win / n_decided")
+    assert "Cohen 1960" in rows["metric_agreement"]
+    assert "Wilson 1927" in rows["wilson"]  # which only those cite
+    assert "metric_pressure" in rows
+    words, rows = told["hostile"]
+    assert "Task likert" not in words
+    assert not {"metric_pressure", "metric_agreement"} & rows.keys()
+    (asked,) = [part for part in reports["hostile"].exhibits() if part.key == "asked"]
+    assert asked.frame.select("task", "n_items", "n_calls").rows() == [("pairwise", 3, 6)]
+    html = page.render(reports["hostile"])
+    assert '<details class="folded">' in html
+    assert "<u>t</u>" not in html

@@ -66,7 +66,7 @@ class Figure:
     encoding: Mapping[str, str]
     titles: Mapping[str, str] = field(default_factory=dict)
     is_share: bool = False  # values between 0 and 1, printed in per cent
-    is_bounded: bool = False  # no value can be above 1 or below -1, as no share can
+    is_bounded: bool = False  # values up to 1, from 0 or -1 on, as kappa has; the axis ends there
     n_undrawn: int = 0  # rows of the table that are not in `frame`
 
 

@@ -86,16 +86,15 @@ def title(figure: Figure, role: str, width_px: float) -> list[str] | None:
 
 
 def ends(figure: Figure, values: Sequence[float]) -> tuple[float, float]:
-    """Return the ends of the axis of `value`: 0 to 1 for shares within, else round numbers around all of them."""
-    is_bounded = (figure.is_share or figure.is_bounded) and all(-1 <= value <= 1 for value in values)
-    if is_bounded and min(values, default=0.0) >= 0:
-        return 0.0, 1.0
+    """Return the ends of the axis of `value`: those of shares within and of kappa, else round numbers around all."""
+    if figure.is_bounded or (figure.is_share and all(0 <= value <= 1 for value in values)):
+        return -1.0 if min(values, default=0.0) < 0 else 0.0, 1.0
     low, high = min(values, default=0.0), max(values, default=1.0)
-    least, most = (-1.0, 1.0) if is_bounded else (-math.inf, math.inf)
     if high == low:
-        return max(low - 0.5, least), min(high + 0.5, most)
+        most = 1.0 if figure.is_share and abs(low) <= 1 else math.inf  # of a difference of shares
+        return max(low - 0.5, -most), min(high + 0.5, most)
     step = 10 ** math.floor(math.log10((high - low) / 2)) / 2
-    return max(math.floor(low / step) * step, least), min(math.ceil(high / step) * step, most)
+    return math.floor(low / step) * step, math.ceil(high / step) * step
 
 
 def scale(domain: tuple[float, float]) -> Spec:
