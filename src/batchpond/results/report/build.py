@@ -23,7 +23,7 @@ from batchpond.results.report import markdown, sections
 from batchpond.results.report.declared import chapter
 from batchpond.results.report.numbers import Kind
 from batchpond.results.report.parts import Column, Exhibit, Report, Section
-from batchpond.results.report.sections import compared, facts, methods
+from batchpond.results.report.sections import compared, facts
 from batchpond.results.report.source import Source, opened
 from batchpond.text import escape
 
@@ -35,12 +35,12 @@ def build(lake_path: Path, study: str | None = None, beside: str | None = None) 
     or several and none is named, and LakeError when a file cannot be read.
     """
     with opened(lake_path, study) as source:
-        about, told = facts.study(source), methods.told(source)
+        about, told = facts.study(source), facts.told(source)
         names = each(sections.SECTIONS, "reporting", "sections", len(sections.SECTIONS))
         made = [section for name in names if (section := _section(name, source)) is not None]
         if beside is not None:
             made.insert(0, compared.section(compare(lake_path, source.study, beside), source.study, beside))
-        made += methods.ending(source, made, told, about.fingerprint)
+        made += facts.ending(source, made, told, about.fingerprint)
         return Report(
             study=escape(source.study),
             title=told["title"],
