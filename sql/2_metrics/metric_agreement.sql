@@ -16,7 +16,7 @@
 --     n_clusters - 1. Those above are of these items
 --   - alpha_nominal, alpha_ordinal, alpha_interval: Krippendorff's, taking votes as names, as ranks, as numbers
 --     (vote_scale; n_units_scaled units have two)
---   - ac1: Gwet's, its categories those in use in the study, task and template
+--   - ac1: Gwet's, its categories those in use in the study, task and template, by models for two of them
 -- reference: Cohen 1960 (kappa), with the error of Fleiss, Cohen and Everitt 1969; Krippendorff (alpha); Gwet 2008
 --   (AC1); clustered, wilson_clustered.
 -- nulls: all but agreement are NULL where every vote is the same: chance explains all, or nothing. What is of items in
@@ -168,11 +168,14 @@ places AS (
     pair_no, study, task, template_id,
     provider_a, request_model_a, thinking_a, provider_b, request_model_b, thinking_b
 ),
+-- of models alone, or of those that people are among, so that labels move nothing between models
 in_use AS (
-  SELECT places.study, places.task, places.template_id, count(DISTINCT vote) AS n_categories
+  SELECT
+    places.study, places.task, places.template_id, 'human' IN (provider_a, provider_b) AS has_people,
+    count(DISTINCT vote) AS n_categories
   FROM categories
   JOIN places ON places.pair_no = categories.pair_no
-  GROUP BY places.study, places.task, places.template_id
+  GROUP BY places.study, places.task, places.template_id, 'human' IN (provider_a, provider_b)
 ),
 measured AS (
   SELECT
@@ -199,6 +202,7 @@ measured AS (
     ON in_use.study = places.study
     AND in_use.task = places.task
     AND in_use.template_id = places.template_id
+    AND in_use.has_people = ('human' IN (places.provider_a, places.provider_b))
 ),
 sized AS (
   SELECT

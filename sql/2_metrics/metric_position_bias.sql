@@ -28,8 +28,10 @@
 -- reference: Mantel and Haenszel 1959; Benjamini and Hochberg 1995; clustered, mcnemar, clopper_pearson.
 -- nulls: no flipped pair is no evidence: p and log-odds are NULL then, not 1. For items in general NULL below 5
 --   items with a flipped pair. An end that is at infinity is NULL; with repeats and fewer than 6 flipped
---   pairs, which no test could tell from chance, p_position_these_items and its ends are. position_item_sd is NULL for
---   prompts and lists, what is of these items for lists, whose pairs are no draws, and where no item has two pairs with a flip.
+--   pairs, which no test could tell from chance, p_position_these_items and its ends are. position_item_sd and
+--   p_position_items are NULL for prompts and lists, where no item has two pairs with a flip, and with fewer than five flips
+--   to either place: of a judge that all but always names the same one nothing is known of how items differ. What is of
+--   these items is NULL for lists, whose pairs are no draws.
 -- note: shares and rates that people quote are in metric_position_rates.
 
 CREATE OR REPLACE VIEW metric_position_bias AS
@@ -111,7 +113,7 @@ variances AS (
     logodds_matched_variance(r, s, rr, ss, rs, w) AS v_pair,
     CASE WHEN n_flipped >= 6 THEN sign_flip_z(r, s, rr, ss, rs) END AS flip_z,
     -- what the items' squares come to by chance: less than the pairs' squares, as the mean is taken off
-    CASE WHEN n_sides = 2 AND size_products > 1e-9 AND item_squares_variance > 1e-9
+    CASE WHEN n_sides = 2 AND size_products > 1e-9 AND item_squares_variance > 1e-9 AND least(r, s) >= 5 * w
          THEN pair_squares - 2 * sized_squares / size + pair_squares / 2 * size_squares / (size * size) END AS by_chance
   FROM counts
 ),

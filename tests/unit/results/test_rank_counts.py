@@ -90,3 +90,21 @@ def test_planned_and_imported_cells_pooled_are_one_ranking_of_all_votes(tmp_path
         for item in theta:
             n_of_cells = sum(row["n_comparisons"] for row in cells if row["item"] == item)
             assert [row["n_comparisons"] for row in shown if row["item"] == item] == [n_of_cells]
+
+
+def test_people_are_no_part_of_what_models_are_pooled_to(tmp_path: Path) -> None:
+    """Their labels are what judges are held against; where people alone judged, they are ranked by."""
+    lake = LakeBuilder(tmp_path / "lake")
+    rows = [
+        {"study": study, "item_first": "a", "item_second": "b", "outcome": "decided", "verdict": "first",
+         "provider": provider, "request_model": f"j{n}", "import_key": f"{study}{provider}{n}"}
+        for study, provider, n_judges in (("both", "openai", 3), ("both", "human", 2), ("people", "human", 2))
+        for n in range(n_judges)
+    ]  # fmt: skip
+    lake.imported(rows)
+    lake.build()
+    with closing(database.connect(lake.path)) as connection:
+        pooled = {found.scope[0]: found for found in counted(connection, None, What.ITEMS, ())}
+        apart = list(counted(connection, "both", What.ITEMS, ("provider",)))
+    assert {name: int(found.votes.counts.sum()) for name, found in pooled.items()} == {"both": 3, "people": 2}
+    assert sorted(int(found.votes.counts.sum()) for found in apart) == [2, 3]

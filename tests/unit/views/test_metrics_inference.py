@@ -252,6 +252,39 @@ def test_items_that_differ_in_the_position_effect_are_seen() -> None:
     assert play(DESIGNS["no effect"], 150, seed=3).shares["p_position_items"] <= 0.1
 
 
+@pytest.mark.parametrize("n_recency", [0, 4, 5])
+def test_of_a_judge_that_names_one_place_nothing_is_known_of_how_items_differ(n_recency: int) -> None:
+    """Twelve equal items, the first all but always named: p was 1e-21, as no flip against it balances the sums."""
+    pairs = list(combinations([f"i{n:02}" for n in range(12)], 2))
+    rows = [
+        {"item_first": one, "item_second": other, "verdict": "second" if number % 14 == 3 and number < 14 * n_recency
+         else "first"}
+        for number, pair in enumerate(pairs) for one, other in (pair, pair[::-1])
+    ]  # fmt: skip
+    ((row,),) = of_pairs(rows, "metric_position_bias")
+    assert row["n_recency"] == n_recency
+    assert row["p_position"] < 0.01
+    assert (row["p_position_items"] is None, row["position_item_sd"] is None) == (n_recency < 5, n_recency < 5)
+
+
+def test_labels_of_people_move_nothing_between_models() -> None:
+    """A tie that a person gave was a third category of AC1 of two models who never tie."""
+    pairs = list(combinations("abcdefg", 2))
+    models = [
+        {"item_first": one, "item_second": other, "request_model": model,
+         "verdict": "first" if number % 3 or model == "m1" else "second"}
+        for number, (one, other) in enumerate(pairs) for model in ("m1", "m2")
+    ]  # fmt: skip
+    people = [{"item_first": one, "item_second": other, "provider": "human", "request_model": "p", "verdict": "tie"}
+              for one, other in pairs[:4]]  # fmt: skip
+    found = []
+    for rows in (models, models + people):
+        shown = [row for row in of_pairs(rows, "metric_agreement")[0] if row["request_model_b"] == "m2"]
+        found.append([row["ac1"] for row in shown if row["request_model_a"] == "m1"])
+    assert found[0] == found[1]
+    assert found[0][0] is not None
+
+
 def test_twice_the_votes_find_more_and_estimate_the_same() -> None:
     """Repeats neither inflate the effect nor cost power."""
     once, twice = (play(Pairs(eta=0.3, repeats=repeats), 150, seed=4) for repeats in (1, 2))

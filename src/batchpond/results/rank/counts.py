@@ -62,7 +62,7 @@ class Counts:
 class _Study:
     """What a study's judgments differ in: its scopes by the columns asked for, and whether units differ in one.
 
-    `has_rounds` says that some of its pairs were chosen by adaptive rounds.
+    `has_rounds` says that some of its pairs were chosen by adaptive rounds; `who` is a condition on whose words count.
     """
 
     name: str
@@ -72,6 +72,7 @@ class _Study:
     has_units: bool
     has_rounds: bool
     source: str
+    who: str
 
     @property
     def compared(self) -> tuple[str, str]:
@@ -98,9 +99,9 @@ def counted(
         check_study(connection, study)
         source = "pair_judgments" if jury is None else _gathered(connection, study, jury)
         for found in _studies(connection, study, what, tuple(by), source):
-            _count(connection, found, "rank_counts", "true", [*found.varying, *["unit_id"] * found.has_units])
+            _count(connection, found, "rank_counts", found.who, [*found.varying, *["unit_id"] * found.has_units])
             if found.has_rounds:
-                _count(connection, found, "rank_held_out", "purpose = 'holdout'", found.varying)
+                _count(connection, found, "rank_held_out", f"purpose = 'holdout' AND {found.who}", found.varying)
             yield from _scopes(connection, found)
 
 
@@ -152,7 +153,11 @@ def _studies(
         if len(own) > RANKINGS_MAX:
             raise UsageError(f"there are more than {RANKINGS_MAX:,} rankings in {name!r}", hint="name fewer columns")
         has_units, has_rounds = (any(row[place] for row in own) for place in (3, 4))
-        yield _Study(name, what, by, [row[5:] for row in own], has_units, has_rounds, source)
+        # Where judges are pooled, people's labels stay out: they are what judges are held against.
+        are_pooled = "provider" not in by and any(row[1] > row[5] for row in own)
+        who = "provider <> 'human'" if are_pooled else "true"
+        scopes = [row[6:] for row in own if not are_pooled or row[1] > row[5]]
+        yield _Study(name, what, by, scopes, has_units, has_rounds, source, who)
 
 
 def _count(connection: duckdb.DuckDBPyConnection, study: _Study, table: str, where: str, keys: Sequence[str]) -> None:
