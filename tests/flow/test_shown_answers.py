@@ -12,6 +12,7 @@ from batchpond.errors import StudyError
 from batchpond.study import file as study_file
 from batchpond.study.spec import StageSpec
 from batchpond_sim.world.world import Settings
+from tests.flow import test_listwise as lists
 from tests.rigs.sim_study import LATENCY_S
 from tests.rigs.stage_study import StageRig, models, stage, use
 
@@ -375,3 +376,21 @@ def test_a_lake_keeps_what_a_stage_shows(tmp_path: Path) -> None:
     rig.submit()
     rig.finish()
     assert len(prompts(rig, "second")) == 3
+
+
+@pytest.mark.parametrize(("reverse", "n_pairs"), [(1.0, 8), (0.0, 8), (1.0, 66)])
+def test_pairs_after_pairs_are_forecast_as_those(tmp_path: Path, reverse: float, n_pairs: int) -> None:
+    """Not as all pairs of the items that were compared: of 200 items and 100 pairs that was 39,800 for 200."""
+    asked = f"[[stages.rubrics]]\nuse = 'overall_quality'\n{use('plain')}{models('gpt-5.4-mini')}"
+    pairs = f"[stages.pairs]\ncount = {n_pairs}\n"
+    text = (
+        'study = "demo"\n'
+        + stage("one", "pairwise", 'path = "texts.csv"', f"---{pairs}{asked}")
+        + stage("two", "pairwise", 'stage = "one"', f"---[stages.pairs]\nreverse = {reverse}\n{asked}")
+    )
+    rig = lists.rig_of(tmp_path, text)
+    foretold = next(one for one in rig.planned().stages if one.name == "two").n_requests
+    rig.submit()
+    rig.finish()
+    ((n,),) = [tuple(row.values()) for row in rig.ask("SELECT count(*) AS n FROM results WHERE stage = 'two'")]
+    assert foretold == n == n_pairs * (1 + reverse)

@@ -14,7 +14,7 @@ from batchpond.plan.cells import ModelConfig
 from batchpond.plan.prompts import BYTES_PER_TOKEN, tokens_of
 from batchpond.plan.rounds import adaptive
 from batchpond.study.prices import ANSWER_TOKENS_EXPECTED, NOTHING, Estimate, Prices, total
-from batchpond.study.spec import CONVERSATION, OWN_OUTPUT_TASKS, PAIR_TASKS, Kept, PairsSpec, StageSpec
+from batchpond.study.spec import CONVERSATION, OWN_OUTPUT_TASKS, PAIR_TASKS, Kept, StageSpec
 from batchpond.tasks.inputs import InputsRule
 
 
@@ -47,9 +47,13 @@ class Forecast:
 
 @dataclass(frozen=True, slots=True)
 class _Flow:
-    """What a stage hands on: rows with their texts, inputs and conversations, of so many candidates on each unit."""
+    """What a stage hands on: rows with their texts, inputs and conversations, of so many candidates on each unit.
+
+    `n_pairs` is how many a stage of pairs asked about, in whatever direction: a stage of pairs after it asks of those.
+    """
 
     n_rows: float = 0.0
+    n_pairs: float = 0.0
     text_bytes: float = 0.0
     input_bytes: float = 0.0
     n_candidates: int = 1
@@ -88,7 +92,7 @@ def _foretold(known: Sequence[Known], prices: Prices, *, is_worst: bool) -> list
     found = []
     for one in known:
         stage = one.stage
-        own = _Flow(one.n_rows, one.row_bytes, has_rubrics=one.has_rubrics, n_statements=len(stage.rubrics))
+        own = _Flow(one.n_rows, text_bytes=one.row_bytes, has_rubrics=one.has_rubrics, n_statements=len(stage.rubrics))
         flow = _chosen(stage, flows, is_worst=is_worst) if stage.waits else own
         first = _first(one, flow)
         later = _later_rounds(stage, first, flow.n_rows)
@@ -109,9 +113,11 @@ def _chosen(stage: StageSpec, flows: Mapping[str, _Flow], *, is_worst: bool) -> 
     else:
         shown = {asked for asked, _ in stage.answers.values()}
         sources = [flows[name] for name in stage.rows.after if name not in shown or shown >= {*stage.rows.after}]
-        source = replace(max(sources, key=lambda flow: flow.n_rows), n_rows=sum(flow.n_rows for flow in sources))
+        n_rows, n_pairs = sum(flow.n_rows for flow in sources), sum(flow.n_pairs for flow in sources)
+        source = replace(max(sources, key=lambda flow: flow.n_rows), n_rows=n_rows, n_pairs=n_pairs)
         is_part = True
-    return replace(source, n_rows=source.n_rows * (stage.expected_share if is_part else 1.0))
+    share = stage.expected_share if is_part else 1.0
+    return replace(source, n_rows=source.n_rows * share, n_pairs=source.n_pairs * share)
 
 
 def _kept(kept: Kept, flows: Mapping[str, _Flow], *, is_worst: bool) -> _Flow:
@@ -147,23 +153,27 @@ def _first(one: Known, flow: _Flow) -> _Asked:
 def _n_of_rows(stage: StageSpec, flow: _Flow) -> float:
     match stage.task:
         case "ranking":
-            return flow.n_rows * max(0, flow.n_candidates - 1)
+            return 2 * _n_pairs(flow, stage)
         case "listwise":
             return flow.n_rows / max(1, flow.n_candidates) * (stage.pairs.count or 1) * (1 + stage.pairs.reverse)
         case "pairwise":
             if stage.pairs.adaptive is not None:
                 return sum(adaptive.n_of_rounds(round(flow.n_rows), stage.pairs)[:1])
-            n_pairs, n_reverse = _n_pairs(flow.n_rows, stage.pairs), stage.pairs.n_reverse
+            n_pairs, n_reverse = _n_pairs(flow, stage), stage.pairs.n_reverse
             return n_pairs + (n_pairs * stage.pairs.reverse if n_reverse is None else n_reverse)
         case _:
             return flow.n_rows
 
 
-def _n_pairs(n_rows: float, spec: PairsSpec) -> float:
-    possible = n_rows * max(0.0, n_rows - 1) / 2
-    if spec.count is not None:
-        return min(possible, spec.count)
-    return possible * (1.0 if spec.share is None else spec.share)
+def _n_pairs(flow: _Flow, stage: StageSpec) -> float:
+    if flow.n_pairs:
+        return flow.n_pairs
+    if stage.task == "ranking":
+        return flow.n_rows * max(0, flow.n_candidates - 1) / 2
+    possible = flow.n_rows * max(0.0, flow.n_rows - 1) / 2
+    if stage.pairs.count is not None:
+        return min(possible, stage.pairs.count)
+    return possible * (1.0 if stage.pairs.share is None else stage.pairs.share)
 
 
 def answer_tokens(stage: StageSpec) -> int:
@@ -220,7 +230,9 @@ def _handed_on(one: Known, flow: _Flow, first: _Asked) -> _Flow:
     if isinstance(stage.rule, InputsRule):
         n_entries = first.n_per_way * len(one.configs) * stage.rule.count
         entry_bytes = answer_tokens(stage) * BYTES_PER_TOKEN / stage.rule.count
-        return _Flow(n_entries, entry_bytes, 0.0, 1, flow.has_rubrics, n_statements=flow.n_statements)
+        return _Flow(n_entries, 0.0, entry_bytes, 0.0, 1, flow.has_rubrics, n_statements=flow.n_statements)
+    if stage.task in PAIR_TASKS and stage.pairs.adaptive is None:
+        return replace(flow, n_pairs=_n_pairs(flow, stage))
     if stage.task not in OWN_OUTPUT_TASKS:
         return flow
     n_candidates = len(one.configs) * len(stage.templates)
@@ -228,4 +240,4 @@ def _handed_on(one: Known, flow: _Flow, first: _Asked) -> _Flow:
     has_rubrics = stage.task == CONVERSATION or bool(stage.rubrics) or flow.has_rubrics
     n_rows = first.n_per_way * len(one.configs) * (1 + stage.turns)
     talk_bytes = flow.text_bytes + _turn_bytes(stage) * (1 + stage.turns / 2) if stage.task == CONVERSATION else 0.0
-    return _Flow(n_rows, text_bytes, flow.text_bytes, n_candidates, has_rubrics, talk_bytes)
+    return _Flow(n_rows, 0.0, text_bytes, flow.text_bytes, n_candidates, has_rubrics, talk_bytes)
