@@ -18,8 +18,10 @@ import pytest
 
 from batchpond.cli.frame import COMMANDS
 from batchpond.cli.init import COMMENTED, EXAMPLES
+from batchpond.demo import SIMULATED_KEY, environment
 from batchpond.lake.store import Store
 from batchpond.providers import registry
+from batchpond_sim.host import server
 
 HEAVY = ("duckdb", "polars", "pyarrow", "httpx", "numpy", "msgspec")
 PROGRAM = [sys.executable, "-m", "batchpond"]
@@ -379,6 +381,15 @@ def test_what_is_submitted_beside_one_simulator_is_collected_beside_the_next(tmp
     with socket.create_server(("127.0.0.1", port)):
         assert run("simulate", "--", sys.executable, "-c", "", cwd=tmp_path).returncode == 0
     assert int((tmp_path / "simulator" / "port.txt").read_text()) != port
+
+
+def test_beside_a_simulator_no_provider_is_asked_in_earnest() -> None:
+    """Those of live calls alone, and servers of one's own, had their real addresses, and were paid."""
+    with server.running() as simulator:
+        found = environment(simulator)
+        for descriptor in registry.all_descriptors():
+            assert found[descriptor.base_url_env].startswith(f"{simulator.root_url}/"), descriptor.name
+            assert {found[name] for name in descriptor.key_env[:1]} <= {SIMULATED_KEY}, descriptor.name
 
 
 def test_init_prints_the_schema_of_study_files_and_writes_nothing(tmp_path: Path) -> None:

@@ -103,11 +103,15 @@ def _simulator() -> Iterator[Running]:
 
 
 def environment(simulator: Running) -> dict[str, str]:
-    """Return the variables that point every provider at a simulator, which nobody need spare from being looked at."""
+    """Return the variables that point every provider at a simulator, which nobody need spare from being looked at.
+
+    Those of live calls alone too: what is left out would be asked, and paid, in earnest.
+    """
     found = {INTERVAL_ENV: "1"}
-    for descriptor in registry.descriptors():
-        found[descriptor.base_url_env] = simulator.base_url_of(descriptor.name)
-        found[descriptor.key_env[0]] = SIMULATED_KEY
+    for descriptor in registry.all_descriptors():
+        name = descriptor.name if descriptor.name in server.PROVIDERS else "compatible"
+        found[descriptor.base_url_env] = simulator.base_url_of(name)
+        found |= dict.fromkeys(descriptor.key_env[:1], SIMULATED_KEY)
     return found
 
 
