@@ -394,3 +394,16 @@ def test_pairs_after_pairs_are_forecast_as_those(tmp_path: Path, reverse: float,
     rig.finish()
     ((n,),) = [tuple(row.values()) for row in rig.ask("SELECT count(*) AS n FROM results WHERE stage = 'two'")]
     assert foretold == n == n_pairs * (1 + reverse)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_told"),
+    [("{INPUT}", True), ("{INPUT} {OUTPUT}", False), ("{INPUT} {answers.answers.text}", False)],
+)
+def test_a_judge_of_answers_that_sees_none_is_told_at_plan(tmp_path: Path, text: str, is_told: bool) -> None:
+    """{INPUT} is what was asked, in `prompts` too: nine answers came to three requests that show none of them."""
+    answer = '[stages.answer]\nform = "regex"\npattern = "(?P<label>[a-z]+)"\n'
+    asked = f"---{answer}{BY.format('kind', text)}{models('gpt-5.4-mini')}"
+    rig = rig_of(tmp_path, answers("gpt-4o"), stage("kinds", "prompts", 'stage = "answers"', asked))
+    notes = [note for note in rig.planned().notes if "shows no answer of stage answers" in note]
+    assert (len(notes) == 1) == is_told

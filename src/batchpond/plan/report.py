@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -22,7 +23,7 @@ from batchpond.plan.versions import Limits, cut, limits_of, used
 from batchpond.providers import registry
 from batchpond.providers.shared.sight import PAGES_UNKNOWN, PDF
 from batchpond.study.prices import Estimate, Prices, Used, total
-from batchpond.study.spec import Order, PairsSpec, ShardsSpec, StageSpec
+from batchpond.study.spec import OWN_OUTPUT_TASKS, Order, PairsSpec, ShardsSpec, StageSpec
 from batchpond.tasks.pairwise import PairwiseRule
 from batchpond.text import Shown, plural
 
@@ -250,7 +251,7 @@ def caveats(draft: Draft, told: Collection[tuple[str, str]]) -> tuple[str, ...]:
 
 def notes(draft: Draft, prices: Prices) -> tuple[str, ...]:
     """Return what the study gives reason to say, each once: what makes its prompts wrong first."""
-    found = [note for stage in draft.stages for note in _of_inputs(stage.stage)]
+    found = [note for stage in draft.stages for note in (*_of_inputs(stage.stage), *_of_outputs(stage.stage, draft))]
     found += model_notes([config for stage in draft.stages for config in stage.configs], prices)
     told = [(f"stage {one.stage.name}: " if len(draft.stages) > 1 else "", one) for one in draft.stages]
     found += [about + note for about, stage in told for note in (*_of_answers(stage), *_of_caches(stage))]
@@ -294,6 +295,22 @@ def _of_inputs(stage: StageSpec) -> Iterator[str]:
             yield (
                 f"stage {stage.name}: template {template.template_id} shows each answer as its own {{{asked[0]}}}: say"
                 " which column has what was asked, with `input = ...` beside `path` or `sql`"
+            )
+
+
+_SHOWS_OUTPUT: Final = re.compile(r"\{#?(?:OUTPUT|SAMPLE|CONVERSATION|answers\.)")
+
+
+def _of_outputs(stage: StageSpec, draft: Draft) -> Iterator[str]:
+    """Yield which templates judge what an earlier stage answered and show nothing of it."""
+    source = next((one.stage for one in draft.stages if one.stage.name == stage.rows.stage), None)
+    if source is None or source.task not in OWN_OUTPUT_TASKS or stage.task in OWN_OUTPUT_TASKS:
+        return
+    for template in stage.templates:
+        if not _SHOWS_OUTPUT.search(template.text):
+            yield (
+                f"stage {stage.name}: template {template.template_id} shows no answer of stage {source.name}, only what"
+                f" was asked there: {{OUTPUT}} shows it, or {{answers.{source.name}.text}}"
             )
 
 
