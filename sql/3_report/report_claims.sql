@@ -1,11 +1,15 @@
 -- grain: study
 -- question: What was a study to show, when was that written down, and how much could its plan find?
 -- source: the table [claims] of the current version's study file, as `plan` keeps it. claimed_at is when a version with
---   exactly these claims was first planned, first_sent_at when the first request of any version was sent;
---   is_claimed_first: that was later, or is still to come. n_claims counts the different claims that the study had in
---   its versions, n_sent_before what was sent before these stood (requests of batches and live calls).
---   claims_sha256 is the digest of their text, to be cited. n_pairs is the smallest number of pairs that a cell asks in
---   both orders.
+--   exactly these claims was first planned, planned_at when the current version was. first_sent_at is when the first
+--   request was sent: by any version of this study, or by another study, of the requests that this plan, or the first
+--   with these claims, has too; of a batch that was adopted, when its provider made it. n_undated counts answers that
+--   the lake has no time of: judgments that were imported into the study, people's labels aside, and requests of adopted
+--   batches without a time. is_claimed_first: claimed_at is before first_sent_at, or nothing was sent. n_claims counts
+--   the different claims that the study had in its versions, n_sent_before what was sent before these stood (requests of
+--   batches and live calls; of other studies those that are shared). is_plan_changed: the current plan has other
+--   requests than the first with these claims; n_sent_before_plan is what was sent before planned_at. claims_sha256 is
+--   the digest of their text, to be cited. n_pairs is the smallest number of pairs that a cell asks in both orders.
 -- estimators:
 --   - position_mde: where the first claim is the position: the smallest share of one position that the exact test of
 --     n_pairs pairs finds at 5 % with power 0.8, if every one of them flips with its order; of fewer flips only a
@@ -15,11 +19,13 @@
 --     pair flips (position) or is decided (length); or all that tell two templates, judges or candidates apart do so in
 --     one way (mcnemar_mde_least), of a win matrix by half, as a win is one of its rate and none its 1/2. At worst every
 --     one of them tells the two apart. For items in general an effect must be larger
+--   - n_compared_first, effect_mde_first, effect_mde_max_first: the same of the first plan with these claims
 --   - mde_lacks: why there is none: templates, judges or candidates, of which fewer than two are planned; or pairs, or
 --     inputs, of which fewer than six are
 --   - is_effect_in_reach: whether effect_mde is no larger than the effect that was called worth finding
 -- reference: sign_test_mde, mcnemar_mde.
--- nulls: a study without claims has no row. first_sent_at while nothing was sent; position_mde where too few pairs are
+-- nulls: a study without claims has no row. first_sent_at while nothing was sent, or of no known time; is_claimed_first
+--   where nothing is known to have been sent before, but n_undated is not 0. position_mde where too few pairs are
 --   asked in both orders, or the first claim is another one. effect_mde_max of position and length, as the fewer pairs
 --   flip, or are decided, the larger an effect must be. What was found, with what it could have found, is in metric_power.
 CREATE OR REPLACE VIEW report_claims AS
@@ -28,16 +34,22 @@ WITH versions AS (
   FROM studies
   WHERE json_type(config, '$.claims') = 'OBJECT'
 ),
+dated AS (
+  SELECT study, study_version, min(occurred_at) AS planned_at, min(ord) AS planned_ord
+  FROM events
+  WHERE kind = 'planned'
+  GROUP BY study, study_version
+),
 planned AS (
   SELECT
     versions.study,
     versions.claims,
-    min(events.occurred_at) AS claimed_at
+    min(dated.planned_at) AS claimed_at,
+    min_by(versions.study_version, dated.planned_ord) AS first_version
   FROM versions
-  JOIN events
-    ON events.study = versions.study
-    AND events.study_version = versions.study_version
-    AND events.kind = 'planned'
+  JOIN dated
+    ON dated.study = versions.study
+    AND dated.study_version = versions.study_version
   GROUP BY versions.study, versions.claims
 ),
 counted AS (
@@ -48,9 +60,12 @@ counted AS (
 current_claims AS (
   SELECT
     versions.study,
+    versions.study_version,
     versions.claims,
     CAST(json_extract(versions.claims, '$.secondary') AS VARCHAR) AS secondary,
     planned.claimed_at,
+    planned.first_version,
+    dated.planned_at,
     counted.n_claims
   FROM studies_current
   JOIN versions
@@ -59,65 +74,130 @@ current_claims AS (
   JOIN planned
     ON planned.study = versions.study
     AND planned.claims = versions.claims
+  JOIN dated
+    ON dated.study = versions.study
+    AND dated.study_version = versions.study_version
   JOIN counted ON counted.study = versions.study
+),
+chosen AS (
+  SELECT study, study_version FROM current_claims
+  UNION
+  SELECT study, first_version FROM current_claims
+),
+asks AS (
+  SELECT
+    plan.study, plan.study_version, plan.request_id, plan.task, plan.template_id, plan.rubric_id, plan.provider,
+    plan.request_model, plan.thinking, plan.unit_id, plan.pair_id, plan.candidate_first, plan.candidate_second,
+    plan.is_lo_first
+  FROM plan
+  JOIN chosen
+    ON chosen.study = plan.study
+    AND chosen.study_version = plan.study_version
+),
+changed AS (
+  SELECT DISTINCT study
+  FROM (
+    SELECT asks.study, asks.request_id
+    FROM asks
+    JOIN current_claims ON current_claims.study = asks.study
+    WHERE current_claims.first_version <> current_claims.study_version
+    GROUP BY asks.study, asks.request_id
+    HAVING count(DISTINCT asks.study_version) = 1
+  ) AS of_one_plan
+),
+made AS (
+  SELECT study, shard_id, attempt_id, coalesce(sent_at, created_at) AS made_at, n_requests
+  FROM attempts
+  WHERE sent_at IS NOT NULL OR batch_id IS NOT NULL
+),
+shared AS (
+  SELECT asks.study, made.attempt_id, min(made.made_at) AS made_at, count(DISTINCT asks.request_id) AS n_requests
+  FROM made
+  JOIN shard_requests ON shard_requests.shard_id = made.shard_id
+  JOIN asks
+    ON asks.request_id = shard_requests.request_id
+    AND asks.study <> made.study
+  GROUP BY asks.study, made.attempt_id
 ),
 sent AS (
   SELECT
     current_claims.study,
-    min(attempts.sent_at) AS first_sent_at,
-    sum(attempts.n_requests) FILTER (WHERE attempts.sent_at < current_claims.claimed_at) AS n_sent_before
+    min(asked.made_at) AS first_sent_at,
+    sum(asked.n_requests) FILTER (WHERE asked.made_at < current_claims.claimed_at) AS n_sent_before,
+    sum(asked.n_requests) FILTER (WHERE asked.made_at < current_claims.planned_at) AS n_sent_before_plan,
+    sum(asked.n_requests) FILTER (WHERE asked.made_at IS NULL) AS n_undated
   FROM current_claims
-  JOIN attempts ON attempts.study = current_claims.study
-  WHERE attempts.sent_at IS NOT NULL
+  JOIN (
+    SELECT study, made_at, n_requests FROM made
+    UNION ALL
+    SELECT study, made_at, n_requests FROM shared
+  ) AS asked
+    ON asked.study = current_claims.study
   GROUP BY current_claims.study
+),
+imported AS (
+  SELECT study, count(*) AS n_imported
+  FROM imported_judgments
+  WHERE provider <> 'human'
+  GROUP BY study
 ),
 pairs AS (
   SELECT
-    study, template_id, rubric_id, provider, request_model, thinking, unit_id, pair_id,
+    study, study_version, template_id, rubric_id, provider, request_model, thinking, unit_id, pair_id,
     count(DISTINCT is_lo_first) = 2 AS is_both,
     min(CASE WHEN candidate_first < candidate_second THEN candidate_first ELSE candidate_second END) AS candidate_a,
     max(CASE WHEN candidate_first < candidate_second THEN candidate_second ELSE candidate_first END) AS candidate_b
-  FROM plan_current
-  WHERE pair_id IS NOT NULL
-  GROUP BY study, template_id, rubric_id, provider, request_model, thinking, unit_id, pair_id
+  FROM asks
+  WHERE pair_id IS NOT NULL AND task <> 'listwise'
+  GROUP BY study, study_version, template_id, rubric_id, provider, request_model, thinking, unit_id, pair_id
 ),
 cells AS (
-  SELECT study, template_id, provider, request_model, thinking, count(*) FILTER (WHERE is_both) AS n_pairs
+  SELECT
+    study, study_version, template_id, provider, request_model, thinking,
+    count(*) FILTER (WHERE is_both) AS n_pairs
   FROM pairs
-  GROUP BY study, template_id, rubric_id, provider, request_model, thinking
+  GROUP BY study, study_version, template_id, rubric_id, provider, request_model, thinking
 ),
 sizes AS (
   SELECT
     study,
+    study_version,
     min(n_pairs) AS n_pairs,
     count(DISTINCT template_id) AS n_templates,
     count(DISTINCT provider || chr(31) || request_model || chr(31) || coalesce(thinking, '')) AS n_judges
   FROM cells
-  GROUP BY study
+  GROUP BY study, study_version
 ),
 matches AS (
-  SELECT study, count(*) FILTER (WHERE is_both) AS n_matches
+  SELECT study, study_version, count(*) FILTER (WHERE is_both) AS n_matches
   FROM pairs
   WHERE candidate_a <> candidate_b
-  GROUP BY study, template_id, provider, request_model, thinking, candidate_a, candidate_b
+  GROUP BY study, study_version, template_id, provider, request_model, thinking, candidate_a, candidate_b
 ),
 outputs AS (
-  SELECT study, candidate_first AS candidate, count(DISTINCT coalesce(rubric_id, '') || chr(31) || unit_id) AS n_inputs
-  FROM plan_current
+  SELECT
+    study, study_version, candidate_first AS candidate,
+    count(DISTINCT coalesce(rubric_id, '') || chr(31) || unit_id) AS n_inputs
+  FROM asks
   WHERE task = 'compliance' AND candidate_first IS NOT NULL
-  GROUP BY study, template_id, provider, request_model, thinking, candidate_first
+  GROUP BY study, study_version, template_id, provider, request_model, thinking, candidate_first
 ),
 compared AS (
   SELECT
     study,
+    study_version,
     CAST(max(n_matches) AS BIGINT) AS n_matches,
     CAST(max(n_inputs) AS BIGINT) AS n_inputs
   FROM (
-    SELECT study, min(n_matches) AS n_matches, NULL AS n_inputs FROM matches GROUP BY study
+    SELECT study, study_version, min(n_matches) AS n_matches, NULL AS n_inputs
+    FROM matches
+    GROUP BY study, study_version
     UNION ALL
-    SELECT study, NULL, CASE WHEN count(DISTINCT candidate) > 1 THEN min(n_inputs) END FROM outputs GROUP BY study
+    SELECT study, study_version, NULL, CASE WHEN count(DISTINCT candidate) > 1 THEN min(n_inputs) END
+    FROM outputs
+    GROUP BY study, study_version
   ) AS of_candidates
-  GROUP BY study
+  GROUP BY study, study_version
 ),
 told AS (
   SELECT
@@ -131,9 +211,14 @@ told AS (
     sha256(claims) AS claims_sha256,
     n_claims,
     claimed_at,
+    planned_at,
+    chosen.study_version = current_claims.study_version AS is_current,
+    chosen.study_version = first_version AS is_first,
     first_sent_at,
-    first_sent_at IS NULL OR claimed_at <= first_sent_at AS is_claimed_first,
     CAST(coalesce(n_sent_before, 0) AS BIGINT) AS n_sent_before,
+    CAST(coalesce(n_undated, 0) + coalesce(n_imported, 0) AS BIGINT) AS n_undated,
+    changed.study IS NOT NULL AS is_plan_changed,
+    CAST(coalesce(n_sent_before_plan, 0) AS BIGINT) AS n_sent_before_plan,
     n_pairs,
     n_templates, n_judges,
     CASE json_extract_string(claims, '$.primary')
@@ -144,9 +229,16 @@ told AS (
       WHEN 'win matrix' THEN n_matches
       WHEN 'compliance' THEN n_inputs END AS n_compared
   FROM current_claims
+  JOIN chosen ON chosen.study = current_claims.study
   LEFT JOIN sent ON sent.study = current_claims.study
-  LEFT JOIN sizes ON sizes.study = current_claims.study
-  LEFT JOIN compared ON compared.study = current_claims.study
+  LEFT JOIN imported ON imported.study = current_claims.study
+  LEFT JOIN changed ON changed.study = current_claims.study
+  LEFT JOIN sizes
+    ON sizes.study = chosen.study
+    AND sizes.study_version = chosen.study_version
+  LEFT JOIN compared
+    ON compared.study = chosen.study
+    AND compared.study_version = chosen.study_version
 ),
 sized AS (
   SELECT
@@ -164,16 +256,28 @@ found AS (
     CASE WHEN primary_claim = 'win matrix' THEN share_mde - 0.5
          WHEN primary_claim NOT IN ('position', 'length') THEN 2 * share_mde - 1 END AS effect_mde_max
   FROM sized
+),
+beside AS (
+  SELECT
+    *,
+    max(CASE WHEN is_first THEN n_compared END) OVER of_study AS n_compared_first,
+    max(CASE WHEN is_first THEN effect_mde END) OVER of_study AS effect_mde_first,
+    max(CASE WHEN is_first THEN effect_mde_max END) OVER of_study AS effect_mde_max_first
+  FROM found
+  WINDOW of_study AS (PARTITION BY study)
 )
 SELECT
   study, primary_claim, secondary_claims, hypothesis, effect, stop_rule, claims_sha256, n_claims, claimed_at,
-  first_sent_at, is_claimed_first, n_sent_before, n_pairs, position_mde,
+  first_sent_at,
+  CASE WHEN first_sent_at < claimed_at THEN FALSE WHEN n_undated = 0 THEN TRUE END AS is_claimed_first,
+  n_sent_before, n_undated, planned_at, is_plan_changed, n_sent_before_plan, n_pairs, position_mde,
   effect_mde <= effect AS is_effect_in_reach,
-  n_compared, effect_mde, effect_mde_max,
+  n_compared, effect_mde, effect_mde_max, n_compared_first, effect_mde_first, effect_mde_max_first,
   CASE WHEN effect_mde IS NOT NULL THEN NULL
        WHEN primary_claim = 'consistency by template' AND n_templates < 2 THEN 'templates'
        WHEN primary_claim = 'consistency by judge' AND n_judges < 2 THEN 'judges'
        WHEN primary_claim IN ('win matrix', 'compliance') AND n_compared IS NULL THEN 'candidates'
        WHEN primary_claim = 'compliance' THEN 'inputs'
        ELSE 'pairs' END AS mde_lacks
-FROM found;
+FROM beside
+WHERE is_current;

@@ -53,9 +53,9 @@ def claimed(primary: str, rows: list[Row], effect: float = 0.2) -> Row:
     given = {
         "studies": table([{"study": "s", "study_version": "v", "config": config}]),
         "studies_current": table([{"study": "s", "study_version": "v"}]),
-        "events": table([{"kind": "planned", "study": "s", "study_version": "v",
+        "events": table([{"kind": "planned", "study": "s", "study_version": "v", "ord": 1,
                           "occurred_at": "2026-01-01 00:00:00"}]),
-        "attempts": table([], ["study"]), "plan_current": table(rows),
+        "attempts": table([], ["study"]), "plan": table(rows),
     }  # fmt: skip
     with views_over(given) as connection:
         (row,) = result(connection, "FROM report_claims")
