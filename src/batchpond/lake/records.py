@@ -219,7 +219,8 @@ class Intent(Asked, frozen=True, kw_only=True, tag="intent", rename={"newest_bat
 class Forget(Event, frozen=True, kw_only=True, tag="forget", rename={"what": "detail"}):
     """Somebody wants what so many requests asked, and their answers, out of the lake: a study's, or those of `what`.
 
-    `what` is a JSON object of ids: the `requests`, and the `item` that they are about. It stays, as all events but plans.
+    `what` is a JSON object of ids: the `requests`, and the `item` that they are about. It stays, as events but plans
+    do.
     """
 
     is_occurrence = True
