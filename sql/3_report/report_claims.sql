@@ -110,13 +110,16 @@ made AS (
   FROM attempts
   WHERE sent_at IS NOT NULL OR batch_id IS NOT NULL
 ),
+-- Whose the attempt is stands in no condition of the joins: DuckDB would pair every request with every attempt first.
 shared AS (
-  SELECT asks.study, made.attempt_id, min(made.made_at) AS made_at, count(DISTINCT asks.request_id) AS n_requests
-  FROM made
-  JOIN shard_requests ON shard_requests.shard_id = made.shard_id
-  JOIN asks
-    ON asks.request_id = shard_requests.request_id
-    AND asks.study <> made.study
+  SELECT
+    asks.study,
+    made.attempt_id,
+    min(made.made_at) AS made_at,
+    count(DISTINCT CASE WHEN asks.study <> made.study THEN asks.request_id END) AS n_requests
+  FROM asks
+  JOIN shard_requests ON shard_requests.request_id = asks.request_id
+  JOIN made ON made.shard_id = shard_requests.shard_id
   GROUP BY asks.study, made.attempt_id
 ),
 sent AS (
@@ -130,7 +133,7 @@ sent AS (
   JOIN (
     SELECT study, made_at, n_requests FROM made
     UNION ALL
-    SELECT study, made_at, n_requests FROM shared
+    SELECT study, made_at, n_requests FROM shared WHERE n_requests > 0
   ) AS asked
     ON asked.study = current_claims.study
   GROUP BY current_claims.study
