@@ -1,6 +1,8 @@
 -- grain: study, task, rubric_id, unit_id, item_lo, item_hi, turn_no
 -- question: What do people say about each item, or pair of items, that a model judges too?
--- source: judgments imported with provider `human`, in the same study; one vote each, template and position put aside.
+-- source: judgments imported with provider `human`, in the same study, template and position put aside. A rater
+--   (request_model) has one vote on a unit, however often they labelled it: what more than half of their labels say.
+--   Without such a word they contradict themselves, which is no vote. n_votes counts raters.
 --   task is `pair` for pairwise and ranking, and the truth then `lo`, `hi` or `tie`, whichever order a person saw; for
 --   the others it is the verdict or label, and item_lo is the item. truth is NULL without a unique majority. share is
 --   what the words with the most votes, of which there may be several, count on average: `lo` and `true` 1, a tie 1/2,
@@ -9,7 +11,7 @@
 CREATE OR REPLACE VIEW truths AS
 WITH votes AS (
   SELECT
-    study, task, rubric_id, unit_id,
+    study, task, rubric_id, unit_id, request_model AS rater,
     coalesce(item_first, candidate_first) AS item_lo, CAST(NULL AS VARCHAR) AS item_hi,
     CAST(turn_no AS BIGINT) AS turn_no,
     coalesce(verdict, label) AS truth
@@ -20,7 +22,7 @@ WITH votes AS (
     AND outcome IN ('decided', 'tie')
   UNION ALL
   SELECT
-    study, 'pair', rubric_id, unit_id,
+    study, 'pair', rubric_id, unit_id, request_model,
     least(item_first, item_second), greatest(item_first, item_second), CAST(NULL AS BIGINT),
     CASE WHEN verdict = 'tie' THEN 'tie' WHEN (verdict = 'first') = (item_first <= item_second) THEN 'lo' ELSE 'hi' END
   FROM imported_judgments
@@ -28,9 +30,22 @@ WITH votes AS (
     AND coalesce(task, 'pairwise') IN ('pairwise', 'ranking')
     AND verdict IN ('first', 'second', 'tie')
 ),
+by_rater AS (
+  SELECT study, task, rubric_id, unit_id, item_lo, item_hi, turn_no, rater, truth, count(*) AS n
+  FROM votes
+  WHERE truth IS NOT NULL
+  GROUP BY study, task, rubric_id, unit_id, item_lo, item_hi, turn_no, rater, truth
+),
+said AS (
+  SELECT
+    study, task, rubric_id, unit_id, item_lo, item_hi, turn_no,
+    CASE WHEN 2 * max(n) > sum(n) THEN max_by(truth, n) END AS truth
+  FROM by_rater
+  GROUP BY study, task, rubric_id, unit_id, item_lo, item_hi, turn_no, rater
+),
 by_truth AS (
   SELECT study, task, rubric_id, unit_id, item_lo, item_hi, turn_no, truth, count(*) AS n
-  FROM votes
+  FROM said
   WHERE truth IS NOT NULL
   GROUP BY study, task, rubric_id, unit_id, item_lo, item_hi, turn_no, truth
 ),

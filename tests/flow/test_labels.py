@@ -174,6 +174,28 @@ def test_two_raters_of_one_sheet_are_compared(copied: Path, tmp_path: Path) -> N
     assert agreed == [(30,)]
 
 
+def both_sheets(lake: Path, folder: Path) -> tuple[Path, Path]:
+    """Draw two sheets of all pairs by other seeds: each has its own lot of which text stands first."""
+    paths = folder / "one.csv", folder / "two.csv"
+    for seed, path in enumerate(paths):
+        labels.write(labels.draw(lake, STUDY, 1_000, seed=seed), path)
+    keys = [{row["key"] for row in rows_of(path)} for path in paths]
+    assert keys[0] & keys[1], "some pairs have the same text first in both"
+    assert keys[0] - keys[1], "others have not"
+    return paths
+
+
+def test_a_rater_who_labels_pairs_twice_has_one_vote_on_each(copied: Path, tmp_path: Path) -> None:
+    one, two = both_sheets(copied, tmp_path)
+    for path in (one, two):
+        fill(path, better_of, rater="anna")
+    import_labels(copied, one, two)
+    assert query(copied, "select truth, n_votes, count(*) from truths group by all") == [("lo", 1, 66)]
+    fill(one, lambda row: "21"[better_of(row) == "2"], rater="ben")
+    import_labels(copied, one)
+    assert query(copied, "select truth, share, n_votes, count(*) from truths group by all") == [(None, 0.5, 2, 66)]
+
+
 def test_blank_rows_say_nothing_and_a_wrong_one_stops_all(copied: Path, tmp_path: Path) -> None:
     sheet = tmp_path / "sheet.csv"
     labels.write(labels.draw(copied, STUDY, 10), sheet)
