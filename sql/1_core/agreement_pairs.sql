@@ -2,7 +2,7 @@
 --   vote_a_1, vote_b_1, vote_a_2, vote_b_2, is_open_1, is_open_2
 -- question: How often did one judge say this where another said that?
 -- source: agreement_patterns; n_subjects items, or pairs of items with the two orders as _1 and _2 (NULL where one of
---   the two judges did not vote). Judges a and b are two models, or two people under one template, a the lower in
+--   the two judges did not vote; two people have _1 alone, whichever order each saw). Judges a and b are two models, or two people under one template, a the lower in
 --   binary order; or b is a reference: provider `human`, model `majority`, what people hold; provider `panel`, model
 --   `others`, the majority of all other models, at least two and with a single most frequent vote. A majority that a
 --   judge helped to make would flatter the judge. is_open_1, is_open_2: both were asked, and what is unread or missing

@@ -2,7 +2,8 @@
 -- question: What did each judge say about each item, or about each pair of items in each order, as one vote?
 -- source: pair_status and item_status, majorities over a judge's repeats. task is `pair` for pairwise and ranking:
 --   vote_1 is the majority when item_lo was shown first, vote_2 when item_hi was, each `first`, `second` or `tie` about
---   the items as shown. For the other tasks vote_1 is the verdict or label, else the score as text, vote_2 is NULL and
+--   the items as shown. A person, whose order is a matter of lot, has one vote on a pair, in vote_1, as if item_lo had
+--   been shown first: what more than half of their labels say, in whichever order. For the other tasks vote_1 is the verdict or label, else the score as text, vote_2 is NULL and
 --   item_lo is the item. NULL without a majority. is_open_1 and is_open_2: answers that are unread or missing may still
 --   make the vote, or another; where both votes are NULL for good, the row is left out.
 -- Votes about places, not items: two judges who both always name the first item agree by their bias, and chance
@@ -15,9 +16,20 @@ CREATE OR REPLACE VIEW agreement_votes AS
 WITH pairs AS MATERIALIZED (
   SELECT
     study, template_id, rubric_id, provider, request_model, thinking, unit_id, item_lo, item_hi,
-    CASE majority_lo_first WHEN 'lo' THEN 'first' WHEN 'hi' THEN 'second' WHEN 'tie' THEN 'tie' END AS vote_1,
-    CASE majority_hi_first WHEN 'lo' THEN 'second' WHEN 'hi' THEN 'first' WHEN 'tie' THEN 'tie' END AS vote_2,
-    is_open_lo_first AS is_open_1, is_open_hi_first AS is_open_2,
+    CASE WHEN provider = 'human' THEN CASE
+           WHEN n_lo_won_lo_first + n_lo_won_hi_first > n_hi_won_lo_first + n_hi_won_hi_first + n_tied_lo_first
+             + n_tied_hi_first THEN 'first'
+           WHEN n_hi_won_lo_first + n_hi_won_hi_first > n_lo_won_lo_first + n_lo_won_hi_first + n_tied_lo_first
+             + n_tied_hi_first THEN 'second'
+           WHEN n_tied_lo_first + n_tied_hi_first > n_lo_won_lo_first + n_lo_won_hi_first + n_hi_won_lo_first
+             + n_hi_won_hi_first THEN 'tie' END
+         WHEN majority_lo_first = 'lo' THEN 'first' WHEN majority_lo_first = 'hi' THEN 'second'
+         ELSE majority_lo_first END AS vote_1,
+    CASE WHEN provider = 'human' THEN NULL
+         WHEN majority_hi_first = 'lo' THEN 'second' WHEN majority_hi_first = 'hi' THEN 'first'
+         ELSE majority_hi_first END AS vote_2,
+    is_open_lo_first OR (provider = 'human' AND is_open_hi_first) AS is_open_1,
+    is_open_hi_first AND provider <> 'human' AS is_open_2,
     coalesce(candidate_lo, candidate_hi) IS NOT NULL AS is_of_unit
   FROM pair_status
   WHERE (majority_lo_first IS NOT NULL OR majority_hi_first IS NOT NULL OR is_open_lo_first OR is_open_hi_first)
@@ -63,6 +75,7 @@ SELECT
   CAST(NULL AS BIGINT) AS turn_no, vote_1, vote_2, is_open_1, is_open_2, is_of_unit
 FROM pairs
 WHERE NOT (provider = 'human' AND request_model = 'majority')
+  AND (vote_1 IS NOT NULL OR vote_2 IS NOT NULL OR is_open_1 OR is_open_2)
 UNION ALL
 SELECT
   study, task, template_id, rubric_id, provider, request_model, thinking, unit_id, item, CAST(NULL AS VARCHAR),

@@ -1,8 +1,9 @@
 -- grain: study, task, template_id, provider_a, request_model_a, thinking_a, provider_b, request_model_b, thinking_b
 -- question: How far do two judges agree, or a judge with people and with the majority of the other judges, beyond
 --   chance?
--- source: agreement_pairs, over all rubrics, of prompts by field (task `prompts: FIELD`). n_clusters items (prompts,
---   where models' outputs are judged) have a unit.
+-- source: agreement_pairs, over all rubrics, of prompts by field (task `prompts: FIELD`). A unit is an item, or a pair
+--   of items in one order, of two people in whichever. n_clusters items (prompts, where models' outputs are judged) have
+--   a unit.
 -- estimators:
 --   - agreement: n_equal / n_units, n_equal being the units on which both say the same; Wilson with the effective size
 --     where a pair of items gives two units, one per order

@@ -1,8 +1,8 @@
 -- grain: study, task, template_id, judges
 -- question: How far do all judges together agree beyond chance?
 -- source: agreement_patterns, over all rubrics, of prompts by field (task `prompts: FIELD`); judges is `models`, or
---   `people` (labels under the same template). A unit is an item, or a pair of items in one order; those with a single
---   vote are out. n_clusters items (prompts, where models' outputs are judged) have a unit.
+--   `people` (labels under the same template). A unit is an item, or a pair of items in one order, for people in
+--   whichever; those with a single vote are out. n_clusters items (prompts, where models' outputs are judged) have a unit.
 -- estimators:
 --   - agreement: the share of a unit's pairs of votes that agree, averaged; interval wilson_mean
 --   - unanimity: n_unanimous / n_units, the units whose votes are all equal; Wilson, with the effective size

@@ -196,6 +196,15 @@ def test_a_rater_who_labels_pairs_twice_has_one_vote_on_each(copied: Path, tmp_p
     assert query(copied, "select truth, share, n_votes, count(*) from truths group by all") == [(None, 0.5, 2, 66)]
 
 
+def test_two_raters_are_compared_whichever_text_each_saw_first(copied: Path, tmp_path: Path) -> None:
+    for path, rater in zip(both_sheets(copied, tmp_path), ("anna", "ben"), strict=True):
+        fill(path, better_of, rater=rater)
+        import_labels(copied, path)
+    people = " from metric_agreement where provider_a = 'human' and request_model_b = 'ben'"
+    assert query(copied, f"select n_units, n_subjects, agreement{people}") == [(66, 66, 1.0)]
+    assert query(copied, "select n_units from metric_agreement_overall where judges = 'people'") == [(66,)]
+
+
 def test_blank_rows_say_nothing_and_a_wrong_one_stops_all(copied: Path, tmp_path: Path) -> None:
     sheet = tmp_path / "sheet.csv"
     labels.write(labels.draw(copied, STUDY, 10), sheet)
