@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from collections import Counter
 from pathlib import Path
 
@@ -11,6 +12,8 @@ import pytest
 
 from batchpond import Lake
 from batchpond.errors import StudyError, UsageError
+from batchpond.interop import labels
+from batchpond.interop.imports import import_foreign
 from batchpond.lake.store import Store
 from batchpond.plan.verb import plan_study
 from batchpond.results.export import ExportFormat, export
@@ -285,3 +288,32 @@ def test_a_template_shows_no_column_of_one_item_and_a_unit_has_enough(tmp_path: 
     rig.write(toml("[lists]\nsize = 13\n"))
     with pytest.raises(StudyError, match=r"has 12 items, lists\.size is 13"):
         rig.planned()
+
+
+def test_people_are_asked_once_about_a_pair_that_many_lists_show(tmp_path: Path) -> None:
+    """Whatever list it is drawn from: what is labelled is labelled in all, and two raters meet."""
+    rig = finished(tmp_path, toml("[lists]\ncount = 36\n"))
+    sql = "SELECT count(DISTINCT (item_lo, item_hi)) AS n, count(*) AS n_shown FROM pair_status"
+    n_pairs, n_shown = rig.ask(sql)[0].values()
+    assert n_pairs < n_shown / 2
+    lake = rig.store().path
+    everything = labels.draw(lake, "demo", 1_000)
+    pairs = [frozenset(question.texts) for question in everything.questions]
+    assert (everything.n_units, len(pairs), len(set(pairs))) == (n_pairs,) * 3
+    assert sum(everything.standings.values()) == n_pairs
+    some = labels.draw(lake, "demo", 20, seed=1)
+    assert {one.key[:-1] for one in some.questions} < {one.key[:-1] for one in everything.questions}
+    for rater in ("anna", "ben"):
+        sheet = tmp_path / f"{rater}.csv"
+        labels.write(some, sheet)
+        with sheet.open(encoding="utf-8-sig", newline="") as file:
+            rows = [{**row, "label": "1", "rater": rater} for row in csv.DictReader(file)]
+        with sheet.open("w", newline="") as file:
+            out = csv.DictWriter(file, rows[0])
+            out.writeheader()
+            out.writerows(rows)
+        import_foreign(rig.store(), labels.reader(lake), [sheet])
+    assert rig.ask("SELECT n_units FROM metric_agreement WHERE provider_a = 'human'") == [{"n_units": 20}]
+    rest = labels.draw(lake, "demo", 1_000)
+    assert (rest.n_units, rest.n_labelled) == (n_pairs - 20, 20)
+    assert not {frozenset(one.texts) for one in rest.questions} & {frozenset(one.texts) for one in some.questions}

@@ -98,7 +98,7 @@ def draw(lake_path: Path, study: str, n: int, *, by: By = By.STRATA, seed: int =
         free = [name for name, n in fields if not 1 < n <= CHOICES_MAX]  # they have no few words to choose from
         of_study = {"study": study, "free": free}
         ((n_units, n_labelled),) = lens.execute(
-            f"SELECT count(*), count(*) FILTER (WHERE is_labelled) FROM ({_UNITS})", of_study
+            f"SELECT count(*), count(*) FILTER (WHERE is_labelled) FROM ({_UNITS}) WHERE is_to_draw", of_study
         ).fetchall()
         if n_units == n_labelled:
             why = "people have labelled all of them" if n_units else "no model has judged anything"

@@ -4,7 +4,7 @@ FROM (
     SELECT
         *, row_number() OVER (ORDER BY {order}) AS place, count(*) OVER () AS n_open,
         CAST(floor($start * count(*) OVER ()) AS BIGINT) AS start
-    FROM (SELECT *, md5($seed || unit_key) AS lot FROM ({units}) WHERE NOT is_labelled)
+    FROM (SELECT *, md5($seed || unit_key) AS lot FROM ({units}) WHERE is_to_draw AND NOT is_labelled)
 )
 WHERE (place * least($n, n_open) + start) // n_open > ((place - 1) * least($n, n_open) + start) // n_open
 ORDER BY md5(lot)
