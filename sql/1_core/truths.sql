@@ -30,22 +30,20 @@ WITH votes AS (
     AND coalesce(task, 'pairwise') IN ('pairwise', 'ranking')
     AND verdict IN ('first', 'second', 'tie')
 ),
-by_rater AS (
-  SELECT study, task, rubric_id, unit_id, item_lo, item_hi, turn_no, rater, truth, count(*) AS n
-  FROM votes
-  WHERE truth IS NOT NULL
-  GROUP BY study, task, rubric_id, unit_id, item_lo, item_hi, turn_no, rater, truth
-),
-said AS (
-  SELECT
-    study, task, rubric_id, unit_id, item_lo, item_hi, turn_no,
-    CASE WHEN 2 * max(n) > sum(n) THEN max_by(truth, n) END AS truth
-  FROM by_rater
-  GROUP BY study, task, rubric_id, unit_id, item_lo, item_hi, turn_no, rater
-),
 by_truth AS (
   SELECT study, task, rubric_id, unit_id, item_lo, item_hi, turn_no, truth, count(*) AS n
-  FROM said
+  FROM (
+    SELECT
+      study, task, rubric_id, unit_id, item_lo, item_hi, turn_no,
+      CASE WHEN 2 * max(n) > sum(n) THEN max_by(truth, n) END AS truth
+    FROM (
+      SELECT study, task, rubric_id, unit_id, item_lo, item_hi, turn_no, rater, truth, count(*) AS n
+      FROM votes
+      WHERE truth IS NOT NULL
+      GROUP BY study, task, rubric_id, unit_id, item_lo, item_hi, turn_no, rater, truth
+    ) AS by_rater
+    GROUP BY study, task, rubric_id, unit_id, item_lo, item_hi, turn_no, rater
+  ) AS said
   WHERE truth IS NOT NULL
   GROUP BY study, task, rubric_id, unit_id, item_lo, item_hi, turn_no, truth
 ),
