@@ -41,10 +41,11 @@ def query(name: str, values: Mapping[str, object], **pieces: str) -> Query:
     return Query(sql.format(**pieces), values)
 
 
-def listed(name: str, ids: Sequence[str]) -> Query:
+def listed(name: str, **ids: Sequence[str]) -> Query:
     """Return the query of a file that asks for some ids, each bound to a name of its own: a list is not looked up."""
-    names = {f"id_{number}": value for number, value in enumerate(ids)}
-    return query(name, names, ids=", ".join(f"${one}" for one in names))
+    values = {f"{kind}_{number}": value for kind, some in ids.items() for number, value in enumerate(some)}
+    named = {kind: ", ".join(f"${kind}_{number}" for number in range(len(some))) for kind, some in ids.items()}
+    return query(name, values, **{kind: some or "NULL" for kind, some in named.items()})
 
 
 class Lake:

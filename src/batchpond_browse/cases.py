@@ -138,8 +138,8 @@ def _better(row: Row) -> str | None:
 
 
 def _add_answers(lake: Lake, rows: Sequence[Row], what: str) -> None:
-    ids = sorted({row["request_id"] for row in rows if row.get("request_id")})
-    said = {(one["request_id"], one["attempt_id"]): one for one in lake.rows(listed(what, ids))} if ids else {}
+    ids = {name: sorted({row[name] for row in rows if row.get(name)}) for name in ("request_id", "attempt_id")}
+    said = {(one["request_id"], one["attempt_id"]): one for one in lake.rows(listed(what, **ids))}
     for row in rows:
         row.update({"better": _better(row), **dict.fromkeys(WORDS)})
         row.update(said.get((row.get("request_id"), row.get("attempt_id")), {}))
@@ -149,7 +149,7 @@ def _texts(lake: Lake, sides: Sequence[str], rows: Sequence[Row]) -> tuple[list[
     """Return each side's text and what it shows, those judged where its id has had several, and what it answers."""
     judged = {row.get(name) for row in rows for name in ("item_first_hash", "item_second_hash")}
     found: dict[str, Row] = {}
-    for one in lake.rows(listed("texts", sides)):
+    for one in lake.rows(listed("texts", ids=sides)):
         if one["item_id"] not in found or one["item_hash"] in judged:
             found[one["item_id"]] = one
     question = next((found[side]["question"] for side in sides if side in found and found[side]["question"]), "")
@@ -181,23 +181,22 @@ class Judgment:
 
 def judgment(lake: Lake, study: str, row_key: str) -> Judgment:
     """Return the judgment of a key of a list; raises UsageError where there is none."""
-    kind, key = row_key[:1], row_key[1:]
+    key = row_key[1:]
     asked, near = query("imported", {"study": study, "import_key": key}), ""
-    if kind == "r" and key.isdecimal():  # ² is a digit, too
+    if row_key[:1] == "r" and key.isdecimal():  # ² is a digit, too
         asked, near = query("row", {"study": study, "slot": int(key)}), "study = $study AND slot = $slot"
     rows = lake.rows(asked, near)
     if not rows:
         raise UsageError(f"study {study} holds no judgment {row_key!r}", hint="open it from a list")
-    (row,) = rows
     _add_answers(lake, rows, "answers")
-    if not row.get("request_id"):
+    if not (row := rows[0]).get("request_id"):
         return Judgment(row, [], "", "", [], asked)
     body = "".join(one["body"] for one in lake.rows(query("prompt", {"request_id": row["request_id"]})))
     line = ""
     if row["file_id"]:
         place = {name: row[name] for name in ("attempt_id", "file_id", "line_number")}
         line = "".join(one["line"] or f"{one['n_bytes'] or 0:,} bytes" for one in lake.rows(query("line", place)))
-    history = lake.rows(query("history", {"request_id": row["request_id"]}), "request_id = $request_id")
+    history = lake.rows(query("history", {"request_id": row["request_id"]}))
     return Judgment(row, messages(body), body, line, history, asked)
 
 

@@ -18,7 +18,7 @@ from batchpond_browse.asking import FOLDER, Lake, Query, Row, query
 
 PAGE_ROWS: Final = 50
 STRETCH_SLOTS: Final = 20_000
-STRETCH_CASES: Final = 2_000
+STRETCH_CASES: Final = 4_000  # judgments of pairs or items, in the order of these
 LOOK_S: Final = 0.8  # a page after a quarter of it has what was found so far
 WIDER: Final = 4  # each stretch than the one before, while that took less than half the time: to begin one costs most
 NONE: Final = " AND FALSE"

@@ -1,11 +1,8 @@
--- How far the next pairs or items of a study reach, in the order of their keys, and how many are left.
-WITH cases AS (
-    SELECT {key} AS case_key, {item} AS item FROM plan_current WHERE study = $study AND {are}
+-- How far the next judgments reach, in the order of the pairs or items that they are of, and how many are left.
+WITH following AS MATERIALIZED (
+    SELECT {key} AS case_key, {item} AS item FROM plan_current WHERE study = $study AND {are} AND {key} > $after
     UNION ALL
-    SELECT {key}, {item} FROM imported_judgments WHERE study = $study AND {are}
-),
-following AS MATERIALIZED (
-    SELECT case_key, min(item) AS item FROM cases WHERE case_key > $after GROUP BY case_key
+    SELECT {key}, {item} FROM imported_judgments WHERE study = $study AND {are} AND {key} > $after
 )
 SELECT
     coalesce(max(case_key), '') AS until, coalesce(min(item), '') AS lo, coalesce(max(item), '') AS hi,

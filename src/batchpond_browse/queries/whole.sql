@@ -8,4 +8,4 @@ LEFT JOIN raw
     ON raw.attempt_id = responses.attempt_id
     AND raw.file_id = responses.file_id
     AND raw.line_number = responses.line_number
-WHERE responses.request_id IN ({ids})
+WHERE responses.request_id IN ({request_id}) AND responses.attempt_id IN ({attempt_id})

@@ -457,7 +457,7 @@ def test_a_row_of_a_task_leads_to_the_judgments_of_that_task(every: Path) -> Non
     """Two judges' agreement on ratings is not made of what they said of pairs."""
     text = get(client_of(every), "report", study="every")
     tasks = dict(re.findall(r'<a href="/rows\?study=every&amp;(?:template=t1&amp;)?task=(\w+)">(\w+)</a>', text))
-    assert tasks == {"likert": "likert", "compliance": "compliance", "pressure": "pressure"}
+    assert tasks == {name: name for name in ("likert", "compliance", "pressure", "pairwise")}
 
 
 def test_a_row_of_one_candidate_leads_to_what_was_said_of_that_candidate(of_items: Path) -> None:
