@@ -184,13 +184,15 @@ def test_the_ledger_counts_every_call_batch_and_token_and_holds_no_key(tmp_path:
 _SERVE = """
 import signal, sys, threading
 from pathlib import Path
-from batchpond_sim.host.server import serve
+from batchpond_sim.host.server import running
 from batchpond_sim.world.world import Settings
 state, seed, *faults = sys.argv[1:]
 stop = threading.Event()
 signal.signal(signal.SIGTERM, lambda *_: stop.set())
 settings = Settings(seed=int(seed) if seed else None, latency_s=(50, 50), faults=tuple(faults))
-serve(0, Path(state), settings, on_ready=lambda sim: print(sim.base_url, flush=True), until=stop)
+with running(settings, Path(state)) as sim:
+    print(sim.base_url, flush=True)
+    stop.wait()
 """
 
 
