@@ -1,8 +1,8 @@
 -- grain: study, slot
 -- question: How far is each planned request of every study's current version, and which response counts for it?
 -- source: the plan, the response that counts for the request (responses_accepted), and the attempt that asked last.
---   `results` says what request_state can be, and what the answer was read as; without that, which `results` alone
---   needs, a million requests are counted in half the time.
+--   `results` says what request_state can be, and adds what the answer was read as, which whoever counts requests need
+--   not look up.
 CREATE OR REPLACE VIEW request_states AS
 WITH waiting AS (
   SELECT DISTINCT retries.study_version, shard_requests.request_id

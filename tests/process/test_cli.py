@@ -381,6 +381,9 @@ def test_what_is_submitted_beside_one_simulator_is_collected_beside_the_next(tmp
     with socket.create_server(("127.0.0.1", port)):
         assert run("simulate", "--", sys.executable, "-c", "", cwd=tmp_path).returncode == 0
     assert int((tmp_path / "simulator" / "port.txt").read_text()) != port
+    for cut in ("", "4", "99999", "\udcff"):
+        (tmp_path / "simulator" / "port.txt").write_bytes(cut.encode("utf-8", "surrogateescape"))
+        assert run("simulate", "--", sys.executable, "-c", "", cwd=tmp_path).returncode == 0, cut
 
 
 def test_beside_a_simulator_no_provider_is_asked_in_earnest() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import threading
@@ -86,7 +87,9 @@ def _running(settings: Settings, state: Path, port: int, clock: SystemClock) -> 
     from batchpond_sim.host import server
 
     kept = state / PORT
-    before = int(kept.read_text()) if kept.is_file() and not port else 0
+    text = kept.read_text("utf-8", "replace") if kept.is_file() and not port else ""
+    # A process that is killed while it writes leaves a part of it.
+    before = int(text) if re.fullmatch(r"[1-9]\d{3,4}", text, re.ASCII) and int(text) < 1 << 16 else 0
     with ExitStack() as stack:
         try:
             simulator = stack.enter_context(server.running(settings, state, port or before, clock))
