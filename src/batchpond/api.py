@@ -411,7 +411,7 @@ class Lake:
         judges together is what is ranked by. Raises UsageError when there is nothing to rank.
         """
         from batchpond.results.rank import verb as rank
-        from batchpond.results.rank.counts import What
+        from batchpond.results.rank.verb import What
 
         options = rank.options(ties=ties, position=position, extras=extras, seed=seed, is_full=summary)
         request = rank.Request(study, tuple(by), one_of(What, what, "kind of thing to rank"), options=options)

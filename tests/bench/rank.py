@@ -29,7 +29,6 @@ import pyarrow as pa
 from batchpond.lake.schemas import IMPORTED_JUDGMENTS
 from batchpond.lake.store import Store
 from batchpond.model import CELL_COLUMNS
-from batchpond.results.rank import counts as rank_counts
 from batchpond.results.rank import verb as rank
 from batchpond.stats import bradley_terry
 from batchpond.stats.bradley_terry import Model, Penalty
@@ -115,9 +114,9 @@ def steps(path: Path, n_items: int) -> dict[str, Callable[[], object]]:
     """Return what is timed, by name."""
     request = rank.Request()
 
-    def count() -> list[rank_counts.Counts]:
+    def count() -> list[rank.Counts]:
         with database.connect(path) as connection:
-            return list(rank_counts.counted(connection, None, request.what, request.by))
+            return list(rank.counted(connection, None, request.what, request.by))
 
     (votes,) = (counts.votes for counts in count())
     matrix = np.eye(n_items) + 1.0

@@ -29,7 +29,7 @@ from batchpond.lake.store import Store
 from batchpond.plan import verb as plan
 from batchpond.providers import registry
 from batchpond.run import submit
-from batchpond.run.live import calls, pace, run, spool
+from batchpond.run.live import calls, run, spool
 from batchpond.run.live.run import LiveSettings, load
 from batchpond.run.session import Note, Providers
 from batchpond.run.sync import SyncReport, sync_once
@@ -83,7 +83,7 @@ OWN = {"LAB_BASE_URL": "/compatible/v1"}
 def hasten(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let nobody wait for the waits between two tries."""
     monkeypatch.setattr(calls, "AGAIN_AFTER_DOUBT_S", 0.02)
-    monkeypatch.setattr(pace, "BACKOFF_FIRST_S", 0.05)
+    monkeypatch.setattr(calls, "BACKOFF_FIRST_S", 0.05)
     monkeypatch.setattr(run, "STEP_S", 0.02)
 
 

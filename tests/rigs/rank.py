@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from batchpond.stats import graph, votes
+from batchpond.stats import votes
 from batchpond.stats.votes import Votes
 
 TESTS = Path(__file__).parents[1]
@@ -70,7 +70,7 @@ def drawn(
 
 def largest(table: Votes) -> Votes:
     """Return the votes of the largest connected component."""
-    label = graph.components(table)
+    label = votes.components(table)
     return table.among(np.flatnonzero(label == np.bincount(label[label >= 0]).argmax()))
 
 

@@ -1,7 +1,19 @@
-"""Responses and judgments from raw lines: dropped and made again at will, never bought again."""
+"""Responses and judgments from raw lines: dropped and made again at will, never bought again.
+
+The line of a live call is what came back, exactly, and whose answer it is. Such a call has no result file of a
+provider's, so batchpond writes one of its own, a JSON object a line:
+
+    {"custom_id":"...","asked_at":"...","answered_at":"...","n_tries":1,"status_code":200,
+     "request_id":"req_...","body":"the answer's bytes as text"}
+
+`body_base64` stands in for `body` where the bytes are not UTF-8. A call that was given up has
+`failure` (`reason`, `message`) in place of a status and a body.
+"""
 
 from __future__ import annotations
 
+import base64
+import dataclasses
 import gc
 import hashlib
 import itertools
@@ -10,15 +22,16 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+import orjson
 import pyarrow as pa
 
-from batchpond import answers
-from batchpond.answers import live_lines
+from batchpond import answers, fields
 from batchpond.clock import Work
 from batchpond.errors import LakeError, StudyError
 from batchpond.lake.disk import intact
@@ -27,11 +40,87 @@ from batchpond.lake.schemas import JUDGMENTS, RAW, RESPONSES, Table
 from batchpond.lake.store import Store
 from batchpond.model import ErrorClass, FileRole, Match, Response, ResponseStatus, Take
 from batchpond.providers import registry
+from batchpond.providers.base import Answered
+from batchpond.providers.shared.dialect import Dialect
 from batchpond.providers.shared.lines import unreadable
 from batchpond.tasks import expected
 from batchpond.tasks import registry as tasks
 from batchpond.tasks.base import READER, Judgment, Rule
 from batchpond.tasks.prompts import PromptsRule
+from batchpond.text import redact
+
+_MESSAGE_CHARS = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a request was given up without a final answer."""
+
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallRecord:
+    """When one request was last asked, and how often in all; the first keys of its line."""
+
+    custom_id: str
+    asked_at: datetime
+    answered_at: datetime
+    n_tries: int
+
+
+def line_of(call: CallRecord, outcome: Answered | Failure) -> bytes:
+    """Return a call's line, without its line feed."""
+    found: dict[str, Any] = dataclasses.asdict(call)
+    match outcome:
+        case Answered():
+            found["status_code"] = outcome.status_code
+            found["request_id"] = outcome.provider_request_id
+            found |= _body(outcome.body)
+        case Failure():
+            found["failure"] = {"reason": outcome.reason, "message": redact(outcome.message)[:_MESSAGE_CHARS]}
+    return orjson.dumps(found, option=orjson.OPT_UTC_Z)
+
+
+def _body(body: bytes) -> dict[str, str]:
+    try:
+        return {"body": body.decode("utf-8")}
+    except UnicodeDecodeError:
+        return {"body_base64": base64.b64encode(body).decode("ascii")}
+
+
+def read_live_line(module: Dialect, line: bytes) -> Response:
+    """Return a live call's line made uniform; total: any bytes give a Response."""
+    found = fields.json_object(line)
+    custom_id = fields.identifier(found.get("custom_id"))
+    failure = fields.mapping(found.get("failure"))
+    if failure:
+        return Response(
+            custom_id,
+            ResponseStatus.ERRORED,
+            error_class=ErrorClass.TRANSIENT,
+            error_code=fields.text(failure.get("reason")),
+            error_message=fields.text(failure.get("message")),
+        )
+    body, status_code = _bytes_of(found), found.get("status_code")
+    if custom_id is None or body is None or not isinstance(status_code, int):
+        return unreadable(custom_id, "not a line of a live call")
+    answer = module.read_answer(status_code, body)
+    request_id = answer.provider_request_id or fields.text(found.get("request_id"))
+    return answer._replace(custom_id=custom_id, provider_request_id=request_id)
+
+
+def _bytes_of(found: dict[str, Any]) -> bytes | None:
+    if isinstance(text := found.get("body"), str):
+        return text.encode("utf-8", "surrogatepass")
+    if isinstance(coded := found.get("body_base64"), str):
+        try:
+            return base64.b64decode(coded, validate=True)
+        except ValueError:
+            return None
+    return None
+
 
 Judge = Callable[[Sequence[Response]], list[Judgment]]
 
@@ -354,7 +443,7 @@ def line_reader(provider: str, role: FileRole) -> Callable[[bytes], Response]:
     """Return what reads the lines of a provider's files of one role."""
     module = registry.module(provider)
     is_live = role is FileRole.LIVE
-    read = partial(live_lines.read_line, module) if is_live else module.read_line
+    read = partial(read_live_line, module) if is_live else module.read_line
     return lambda line: line.response() if isinstance(line, _LongLine) else _with_sense(read(line), line)
 
 

@@ -34,7 +34,7 @@ def command(
     # one, and on a busy machine threads that wait for each other take several times as long as one alone.
     with linear_algebra(threads=max(1, (os.cpu_count() or 1) // 2)):
         from batchpond.results.rank import verb as rank
-        from batchpond.results.rank.counts import What
+        from batchpond.results.rank.verb import What
 
     if shown in {"judges", "units"}:
         found = rank.jury(invocation.store().path, study)[shown]

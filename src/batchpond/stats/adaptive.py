@@ -17,7 +17,7 @@ from typing import Final
 
 import numpy as np
 
-from batchpond.stats import arrays, graph
+from batchpond.stats import arrays
 from batchpond.stats import votes as likelihood
 from batchpond.stats.arrays import Bools, Floats, Ints
 from batchpond.stats.bradley_terry import predictors
@@ -271,7 +271,7 @@ def _joining(n_items: int, keys: Ints, barred: set[int], seed: int) -> list[int]
 def _components(n_items: int, keys: Ints) -> Ints:
     """Return each item's component from 0; an item in no pair is one of its own."""
     lo, hi = keys // n_items, keys % n_items
-    label = graph.components(Votes(n_items, lo, hi, np.zeros_like(lo), np.ones((2, 3, len(lo)))))
+    label = likelihood.components(Votes(n_items, lo, hi, np.zeros_like(lo), np.ones((2, 3, len(lo)))))
     alone = np.flatnonzero(label < 0)
     label[alone] = label.max(initial=-1) + 1 + np.arange(len(alone))
     return label

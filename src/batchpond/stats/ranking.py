@@ -10,12 +10,12 @@ from typing import Final
 
 import numpy as np
 
+from batchpond.stats import bradley_terry
 from batchpond.stats import elo as ratings
-from batchpond.stats import graph, sandwich
+from batchpond.stats import votes as win_table
 from batchpond.stats.arrays import Z_95, Bools, Floats, Ints, p_two_sided
 from batchpond.stats.bradley_terry import Fit, Model, Penalty, Ties, fit, is_eta_estimable, likelihood_ratio
-from batchpond.stats.graph import Triads, triads
-from batchpond.stats.votes import HI_WON, LO_WON, TIED, Votes, per_item
+from batchpond.stats.votes import HI_WON, LO_WON, TIED, Triads, Votes, per_item, triads
 
 DRAWS: Final = 500
 SAME: Final = 1e-7
@@ -236,8 +236,8 @@ class _Estimate:
 
     fit: Fit
     covariance: Floats
-    core: graph.Core
-    weak: sandwich.Sandwich
+    core: win_table.Core
+    weak: bradley_terry.Sandwich
 
     @property
     def se(self) -> Floats:
@@ -249,7 +249,7 @@ def rank(votes: Votes, options: Options | None = None) -> Ranking:
     options = options or Options()
     counted = votes.without_ties() if options.ties is Ties.DROP else votes.decided()
     by_pair = counted.without_units()
-    label = graph.components(by_pair)
+    label = win_table.components(by_pair)
     result = _empty(label + 1)
     for number in range(int(label.max(initial=-1)) + 1):
         _rank_component(result, np.flatnonzero(label == number), counted, by_pair, options)
@@ -293,7 +293,7 @@ def _model(votes: Votes, options: Options) -> Model:
 
 def _estimate(votes: Votes, by_unit: Votes, options: Options) -> _Estimate:
     fitted = fit(votes, _model(votes, options))
-    core = graph.core(graph.beats(votes))
+    core = win_table.core(win_table.beats(votes))
     errors = _errors(fitted, by_unit, options)
     # The sandwich sees votes that all went one way, or all tied, as votes without noise: the model is its floor there.
     is_weak = core.above | core.below | (errors.n_clusters < CLUSTERS_MIN)
@@ -306,11 +306,11 @@ def _estimate(votes: Votes, by_unit: Votes, options: Options) -> _Estimate:
     return _Estimate(fitted, errors.covariance * stretch[:, None] * stretch[None, :], core, errors)
 
 
-def _errors(fitted: Fit, by_unit: Votes, options: Options) -> sandwich.Sandwich:
+def _errors(fitted: Fit, by_unit: Votes, options: Options) -> bradley_terry.Sandwich:
     if not fitted.is_converged:
         nothing = np.zeros(fitted.votes.n_items, dtype=np.bool_)
-        return sandwich.Sandwich(np.full_like(fitted.covariance, np.nan), 0, nothing)
-    return sandwich.by_unit(fitted, by_unit) if options.cluster is Cluster.UNIT else sandwich.by_pair(fitted)
+        return bradley_terry.Sandwich(np.full_like(fitted.covariance, np.nan), 0, nothing)
+    return bradley_terry.by_unit(fitted, by_unit) if options.cluster is Cluster.UNIT else bradley_terry.by_pair(fitted)
 
 
 def _fill(result: Ranking, items: Ints, estimate: _Estimate, options: Options) -> None:
@@ -383,7 +383,7 @@ def _with_position(found: Component, votes: Votes, estimate: _Estimate, options:
         if not fitted.is_converged or fitted.eta is None:
             return found
         # Units are not asked again: this is a check beside the ranking, by pair.
-        covariance = sandwich.by_pair(fitted).covariance
+        covariance = bradley_terry.by_pair(fitted).covariance
     eta, se = fitted.eta, math.sqrt(max(float(covariance[n, n]), float(fitted.covariance[n, n])))
     found = replace(found, eta=eta, eta_se=se, eta_p=p_two_sided(eta / se))
     if not options.is_full:
@@ -410,7 +410,7 @@ def _with_ties(found: Component, votes: Votes, fitted: Fit) -> tuple[Component, 
         found = replace(found, nu=math.exp(modelled.log_nu), rank_change_ties_davidson=change)
         theta = modelled.theta
     left = votes.without_ties()
-    is_whole = not bool(np.any(graph.components(left) != 0))
+    is_whole = not bool(np.any(win_table.components(left) != 0))
     if not is_whole or (fitted.model.has_eta and not is_eta_estimable(left)):
         return found, theta
     dropped = fit(left, replace(fitted.model, ties=Ties.HALF), start=fitted.theta)

@@ -15,7 +15,7 @@ from batchpond.errors import StudyError
 from batchpond.plan.rounds import adaptive
 from batchpond.plan.rounds.adaptive import Asked, Purpose, Stop
 from batchpond.stats import adaptive as estimates
-from batchpond.stats import graph
+from batchpond.stats import votes
 from batchpond.stats.adaptive import Belief, Candidates
 from batchpond.study.file import load
 from batchpond.study.spec import AdaptiveSpec, PairsSpec, Study, from_config, to_config
@@ -49,7 +49,7 @@ def test_rounds_are_deterministic_balanced_connected_and_capped(n_items: int, se
     n_start = min(4, n_items - 1)
     assert max(degrees(n_items, start, Purpose.START)) <= n_start + 1
     assert sum(degrees(n_items, start, Purpose.START)) >= n_items * (n_start - 1) - 1
-    assert graph.components(table_of(n_items, start)).tolist() == [0] * n_items
+    assert votes.components(table_of(n_items, start)).tolist() == [0] * n_items
     for rows in later:
         assert max(degrees(n_items, rows, Purpose.GAIN)) <= math.ceil(1.5 * per_item)
         assert {row[2] for row in rows} <= {Purpose.GAIN, Purpose.HOLDOUT, Purpose.REVERSE}

@@ -13,7 +13,7 @@ import pytest
 
 import batchpond
 from batchpond.model import CELL_COLUMNS
-from batchpond.results.rank.counts import What, counted
+from batchpond.results.rank.verb import What, counted
 from batchpond.stats import ranking
 from batchpond.stats.votes import of_rows
 from batchpond.views import database

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from batchpond.clock import SystemClock
 from batchpond.providers import registry
-from batchpond.run.live.calls import CallRules, Calls, Item
-from batchpond.run.live.pace import Pace, PaceSettings
+from batchpond.run.live.calls import CallRules, Calls, Item, Pace, PaceSettings
 from batchpond.run.live.spool import Spool
 
 

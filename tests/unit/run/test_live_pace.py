@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from batchpond.providers.base import NO_HINTS, Deferred, RateHints
-from batchpond.run.live.pace import BACKOFF_FIRST_S, BACKOFF_MAX_S, WAIT_MAX_S, Bucket, Pace, PaceSettings, Window
+from batchpond.run.live.calls import BACKOFF_FIRST_S, BACKOFF_MAX_S, WAIT_MAX_S, Bucket, Pace, PaceSettings, Window
 
 SLOWEST = 1.3
 _EPSILON = 1e-6

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from batchpond.errors import UsageError
-from batchpond.run.live.calls import CallRules, OnDoubt
-from batchpond.run.live.pace import PaceSettings
+from batchpond.run.live.calls import CallRules, OnDoubt, PaceSettings
 from batchpond.run.live.run import LiveSettings, load
 
 WRITTEN = """

@@ -10,9 +10,8 @@ import pytest
 from batchpond.errors import UsageError
 from batchpond.stats import elo, votes
 from batchpond.stats.bradley_terry import Ties, fit, is_eta_estimable
-from batchpond.stats.graph import triads
 from batchpond.stats.ranking import Cluster, Extra, Flag, Options, rank, separation
-from batchpond.stats.votes import Votes
+from batchpond.stats.votes import Votes, triads
 from tests.oracles import agreement
 from tests.rigs.rank import drawn
 

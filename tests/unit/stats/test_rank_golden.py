@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from batchpond.errors import UsageError
-from batchpond.stats import elo, graph, ranking, sandwich
+from batchpond.stats import bradley_terry, elo, ranking
 from batchpond.stats import votes as win_tables
 from batchpond.stats.bradley_terry import Model, Penalty, Ties, fit, likelihood_ratio, log_likelihood
-from batchpond.stats.graph import triads
+from batchpond.stats.votes import triads
 from tests.oracles import agreement, power
 from tests.rigs.rank import GOLDEN, Numbers, expected, golden_votes, judged, rows, shared
 
@@ -35,7 +35,7 @@ def test_components_are_fitted_and_centred_on_their_own() -> None:
     """Two groups that never met have thetas as if the other were not there, and no rank across."""
     names, votes = golden_votes("08_bt_disconnected")
     wanted = expected("08_bt_disconnected")
-    label = graph.components(votes)
+    label = win_tables.components(votes)
     for number, component in enumerate(wanted["components"]):
         items = np.flatnonzero(label == number)
         assert [names[item] for item in items] == component["items"]
@@ -93,8 +93,8 @@ def test_position_effect_and_cluster_errors(part: str) -> None:
     assert close(fitted.theta, wanted["theta"])
     assert close(fitted.se, wanted["se"])
     assert close(log_likelihood(fitted), wanted["logLik"])
-    assert close(errors(sandwich.by_pair(fitted, is_adjusted=False).covariance, n), wanted["se_cluster_CR0"])
-    assert close(errors(sandwich.by_pair(fitted).covariance, n), wanted["se_cluster_CR3"])
+    assert close(errors(bradley_terry.by_pair(fitted, is_adjusted=False).covariance, n), wanted["se_cluster_CR0"])
+    assert close(errors(bradley_terry.by_pair(fitted).covariance, n), wanted["se_cluster_CR3"])
     if fitted.eta is not None:
         assert close(fitted.eta, wanted["eta"])
         assert close(math.sqrt(fitted.covariance[n, n]), wanted["eta_se"])
@@ -196,7 +196,7 @@ def test_writing_samples_as_in_r() -> None:
     assert close(plain.theta, column["theta_mle"])
     assert close(plain.se, column["se_mle"])
     # The samples were each judged once per pair, so that the sandwich by row is the one by pair.
-    assert close(errors(sandwich.by_pair(plain, is_adjusted=False).covariance, 20), column["se_sandwich"])
+    assert close(errors(bradley_terry.by_pair(plain, is_adjusted=False).covariance, 20), column["se_sandwich"])
     assert close(firth.theta, column["theta_firth"])
     assert close(firth.se, column["se_firth"])
     assert close(fit(votes, Model(has_eta=True, penalty=Penalty.NONE)).theta, column["theta_with_eta"])

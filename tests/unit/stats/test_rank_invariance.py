@@ -8,7 +8,8 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from batchpond.stats import graph, ranking, sandwich
+from batchpond.stats import bradley_terry, ranking
+from batchpond.stats import votes as win_table
 from batchpond.stats.bradley_terry import Model, Penalty, Ties, fit, is_eta_estimable
 from batchpond.stats.ranking import Cluster, Options
 from batchpond.stats.votes import Votes, of_rows
@@ -94,12 +95,12 @@ def test_exchanging_the_positions_turns_eta_and_nothing_else(votes: Votes, has_t
 def test_the_same_votes_twice_add_no_certainty(seed: int) -> None:
     """Doubling every vote leaves the plain estimate and its errors by pair; the model's errors shrink by sqrt 2."""
     votes = drawn(seed, 6, 300)
-    assume(graph.core(graph.beats(votes)).is_whole)  # else there is no plain estimate: seed 785
+    assume(win_table.core(win_table.beats(votes)).is_whole)  # else there is no plain estimate: seed 785
     twice = Votes(6, votes.lo, votes.hi, votes.unit, 2 * votes.counts)
     one, other = (fit(table, Model(penalty=Penalty.NONE)) for table in (votes, twice))
     assert same(one.theta, other.theta)
     assert same(one.se, other.se * np.sqrt(2))
-    assert same(sandwich.by_pair(one).covariance, sandwich.by_pair(other).covariance)
+    assert same(bradley_terry.by_pair(one).covariance, bradley_terry.by_pair(other).covariance)
 
 
 @settings(max_examples=examples(60))
@@ -153,12 +154,12 @@ def test_a_full_summary_never_fails(votes: Votes) -> None:
 def test_the_core_is_what_walks_along_wins_find(votes: Votes) -> None:
     """Groups, and who is above or below, equal the transitive closure's."""
     votes = largest(votes)
-    matrix = graph.beats(votes)
+    matrix = win_table.beats(votes)
     reach = matrix | np.eye(len(matrix), dtype=bool)
     for _ in range(len(matrix)):
         reach = reach | (reach.astype(int) @ reach.astype(int) > 0)
     both = reach & reach.T
-    found = graph.core(matrix)
+    found = win_table.core(matrix)
     assert found.n_groups == len({tuple(row) for row in both.tolist()})
     if found.is_whole:
         assert not (found.above | found.below).any()

@@ -13,10 +13,10 @@ import trueskill
 from scipy import optimize, stats
 from statsmodels.stats.inter_rater import cohens_kappa, fleiss_kappa
 
-from batchpond.stats import elo, graph, sandwich
+from batchpond.stats import bradley_terry, elo
+from batchpond.stats import votes as win_table
 from batchpond.stats.bradley_terry import Fit, Model, Penalty, Ties, fit
-from batchpond.stats.graph import triads
-from batchpond.stats.votes import HI_WON, LO_WON, TIED, Votes, of_rows, p_position
+from batchpond.stats.votes import HI_WON, LO_WON, TIED, Votes, of_rows, p_position, triads
 from tests.oracles import agreement
 from tests.oracles.agreement import Level, Ratings
 from tests.rigs.rank import Numbers, drawn, largest
@@ -113,7 +113,7 @@ def test_firth_maximises_the_penalised_likelihood(ties: Ties, has_eta: bool) -> 
 def test_choix_and_evalica_agree_when_everybody_can_be_overtaken(seed: int) -> None:
     """Two other libraries give the plain estimate to 1e-6."""
     votes = drawn(seed, 12, 2000)
-    assert graph.core(graph.beats(votes)).is_whole
+    assert win_table.core(win_table.beats(votes)).is_whole
     own = fit(votes, Model(penalty=Penalty.NONE)).theta
     wins = np.zeros((12, 12))
     wins[votes.lo, votes.hi], wins[votes.hi, votes.lo] = votes.results[LO_WON], votes.results[HI_WON]
@@ -168,7 +168,7 @@ def test_cr3_is_the_jackknife_of_one_newton_step(seed: int) -> None:
     """The covariance is the sum over pairs of the squared moves when a pair is left out."""
     fitted = fit(drawn(seed, 7, 400), Model(penalty=Penalty.NONE))
     moves = np.array([left_out(fitted, place) for place in range(len(fitted.votes.lo))])
-    assert np.allclose(sandwich.by_pair(fitted).covariance, moves.T @ moves, rtol=1e-6, atol=1e-9)
+    assert np.allclose(bradley_terry.by_pair(fitted).covariance, moves.T @ moves, rtol=1e-6, atol=1e-9)
 
 
 @pytest.mark.parametrize("model", [Model(), Model(has_eta=True), Model(Ties.DAVIDSON, has_eta=True)])
@@ -177,7 +177,9 @@ def test_units_that_are_pairs_give_the_errors_by_pair(model: Model) -> None:
     votes = drawn(3, 7, 150, ties=0.2)
     fitted = fit(votes, model)
     by_unit = Votes(votes.n_items, votes.lo, votes.hi, np.arange(len(votes.lo)), votes.counts)
-    assert np.allclose(sandwich.by_pair(fitted).covariance, sandwich.by_unit(fitted, by_unit).covariance, atol=1e-10)
+    assert np.allclose(
+        bradley_terry.by_pair(fitted).covariance, bradley_terry.by_unit(fitted, by_unit).covariance, atol=1e-10
+    )
 
 
 @pytest.mark.parametrize("level", Level)

@@ -29,8 +29,7 @@ from batchpond.providers.shared.live import LiveClient
 from batchpond.run import dispatch, due
 from batchpond.run.find import check_host
 from batchpond.run.live import spool
-from batchpond.run.live.calls import CallCounts, CallRules, Calls, OnDoubt
-from batchpond.run.live.pace import Pace, PaceSettings
+from batchpond.run.live.calls import CallCounts, CallRules, Calls, OnDoubt, Pace, PaceSettings
 from batchpond.run.live.seal import (
     begin_attempt,
     elsewhere,
