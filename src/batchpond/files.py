@@ -9,9 +9,10 @@ from __future__ import annotations
 import csv
 import difflib
 import re
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Generic, Self, TypeVar
 
@@ -111,11 +112,14 @@ class RowFile:
 
     def blocks(self) -> Iterator[pa.Table]:
         """Yield the rows as text, in blocks of the columns' schema; raises UsageError where reading cannot go on."""
-        read = {".csv": _csv_blocks, ".tsv": _csv_blocks, ".parquet": _parquet_blocks, ".jsonl": _jsonl_blocks}[
-            self._suffix
-        ]
         try:
-            yield from read(self)
+            match self._suffix:
+                case ".parquet":
+                    yield from _parquet_blocks(self)
+                case ".jsonl":
+                    yield from _blocks(self, _flat_rows(self))
+                case _:
+                    yield from _blocks(self, csv_rows(self.path, check=partial(_check_columns, self)))
         except OSError as error:
             raise UsageError(f"{self.path}: cannot be read: {error.strerror or error}") from error
 
@@ -134,10 +138,13 @@ def csv_records(
         raise UsageError(f"{path}: cannot be read: {error.strerror or error}") from error
 
 
-def csv_rows(path: Path, line_size_max_bytes: int = LINE_SIZE_MAX_BYTES) -> Iterator[tuple[int, dict[str, str] | str]]:
+def csv_rows(
+    path: Path, line_size_max_bytes: int = LINE_SIZE_MAX_BYTES, check: Callable[[list[str]], None] = lambda _: None
+) -> Iterator[tuple[int, dict[str, str] | str]]:
     """Yield each row of a CSV file, or what is wrong with it, with the line that it starts on; raises UsageError."""
     with closing(csv_records(path, line_size_max_bytes)) as records:
         _, header = next(records, (1, []))
+        check(header)
         if not header:
             raise UsageError(f"{path}: is empty; its first line must name the columns")
         for name in header:
@@ -168,25 +175,6 @@ def listed(lines: Iterable[str], n_all: int, shown_max: int = PROBLEMS_SHOWN_MAX
     shown = list(lines)[:shown_max]
     rest = n_all - len(shown)
     return "".join(f"\n  {line}" for line in [*shown, *([f"and {rest:,} more"] if rest else [])])
-
-
-def _csv_blocks(file: RowFile) -> Iterator[pa.Table]:
-    with _Lines(file.path) as lines:
-        records = _records(lines, file.path)
-        start, header = next(records, (1, []))
-        _check_columns(header, file)
-        block: list[tuple[int, dict[str, str | None]]] = []
-        for start, fields in records:
-            if not fields:
-                continue  # a blank line
-            if len(fields) != len(header):
-                file.problems.add((start, f"has {len(fields)} fields, the header has {len(header)}"))
-                continue
-            block.append((start, {name: value or None for name, value in zip(header, fields, strict=True)}))
-            if len(block) == BLOCK_ROWS:
-                yield _block(file.columns, block)
-                block = []
-        yield _block(file.columns, block)
 
 
 class _Lines:
@@ -243,45 +231,47 @@ def _records(lines: _Lines, path: Path) -> Iterator[tuple[int, list[str]]]:
         ) from None
 
 
-def _block(columns: Columns, block: Sequence[tuple[int, Mapping[str, str | None]]]) -> pa.Table:
-    arrays = [pa.array([start for start, _ in block], pa.int64())]
-    arrays += [pa.array([row.get(name) for _, row in block], pa.string()) for name in columns.names]
+def _blocks(file: RowFile, rows: Iterable[tuple[int, Mapping[str, Any] | str]]) -> Iterator[pa.Table]:
+    """Yield rows as text, so many at a time; what is wrong with one is noted."""
+    block: list[tuple[int, Mapping[str, Any]]] = []
+    for number, row in rows:
+        if isinstance(row, str):
+            file.problems.add((number, row))
+            continue
+        block.append((number, row))
+        if len(block) == BLOCK_ROWS:
+            yield _block(file.columns, block)
+            block = []
+    yield _block(file.columns, block)
+
+
+def _block(columns: Columns, block: Sequence[tuple[int, Mapping[str, Any]]]) -> pa.Table:
+    arrays = [pa.array([number for number, _ in block], pa.int64())]
+    for name in columns.names:
+        values = (row.get(name) for _, row in block)
+        arrays.append(pa.array([None if value in {None, ""} else str(value) for value in values], pa.string()))
     return pa.table(arrays, schema=columns.schema)
 
 
-def _jsonl_blocks(file: RowFile) -> Iterator[pa.Table]:
-    block: list[tuple[int, dict[str, str | None]]] = []
+def _flat_rows(file: RowFile) -> Iterator[tuple[int, dict[str, Any] | str]]:
     with _Lines(file.path) as lines:
-        for number, said in json_rows(lines):
-            row = _json_row(said, number, file)
-            if row is not None:
-                block.append((number, row))
-            if len(block) == BLOCK_ROWS:
-                yield _block(file.columns, block)
-                block = []
-        yield _block(file.columns, block)
+        for number, row in json_rows(lines):
+            yield number, row if isinstance(row, str) else _flat(row, file.columns)
 
 
-def _json_row(row: dict[str, Any] | str, number: int, file: RowFile) -> dict[str, str | None] | None:
-    if isinstance(row, str):
-        file.problems.add((number, row))
-        return None
-    unknown = [name for name in row if name not in file.columns.names]
-    if unknown:
-        file.problems.add((number, f"has an unknown key {_suggested(unknown[0], file.columns)}"))
-        return None
+def _flat(row: dict[str, Any], columns: Columns) -> dict[str, Any] | str:
+    """Return a row of known columns with a text or number in each, or what is wrong with it."""
+    if unknown := [name for name in row if name not in columns.names]:
+        return f"has an unknown key {_suggested(unknown[0], columns)}"
     nested = next((name for name, value in row.items() if isinstance(value, list | dict)), None)
-    if nested is not None:
-        file.problems.add((number, f"has {nested!r} that is neither text nor a number"))
-        return None
-    return {name: None if value in {None, ""} else str(value) for name, value in row.items()}
+    return row if nested is None else f"has {nested!r} that is neither text nor a number"
 
 
 def _parquet_blocks(file: RowFile) -> Iterator[pa.Table]:
     columns = file.columns
     try:
         with pq.ParquetFile(file.path) as parquet:
-            _check_columns(parquet.schema_arrow.names, file)
+            _check_columns(file, parquet.schema_arrow.names)
             n_read = 0
             for batch in parquet.iter_batches(BLOCK_ROWS):
                 numbers = pa.array(range(n_read + 1, n_read + 1 + batch.num_rows), pa.int64())
@@ -304,7 +294,7 @@ def _texts(batch: pa.RecordBatch, name: str, path: Path) -> pa.Array:
         raise UsageError(f"{path}: column {name!r} has type {column.type}, not text or numbers") from None
 
 
-def _check_columns(names: Sequence[str], file: RowFile) -> None:
+def _check_columns(file: RowFile, names: Sequence[str]) -> None:
     path, columns = file.path, file.columns
     hint = f"needed: {', '.join(columns.required)}; optional: {', '.join(columns.optional)}"
     is_own = columns.own and {*columns.own} <= {*names}
