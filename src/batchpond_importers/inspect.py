@@ -21,8 +21,7 @@ from batchpond.interop.foreign import Defaults, Doubt, Findings, Record, SourceF
 from batchpond.model import Origin, Outcome
 from batchpond.tasks import base
 from batchpond.tasks.base import Judgment
-from batchpond_importers.reading import json_documents, objects, parsed
-from batchpond_importers.scored import NO, YES, Scored, model_of, unit_of
+from batchpond_importers.reading import NO, YES, Scored, json_documents, model_of, objects, parsed, unit_of
 
 _SAMPLES: Final = "samples/"
 _HEADER: Final = "header.json"

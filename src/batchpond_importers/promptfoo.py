@@ -18,8 +18,7 @@ from batchpond.interop.foreign import Defaults, Doubt, Findings, Record, SourceF
 from batchpond.model import Outcome
 from batchpond.tasks import base
 from batchpond.tasks.base import Judgment
-from batchpond_importers.reading import json_documents, objects
-from batchpond_importers.scored import NO, YES, Scored, model_of, unit_of
+from batchpond_importers.reading import NO, YES, Scored, json_documents, model_of, objects, unit_of
 
 _VERSION: Final = 3
 _LABEL_MAX_CHARS: Final = 60

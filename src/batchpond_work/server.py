@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import urlsplit
 
 from batchpond_work import ACCESS, USAGE, WorkError
-from batchpond_work.held import row_of
+from batchpond_work.claims import row_of
 from batchpond_work.place import parsed
 from batchpond_work.settings import Settings
 

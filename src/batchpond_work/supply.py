@@ -10,8 +10,7 @@ from collections.abc import Callable
 from threading import Event
 from typing import Final
 
-from batchpond_work.claims import Claims
-from batchpond_work.held import Held, Inbox
+from batchpond_work.claims import Claims, Held, Inbox
 from batchpond_work.place import Batch, NotWholeError, Part, Place
 from batchpond_work.server import Engine
 from batchpond_work.settings import Settings

@@ -18,8 +18,8 @@ from threading import Event, Thread
 from typing import Final
 
 from batchpond_work import WorkError
+from batchpond_work.claims import Held, is_error
 from batchpond_work.folder import opened, url_of
-from batchpond_work.held import Held, is_error
 from batchpond_work.place import Place
 from batchpond_work.programs import engine_of
 from batchpond_work.server import Engine

@@ -27,7 +27,7 @@ from batchpond_sim.anthropic import answers as anthropic_answers
 from batchpond_sim.compatible import api as compatible
 from batchpond_sim.gemini import answers as gemini_answers
 from batchpond_sim.openai import answers as openai_answers
-from batchpond_sim.together import answers as together_answers
+from batchpond_sim.together import batches as together_answers
 from batchpond_sim.world.world import Settings
 from tests.rigs.adaptive_study import STUDY as ADAPTIVE
 from tests.rigs.files_study import FilesRig

@@ -27,7 +27,7 @@ from batchpond_sim.compatible import api as compatible
 from batchpond_sim.gemini import answers as gemini_answers
 from batchpond_sim.judges.speech import named_schema_problem, schema_problem
 from batchpond_sim.openai import answers as openai_answers
-from batchpond_sim.together import answers as together_answers
+from batchpond_sim.together import batches as together_answers
 from tests.rigs.stage_study import RUBRICS, StageRig, models, stage, use
 
 SCHEMAS = {

@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 HOUSE = ROOT / "src" / "batchpond_sim"
 README = (HOUSE / "README.md").read_text("utf-8")
 ROOMS = {"host", "world", "judges", "shared"}
-ANSWERS_ELSEWHERE = {"vertex", "compatible"}
+ANSWERS_ELSEWHERE = {"vertex", "compatible", "groq", "mistral", "together", "xai"}
 PAGES = {room: ROOT / "src" / room / "README.md" for room in ("batchpond_sim", "batchpond/providers")}
 TOY_FILE = re.compile(r"^`(toy/\w+\.py)`\n\n```python\n(.*?)```", re.MULTILINE | re.DOTALL)
 ASKED = """
@@ -31,8 +31,8 @@ with server.running() as there:
     os.environ["TOY_BASE_URL"] = there.base_url_of("toy")
     subprocess.run([sys.executable, "-m", "batchpond", "run", sys.argv[1], "--yes"], check=True, timeout=120)
 """
-MORE = {"gemini": {"files"}, "vertex": {"storage"}}
-MODULES_MAX = 43
+MORE = {"vertex": {"storage"}}
+MODULES_MAX = 38
 LINES_MAX = 12_100
 
 

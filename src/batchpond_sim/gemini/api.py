@@ -23,11 +23,12 @@ from batchpond_sim.gemini.batches import (
     BatchRecord,
     GeminiAccount,
     LineError,
+    UploadHandler,
     counted_lines,
+    file_view,
     inlined,
     write_inlined,
 )
-from batchpond_sim.gemini.files import UploadHandler, file_view
 from batchpond_sim.host.messages import Answer, Break, BreakKind, Reply, Request
 from batchpond_sim.shared.api import Api, PageError, Route, forced, routes
 from batchpond_sim.shared.batches import view_faults

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from batchpond_sim.host.messages import Answer, Break, BreakKind, Form, Reply, Request, json_reply
-from batchpond_sim.mistral.answers import answer, error
-from batchpond_sim.mistral.batches import PROVIDER, SHAPE, BatchRecord, MistralAccount, requests
+from batchpond_sim.mistral.batches import PROVIDER, SHAPE, BatchRecord, MistralAccount, answer, error, requests
 from batchpond_sim.shared.api import PageError, Route, forced, page_at, routes
 from batchpond_sim.shared.batches import FileRecord, RowsError, view_faults
 from batchpond_sim.shared.files import FilesApi

@@ -22,8 +22,7 @@ from batchpond_sim.shared.files import FilesApi
 from batchpond_sim.world.faults import Call, Op, Value, number
 from batchpond_sim.world.limits import Quota
 from batchpond_sim.world.world import World, fingerprint
-from batchpond_sim.xai.answers import answer, error
-from batchpond_sim.xai.batches import PROVIDER, WINDOW_S, BatchRecord, XaiAccount
+from batchpond_sim.xai.batches import PROVIDER, WINDOW_S, BatchRecord, XaiAccount, answer, error
 
 BASE_PATH = "/xai/v1"
 MODELS = ("grok-4.3", "grok-4.20", "grok-4.7", "grok-3-mini")

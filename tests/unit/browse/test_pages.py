@@ -19,9 +19,8 @@ from batchpond.api import _report_page as report_page
 from batchpond.text import UNSAFE_BUT_NEWLINE
 from batchpond_browse import cases, lists
 from batchpond_browse.asking import Lake, Query, Row
-from batchpond_browse.guard import Guard
 from batchpond_browse.lists import Wish
-from batchpond_browse.server import Browser
+from batchpond_browse.server import Browser, Guard
 from tests.flow.test_labels import STUDY as ESSAYS
 from tests.flow.test_labels import judged_lake
 from tests.flow.test_listwise import finished, toml

@@ -14,9 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from batchpond_work import WorkError
-from batchpond_work.claims import Claims
+from batchpond_work.claims import Claims, Held, Inbox, is_error, row_of
 from batchpond_work.folder import Folder
-from batchpond_work.held import Held, Inbox, is_error, row_of
 from batchpond_work.place import Batch, NotWholeError
 from batchpond_work.settings import Settings
 from batchpond_work.work import Stop, work

@@ -10,7 +10,7 @@ from threading import Event
 import pytest
 
 from batchpond_work import WorkError
-from batchpond_work.held import row_of
+from batchpond_work.claims import row_of
 from batchpond_work.server import Server
 from batchpond_work.settings import Settings
 from tests.rigs.hostile_server import Act, HostileServer, drip, hostile, reply
