@@ -411,10 +411,9 @@ class Lake:
         judges together is what is ranked by. Raises UsageError when there is nothing to rank.
         """
         from batchpond.results.rank import verb as rank
-        from batchpond.results.rank.verb import What
 
         options = rank.options(ties=ties, position=position, extras=extras, seed=seed, is_full=summary)
-        request = rank.Request(study, tuple(by), one_of(What, what, "kind of thing to rank"), options=options)
+        request = rank.Request(study, tuple(by), one_of(rank.What, what, "kind of thing to rank"), options=options)
         report = rank.rank(self._store().path, request)
         return _frame(report.rankings if summary else report.items)
 

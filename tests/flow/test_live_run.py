@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from batchpond.cli import live as live_command
-from batchpond.cli.live import progress_text
+from batchpond.cli import sync
 from batchpond.cli.output import Diagnostics
+from batchpond.cli.sync import progress_text
 from batchpond.doctor import Level, examine
 from batchpond.errors import BusyError, ExitCode, LakeError
 from batchpond.lake.attempts import Phase
@@ -429,8 +429,8 @@ def test_nothing_goes_on_after_a_run_has_returned(rig: LiveRig) -> None:
 def test_a_log_gets_a_line_a_minute(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """However often the calls say where they stand, and at once when they begin."""
     now_s = iter(range(100_000))
-    monkeypatch.setattr(live_command.time, "monotonic", lambda: float(next(now_s)))
-    ticker = live_command._Ticker(Diagnostics())
+    monkeypatch.setattr(sync.time, "monotonic", lambda: float(next(now_s)))
+    ticker = sync._Ticker(Diagnostics())
     for n_answered in range(300):
         ticker.show((LaneProgress("openai/m", 1_000, n_answered, 4, CallCounts(), is_stalled=False),))
     shown = capsys.readouterr().err.splitlines()

@@ -32,7 +32,7 @@ with server.running() as there:
     subprocess.run([sys.executable, "-m", "batchpond", "run", sys.argv[1], "--yes"], check=True, timeout=120)
 """
 MORE = {"vertex": {"storage"}}
-MODULES_MAX = 38
+MODULES_MAX = 37
 LINES_MAX = 12_100
 
 

@@ -27,7 +27,7 @@ from batchpond.cli import main, spare
 
 LOADED = (
     "duckdb", "genai_prices", "httpx", "jinja2", "msgspec", "numpy", "pyarrow.acero", "pyarrow.parquet", "tenacity",
-    "batchpond.cli.doctor", "batchpond.cli.live", "batchpond.cli.plan", "batchpond.cli.query", "batchpond.cli.report",
+    "batchpond.cli.doctor", "batchpond.cli.plan", "batchpond.cli.query", "batchpond.cli.report",
     "batchpond.cli.simulate", "batchpond.cli.status", "batchpond.cli.sync", "batchpond.interop.imports",
     "batchpond.plan.verb", "batchpond.results.report.build",
     "batchpond.results.report.page", "batchpond.run.live.run", "batchpond.run.submit", "batchpond.run.sync",

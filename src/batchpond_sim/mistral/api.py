@@ -13,9 +13,8 @@ from typing import Any, ClassVar
 
 from batchpond_sim.host.messages import Answer, Break, BreakKind, Form, Reply, Request, json_reply
 from batchpond_sim.mistral.batches import PROVIDER, SHAPE, BatchRecord, MistralAccount, answer, error, requests
-from batchpond_sim.shared.api import PageError, Route, forced, page_at, routes
+from batchpond_sim.shared.api import FilesApi, PageError, Route, forced, page_at, routes
 from batchpond_sim.shared.batches import FileRecord, RowsError, view_faults
-from batchpond_sim.shared.files import FilesApi
 from batchpond_sim.world.faults import Call, Op, Value, number
 from batchpond_sim.world.limits import Quota
 from batchpond_sim.world.world import World, fingerprint

@@ -12,9 +12,8 @@ from typing import Any, ClassVar
 
 from batchpond_sim.host.messages import Answer, Break, BreakKind, Form, Reply, Request, json_reply
 from batchpond_sim.openai.batches import ENDED, PROVIDER, RETENTION_S, SHAPE, WINDOW_S, BatchRecord, OpenAIAccount
-from batchpond_sim.shared.api import Page, PageError, Route, forced, is_looping, openai_error, page_at, routes
+from batchpond_sim.shared.api import FilesApi, Page, PageError, Route, forced, is_looping, openai_error, page_at, routes
 from batchpond_sim.shared.batches import FileRecord, view_faults
-from batchpond_sim.shared.files import FilesApi
 from batchpond_sim.world.faults import Call, Op, Value, number
 from batchpond_sim.world.limits import Quota, Scarce, openai_headers, openai_message
 from batchpond_sim.world.world import World, fingerprint

@@ -25,9 +25,8 @@ from batchpond_sim.host.messages import (
     Request,
     json_reply,
 )
-from batchpond_sim.shared.api import PageError, Route, forced, openai_error, page_at, routes
+from batchpond_sim.shared.api import FilesApi, PageError, Route, forced, openai_error, page_at, routes
 from batchpond_sim.shared.batches import FileRecord, sha256_of, view_faults
-from batchpond_sim.shared.files import FilesApi
 from batchpond_sim.together.batches import CHAT, PROVIDER, SHAPE, WINDOW_S, BatchRecord, TogetherAccount, answer
 from batchpond_sim.world.faults import Call, Op, Stage, Value, number
 from batchpond_sim.world.limits import Quota, per_second_headers

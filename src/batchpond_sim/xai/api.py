@@ -16,9 +16,8 @@ from typing import Any
 import orjson
 
 from batchpond_sim.host.messages import Answer, Break, BreakKind, Form, Reply, Request, json_reply
-from batchpond_sim.shared.api import Page, PageError, Route, forced, is_looping, page_at, routes
+from batchpond_sim.shared.api import FilesApi, Page, PageError, Route, forced, is_looping, page_at, routes
 from batchpond_sim.shared.batches import End, FileRecord, view_faults
-from batchpond_sim.shared.files import FilesApi
 from batchpond_sim.world.faults import Call, Op, Value, number
 from batchpond_sim.world.limits import Quota
 from batchpond_sim.world.world import World, fingerprint

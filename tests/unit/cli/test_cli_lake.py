@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from batchpond.cli import adopt, browse, formats, live, output, plan, resolve, sync
+from batchpond.cli import adopt, browse, formats, output, plan, resolve, sync
 from batchpond.cli.frame import Invocation, picked, root
 from batchpond.errors import UsageError
 from batchpond.interop.labels import Sheet
@@ -238,7 +238,7 @@ def shown() -> dict[str, set[str]]:
         "plan": {field.name for field in dataclasses.fields(PlanReport)},
         "submit": set(plan.document(submitted)),
         "retry": set(plan.retry_document(RetryReport((), submitted))),
-        "live": set(live.document(LiveReport((), 0, ()))),
+        "live": set(sync.live_document(LiveReport((), 0, ()))),
         "sync": set(sync.document(Counts(), synced)),
         "reread": set(resolve.READINGS),
         "forget": set(picked(ForgetReport(0, 0, 0, ()))),

@@ -18,7 +18,7 @@ from batchpond.errors import BatchpondError
 from batchpond.lake import disk
 from batchpond.results.export import translated
 from batchpond.results.report import palette
-from batchpond.results.report.charts import looks, matrix, plane, rows
+from batchpond.results.report.charts import looks, plane, rows
 from batchpond.results.report.charts.looks import FONT, Layout, Spec
 from batchpond.results.report.parts import ChartKind, Figure
 from batchpond.results.report.reading import read, short
@@ -27,8 +27,8 @@ _DRAWN: Final = {
     ChartKind.INTERVALS: rows.intervals,
     ChartKind.RANKING: rows.intervals,
     ChartKind.BARS: rows.bars,
-    ChartKind.WIN_MATRIX: matrix.matrices,
-    ChartKind.HEAT: matrix.matrices,
+    ChartKind.WIN_MATRIX: plane.matrices,
+    ChartKind.HEAT: plane.matrices,
     ChartKind.CURVES: plane.curves,
     ChartKind.TIMELINE: plane.timeline,
     ChartKind.CALIBRATION: plane.calibration,
