@@ -34,7 +34,7 @@ LINES_MAX = 46_000  # of the package; what stands beside it counts for itself
 REMOTE_LINES_MAX = 913
 BROWSER_LINES_MAX = 1_200
 WORKER_LINES_MAX = 1_806
-MODULES_MAX = 242
+MODULES_MAX = 241
 MODULE_LINES_MAX = 600
 MODULE_LINES_USUAL = 250
 FUNCTION_LINES_MAX = 70
@@ -91,7 +91,7 @@ def test_modules_can_be_held_in_the_head() -> None:
 
 
 def test_the_house_does_not_grow() -> None:
-    """The package has at most 46,000 lines of Python, and all packages together at most 242 modules."""
+    """The package has at most 46,000 lines of Python, and all packages together at most 241 modules."""
     n_lines = sum(len(path.read_text().splitlines()) for path in MODULES if path.is_relative_to(PACKAGE))
     assert n_lines <= LINES_MAX
     assert sum(path.name != "__init__.py" for path in MODULES) <= MODULES_MAX

@@ -17,8 +17,8 @@ from batchpond.answers import derive
 from batchpond.files import read_bytes, read_text
 from batchpond.model import Turn
 from batchpond.study import spec, statements, tables
-from batchpond.study.chain import CHAIN_KEYS, chain
 from batchpond.study.spec import ItemsFrom, ItemsSpec, PairsSpec, RowsSpec, StageSpec, Study, TemplateSpec
+from batchpond.study.tables import CHAIN_KEYS, chain
 from batchpond.study.typed import Table, json_schema, parse, read
 from batchpond.tasks import pressure, registry, templates
 from batchpond.tasks.answer_fields import Field, FieldsRule
