@@ -13,20 +13,21 @@ from batchpond import errors  # noqa: F401 - public
 
 __version__ = "0.1.0"
 
+# By what follows `batchpond` in the name of a module.
 _FROM = {
-    "api": "Browsing Lake progress",
-    "doctor": "Finding",
-    "interop.imports": "ForeignReport ImportReport",
-    "interop.labels": "Sheet",
-    "plan.report": "PlanReport",
-    "results.report.parts": "Report",
-    "run.adopt": "Adoption",
-    "run.live.run": "LiveReport",
-    "run.recover": "RecoverReport",
-    "run.resolve": "CancelReport",
-    "run.submit": "RetryReport SubmitPreview SubmitReport",
-    "run.sync": "SyncReport",
-    "study.objects": "Study",
+    ".api": "Browsing Lake progress",
+    ".doctor": "Finding",
+    ".interop.imports": "ForeignReport ImportReport",
+    ".interop.labels": "Sheet",
+    ".plan.report": "PlanReport",
+    ".run.adopt": "Adoption",
+    ".run.live.run": "LiveReport",
+    ".run.recover": "RecoverReport",
+    ".run.resolve": "CancelReport",
+    ".run.submit": "RetryReport SubmitPreview SubmitReport",
+    ".run.sync": "SyncReport",
+    ".study.objects": "Study",
+    "_report.parts": "Report",
 }
 _HOME = {name: module for module, names in _FROM.items() for name in names.split()}
 
@@ -36,7 +37,7 @@ __all__ = sorted(["__version__", "errors", *_HOME])  # noqa: PLE0605 - __init__.
 def __getattr__(name: str) -> Any:
     # The engines behind Lake take most of a second to import; `--help` must not pay for them.
     if name in _HOME:
-        return getattr(import_module(f"batchpond.{_HOME[name]}"), name)
+        return getattr(import_module(f"batchpond{_HOME[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

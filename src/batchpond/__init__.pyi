@@ -8,7 +8,6 @@ from batchpond.interop.imports import ForeignReport as ForeignReport
 from batchpond.interop.imports import ImportReport as ImportReport
 from batchpond.interop.labels import Sheet as Sheet
 from batchpond.plan.report import PlanReport as PlanReport
-from batchpond.results.report.parts import Report as Report
 from batchpond.run.adopt import Adoption as Adoption
 from batchpond.run.live.run import LiveReport as LiveReport
 from batchpond.run.recover import RecoverReport as RecoverReport
@@ -24,5 +23,6 @@ from batchpond.run.submit import (
 )
 from batchpond.run.sync import SyncReport as SyncReport
 from batchpond.study.objects import Study as Study
+from batchpond_report.parts import Report as Report
 
 __version__: str

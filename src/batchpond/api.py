@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from batchpond.lake.attempts import Attempt
     from batchpond.lake.store import Store
     from batchpond.plan.report import PlanReport
-    from batchpond.results.report.page import LinkTo
-    from batchpond.results.report.parts import Report
     from batchpond.run.adopt import Adoption
     from batchpond.run.due import FailureCount
     from batchpond.run.live.run import LiveReport
@@ -40,6 +38,8 @@ if TYPE_CHECKING:
     from batchpond.run.sync import SyncReport
     from batchpond.study.objects import Study
     from batchpond_browse.spool import Spool
+    from batchpond_report.page import LinkTo
+    from batchpond_report.parts import Report
 
 _NOBODY_AGREED = "pass max_cost_usd=..., or confirm=... to be asked, or dry_run=True"
 
@@ -313,7 +313,7 @@ class Lake:
 
         `beside` is a side of `compare`, such as another study: the report then says how the two differ.
         """
-        from batchpond.results.report import build
+        from batchpond_report import build
 
         found = build.build(self._store().path, study, beside)
         if path is not None:
@@ -326,7 +326,7 @@ class Lake:
         `rater` is under whose name labels are given. Raises UsageError without the extra `browse`, and where the port
         is taken.
         """
-        from batchpond.results.report.build import missing_packages
+        from batchpond_report.build import missing_packages
 
         path = self._store().path
         with needed("browse", "browse"):
@@ -517,7 +517,7 @@ class _Bars:
 
 
 def _report_page(path: Path, study: str, link_to: LinkTo) -> str:
-    from batchpond.results.report import build, page
+    from batchpond_report import build, page
 
     return page.render(build.build(path, study), link_to)
 

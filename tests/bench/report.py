@@ -24,8 +24,8 @@ import pyarrow as pa
 
 from batchpond.lake.schemas import IMPORTED_JUDGMENTS
 from batchpond.lake.store import Store
-from batchpond.results.report import build, page, source
 from batchpond.views import database
+from batchpond_report import build, page, source
 
 FILE_ROWS = 50_000
 JUDGES = ("m1", "m2", "m3", "m4")

@@ -14,12 +14,12 @@ from batchpond.plan import versions
 from batchpond.plan import write as stage_plan
 from batchpond.plan.rounds.rounds import Look
 from batchpond.results.rank import verb as rank
-from batchpond.results.report import build
-from batchpond.results.report import build as files
-from batchpond.results.report.parts import Exhibit
 from batchpond.run import submit
 from batchpond.run.stages import StageState, stages
 from batchpond.study.spec import AdaptiveSpec, PairsSpec, from_config
+from batchpond_report import build
+from batchpond_report import build as files
+from batchpond_report.parts import Exhibit
 from tests.flow.test_stages_rounds import Countdown, asked_by_request
 from tests.rigs.adaptive_study import judge_of, play, replayed, rig_of, told
 from tests.rigs.clock import ManualClock

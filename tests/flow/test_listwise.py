@@ -18,10 +18,10 @@ from batchpond.lake.store import Store
 from batchpond.plan.verb import plan_study
 from batchpond.results.export import ExportFormat, export
 from batchpond.results.rank.verb import Request, rank
-from batchpond.results.report import build, markdown
 from batchpond.run.submit import submit
 from batchpond.study.file import load
 from batchpond.views.read import run_query
+from batchpond_report import build, markdown
 from batchpond_sim.world.world import Settings
 from tests.flow.test_stages_modes import FilesStageRig
 from tests.rigs.live_study import live_rig

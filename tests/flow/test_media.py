@@ -29,12 +29,12 @@ from batchpond.plan import verb as plan
 from batchpond.plan.media import told
 from batchpond.providers import registry
 from batchpond.providers.shared.sight import PAGES_UNKNOWN, UNKNOWN_TOKENS
-from batchpond.results.report import build as report
-from batchpond.results.report import markdown, page
-from batchpond.results.report.sections import answers
 from batchpond.run.due import new_shards
 from batchpond.run.forget import Target, forget
 from batchpond.study.file import load
+from batchpond_report import build as report
+from batchpond_report import markdown, page
+from batchpond_report.sections import answers
 from batchpond_sim.world.world import body_id
 from tests.rigs.adaptive_study import STUDY as ADAPTIVE
 from tests.rigs.files_study import FilesRig

@@ -12,13 +12,13 @@ import pytest
 from batchpond.errors import StudyError
 from batchpond.lake.records import Planned
 from batchpond.plan.cells import config_json
-from batchpond.results.report import build, markdown, page
 from batchpond.run.forget import Target, forget
 from batchpond.run.resolve import reread
 from batchpond.study.file import load
 from batchpond.study.objects import Study
 from batchpond.study.spec import to_json
 from batchpond.views.read import run_query
+from batchpond_report import build, markdown, page
 from tests.flow.test_forget import said
 from tests.rigs.lakes import LakeBuilder
 from tests.rigs.report import Page

@@ -52,6 +52,6 @@ def test_every_folder_that_contributors_are_sent_to_is_there() -> None:
     for name in re.findall(r"\btests/\w+", CONTRIBUTING):
         assert (ROOT / name).is_dir(), name
     rooms = {path.name for path in (ROOT / "tests" / "unit").iterdir() if path.is_dir() and path.name != "__pycache__"}
-    assert rooms - {"base", "browse", "remote", "simulators", "spark", "work"} <= {
+    assert rooms - {"base", "browse", "remote", "report", "simulators", "spark", "work"} <= {
         path.parent.name for path in PACKAGE.glob("*/__init__.py")
     }

@@ -11,6 +11,7 @@ import batchpond
 import batchpond_browse
 import batchpond_importers
 import batchpond_remote
+import batchpond_report
 import batchpond_sim
 import batchpond_spark
 import batchpond_work
@@ -22,6 +23,7 @@ SOURCES = [
         batchpond_browse,
         batchpond_importers,
         batchpond_remote,
+        batchpond_report,
         batchpond_sim,
         batchpond_spark,
         batchpond_work,

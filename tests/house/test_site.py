@@ -85,7 +85,7 @@ def test_the_page_of_the_api_has_everything_that_is_exported() -> None:
     names = {name for name, _ in PAGES_OF_SITE.exported()}
     assert names == {name for name in batchpond.__all__ if not name.startswith("__")}
     page = PAGES_OF_SITE.api()
-    assert all(re.search(rf"^::: batchpond\..*\b{name}$", page, re.MULTILINE) for name in names)
+    assert all(re.search(rf"^::: batchpond[._].*\b{name}$", page, re.MULTILINE) for name in names)
 
 
 def test_ci_builds_it_by_the_command_that_is_documented() -> None:

@@ -128,7 +128,7 @@ def test_a_study_without_claims_has_none_and_an_unknown_test_is_named(program: P
 @pytest.mark.parametrize("name", CLAIMABLE)
 def test_what_can_be_claimed_is_a_test_of_the_report(name: str) -> None:
     """A claim by a name that no test has would be marked nowhere."""
-    written = (files("batchpond.results.report") / "sections" / "tests.toml").read_text("utf-8")
+    written = (files("batchpond_report") / "sections" / "tests.toml").read_text("utf-8")
     compared = name.removeprefix("consistency by ")
     assert f"'{name}'" in written or ("'consistency by ' || compared" in written and compared in {"template", "judge"})
 

@@ -16,7 +16,7 @@ from batchpond.text import address, plural, shown
 
 if TYPE_CHECKING:
     from batchpond.results.compare.verb import Compared
-    from batchpond.results.report.parts import Report
+    from batchpond_report.parts import Report
 
 
 @pond_command("report")
@@ -35,7 +35,7 @@ def command(
     """Write all that a study found as one HTML file: no script, no network, readable for years."""
     # Before the store, which would hold linear algebra to one thread.
     from batchpond.lake.disk import refuse_existing
-    from batchpond.results.report import build, markdown
+    from batchpond_report import build, markdown
 
     if is_methods and (path or form or folder or beside or is_shown or is_json):
         raise UsageError("--claims prints the methods alone", hint="leave the other options out")
@@ -105,7 +105,7 @@ def compare(
 
     found = verb.compare(invocation.store().path, a, b, n_flips=n_flips, gates=gates, is_margin=is_margin)
     if path is not None:
-        from batchpond.results.report import build
+        from batchpond_report import build
 
         build.write(build.text(build.paired(found, a, b), build.form_of(path)), path, force=force)
         invocation.diagnostics.note(f"wrote {shown(path)}")

@@ -162,7 +162,7 @@ def demo(invocation: Invocation, is_json: bool) -> None:
 def _report(invocation: Invocation) -> Path | None:
     """Write the demo's report beside its lake, where the packages are there that draw it, and say where it is."""
     from batchpond import demo as flow
-    from batchpond.results.report import build
+    from batchpond_report import build
 
     if build.missing_packages():
         hint = "pip install 'batchpond[report]'; `batchpond report` then writes all of it on one page"

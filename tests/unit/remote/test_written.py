@@ -13,9 +13,9 @@ from batchpond.cli import main
 from batchpond.clock import random_hex
 from batchpond.errors import ExitCode, UsageError
 from batchpond.lake import disk
-from batchpond.results.report import build
-from batchpond.results.report.parts import ChartKind, Exhibit, Figure, Report, Section
 from batchpond_remote.bucket import Bucket
+from batchpond_report import build
+from batchpond_report.parts import ChartKind, Exhibit, Figure, Report, Section
 from tests.rigs import s3
 from tests.rigs.clock import ManualClock
 from tests.rigs.lakes import LakeBuilder

@@ -21,9 +21,9 @@ import batchpond
 from batchpond.errors import UsageError
 from batchpond.lake.tables import query
 from batchpond.results.compare.verb import Compared, compare, limit, side
-from batchpond.results.report import build
-from batchpond.results.report.numbers import Kind
 from batchpond.views import database
+from batchpond_report import build
+from batchpond_report.numbers import Kind
 from tests.rigs.lakes import LakeBuilder
 from tests.unit.views.test_metrics_invariance import random_rows
 

@@ -11,10 +11,10 @@ import pytest
 from statsmodels.stats.multitest import multipletests
 
 from batchpond.lake.records import COMPLETE, INCOMPLETE, Planned, Rounds
-from batchpond.results.report import build
-from batchpond.results.report.declared import exhibits
-from batchpond.results.report.numbers import Kind
-from batchpond.results.report.parts import Exhibit, Report
+from batchpond_report import build
+from batchpond_report.declared import exhibits
+from batchpond_report.numbers import Kind
+from batchpond_report.parts import Exhibit, Report
 from tests.rigs.lakes import LakeBuilder
 from tests.rigs.report import build as build_lake
 from tests.rigs.sql import judged, result, table, views_over

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import Final
 
-from batchpond.results.report import palette
-from batchpond.results.report.charts import looks
-from batchpond.results.report.charts.looks import Layout, Spec
-from batchpond.results.report.numbers import NARROW, Kind, shown
-from batchpond.results.report.parts import ChartKind, Figure
-from batchpond.results.report.reading import Panel, Reading, Row, short
+from batchpond_report import palette
+from batchpond_report.charts import looks
+from batchpond_report.charts.looks import Layout, Spec
+from batchpond_report.numbers import NARROW, Kind, shown
+from batchpond_report.parts import ChartKind, Figure
+from batchpond_report.reading import Panel, Reading, Row, short
 
 _MARK_PX, _GAP_PX, _NAME_PX = 15, 8, 16
 _ROOM_SHARE: Final = 0.08  # of the axis; a part of a bar that is smaller has no room for its number

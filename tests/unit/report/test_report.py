@@ -20,12 +20,12 @@ from batchpond.cli.frame import Invocation, root
 from batchpond.errors import UsageError
 from batchpond.lake.schemas import ITEMS
 from batchpond.lake.store import Store
-from batchpond.results.report import build, markdown, page
-from batchpond.results.report.numbers import Kind, interval, shown
-from batchpond.results.report.parts import Facts, Report
-from batchpond.results.report.sections.answers import title_of
 from batchpond.text import UNSAFE_BUT_NEWLINE
 from batchpond.views import read
+from batchpond_report import build, markdown, page
+from batchpond_report.numbers import Kind, interval, shown
+from batchpond_report.parts import Facts, Report
+from batchpond_report.sections.answers import title_of
 from tests.rigs import swept
 from tests.rigs.lakes import LakeBuilder
 from tests.rigs.report import ATTACK, Page

@@ -10,10 +10,10 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from batchpond.clock import Work
-from batchpond.results.report import drawing, markdown, palette
-from batchpond.results.report.markdown import table
-from batchpond.results.report.parts import Figure, Report
-from batchpond.results.report.reading import undrawn_rows
+from batchpond_report import drawing, markdown, palette
+from batchpond_report.markdown import table
+from batchpond_report.parts import Figure, Report
+from batchpond_report.reading import undrawn_rows
 
 FOLDER: Final = Path(__file__).parent / "html"
 _JUDGE: Final = ("provider", "request_model", "thinking")

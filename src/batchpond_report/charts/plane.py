@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from datetime import UTC
 from typing import Any, Final
 
-from batchpond.results.report import palette
-from batchpond.results.report.charts import looks
-from batchpond.results.report.charts.looks import Layout, Spec
-from batchpond.results.report.numbers import UNKNOWN, number
-from batchpond.results.report.parts import ChartKind, Figure
-from batchpond.results.report.reading import Panel, Reading, Row, short
+from batchpond_report import palette
+from batchpond_report.charts import looks
+from batchpond_report.charts.looks import Layout, Spec
+from batchpond_report.numbers import UNKNOWN, number
+from batchpond_report.parts import ChartKind, Figure
+from batchpond_report.reading import Panel, Reading, Row, short
 
 _AXIS_PX, _HEIGHT_PX, _SQUARE_PX = 80, 260, 290
 _BANDS_MAX: Final = 3

@@ -12,11 +12,11 @@ from typing import Any, Final
 
 import polars as pl
 
-from batchpond.results.report.numbers import Kind, interval, shown
-from batchpond.results.report.parts import Cases, Column, Exhibit, Facts, Report, Section
 from batchpond.text import defused, escape
 from batchpond.views import refresh
 from batchpond.views.refresh import Script
+from batchpond_report.numbers import Kind, interval, shown
+from batchpond_report.parts import Cases, Column, Exhibit, Facts, Report, Section
 
 TABLE_ROWS_MAX: Final = 200
 INTERVAL_TITLE: Final = "95 % interval"

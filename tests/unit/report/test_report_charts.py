@@ -20,12 +20,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from batchpond.errors import BatchpondError
-from batchpond.results.report import drawing, palette, reading
-from batchpond.results.report.charts import looks
-from batchpond.results.report.charts.looks import Layout
-from batchpond.results.report.drawing import chart
-from batchpond.results.report.parts import ChartKind, Figure
-from batchpond.results.report.reading import MARKS_MAX, read, undrawn_rows
+from batchpond_report import drawing, palette, reading
+from batchpond_report.charts import looks
+from batchpond_report.charts.looks import Layout
+from batchpond_report.drawing import chart
+from batchpond_report.parts import ChartKind, Figure
+from batchpond_report.reading import MARKS_MAX, read, undrawn_rows
 from tests.rigs.swept import examples
 
 HOSTILE = (

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from batchpond.results.report import build, declared, page, sections
-from batchpond.results.report.declared import Chapter, Declared
-from batchpond.results.report.numbers import Kind
-from batchpond.results.report.parts import Column, Facts
-from batchpond.results.report.source import opened
 from batchpond.views import read
+from batchpond_report import build, declared, page, sections
+from batchpond_report.declared import Chapter, Declared
+from batchpond_report.numbers import Kind
+from batchpond_report.parts import Column, Facts
+from batchpond_report.source import opened
 from tests.rigs.report import Page
 from tests.rigs.report import build as build_lake
 

@@ -12,11 +12,11 @@ import polars as pl
 from batchpond.errors import UsageError
 from batchpond.model import CELL_COLUMNS
 from batchpond.results.rank import verb as rank
-from batchpond.results.report.declared import Declared, Drawn, chapter, exhibits
-from batchpond.results.report.numbers import left_out, total
-from batchpond.results.report.parts import ChartKind, Finding, Section
-from batchpond.results.report.source import Rows, Source, harmless
 from batchpond.text import plural
+from batchpond_report.declared import Declared, Drawn, chapter, exhibits
+from batchpond_report.numbers import left_out, total
+from batchpond_report.parts import ChartKind, Finding, Section
+from batchpond_report.source import Rows, Source, harmless
 
 RUBRICS_MAX: Final = 6
 FIGURE_ITEMS_MAX: Final = 60

@@ -14,10 +14,10 @@ from typing import Any, Final
 
 import orjson
 
-from batchpond.results.report import palette
-from batchpond.results.report.numbers import MINUS
-from batchpond.results.report.parts import Figure
-from batchpond.results.report.reading import Reading, Row, short
+from batchpond_report import palette
+from batchpond_report.numbers import MINUS
+from batchpond_report.parts import Figure
+from batchpond_report.reading import Reading, Row, short
 
 FONT_PX, SMALL_PX = 12, 11
 LETTER_PX: Final = 6.3  # about; what is longer than its room is cut by the renderer, which measures

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from batchpond.results.report.numbers import Kind
+from batchpond_report.numbers import Kind
 
 FIGURE_ROWS_MAX: Final = 200
 PANELS_MAX: Final = 12

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import polars as pl
 
-from batchpond.results.report.declared import Declared, Made, chapter
-from batchpond.results.report.numbers import total
-from batchpond.results.report.parts import Exhibit
-from batchpond.results.report.source import Source
 from batchpond.text import plural
+from batchpond_report.declared import Declared, Made, chapter
+from batchpond_report.numbers import total
+from batchpond_report.parts import Exhibit
+from batchpond_report.source import Source
 
 
 def _answers(frame: pl.DataFrame) -> dict[str, str]:

@@ -8,11 +8,11 @@ from typing import Final
 
 import polars as pl
 
-from batchpond.results.report.declared import Declared, Drawn, Made, chapter
-from batchpond.results.report.numbers import total
-from batchpond.results.report.parts import ChartKind, Exhibit
-from batchpond.results.report.source import Source
 from batchpond.text import plural
+from batchpond_report.declared import Declared, Drawn, Made, chapter
+from batchpond_report.numbers import total
+from batchpond_report.parts import ChartKind, Exhibit
+from batchpond_report.source import Source
 
 MATRIX_ITEMS_MAX: Final = 25
 

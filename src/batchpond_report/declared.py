@@ -15,8 +15,9 @@ from typing import Any, Final
 import polars as pl
 
 from batchpond.model import CELL_COLUMNS
-from batchpond.results.report.numbers import PPI, Kind, interval, left_out, ranged, sentences, shown, total
-from batchpond.results.report.parts import (
+from batchpond.text import plural
+from batchpond_report.numbers import PPI, Kind, interval, left_out, ranged, sentences, shown, total
+from batchpond_report.parts import (
     FIGURE_ROWS_MAX,
     PANELS_MAX,
     Cases,
@@ -30,8 +31,7 @@ from batchpond.results.report.parts import (
     When,
     text,
 )
-from batchpond.results.report.source import ROWS_MAX, Rows, Source
-from batchpond.text import plural
+from batchpond_report.source import ROWS_MAX, Rows, Source
 
 JUDGE: Final = "judge"
 LABEL: Final = "label"

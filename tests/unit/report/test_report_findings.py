@@ -14,8 +14,8 @@ import polars as pl
 import pytest
 
 from batchpond.lake.store import LENS
-from batchpond.results.report import build, markdown
-from batchpond.results.report.source import ROWS_MAX
+from batchpond_report import build, markdown
+from batchpond_report.source import ROWS_MAX
 from tests.rigs.lakes import LakeBuilder
 
 Row = dict[str, Any]

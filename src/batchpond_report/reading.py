@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any, Final
 
-from batchpond.results.report import palette
-from batchpond.results.report.parts import PANELS_MAX, ChartKind, Figure
+from batchpond_report import palette
+from batchpond_report.parts import PANELS_MAX, ChartKind, Figure
 
 NAMELESS: Final = "(empty)"
 _ELLIPSIS: Final = "…"

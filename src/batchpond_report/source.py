@@ -14,11 +14,11 @@ import polars as pl
 
 from batchpond.errors import UsageError
 from batchpond.lake.tables import literal, query, reading
-from batchpond.results.report.parts import FIGURE_ROWS_MAX
 from batchpond.text import escape
 from batchpond.views import database
 from batchpond.views.read import check_study, studies
 from batchpond.views.worked import Worked
+from batchpond_report.parts import FIGURE_ROWS_MAX
 
 ROWS_MAX: Final = FIGURE_ROWS_MAX
 STUDIES_MAX: Final = 20

@@ -19,13 +19,13 @@ from batchpond.errors import UsageError
 from batchpond.lake.disk import destined, placed, refuse_existing
 from batchpond.results.compare.verb import Compared, compare
 from batchpond.results.export import translated
-from batchpond.results.report import markdown, sections
-from batchpond.results.report.declared import chapter
-from batchpond.results.report.numbers import Kind
-from batchpond.results.report.parts import Column, Exhibit, Report, Section
-from batchpond.results.report.sections import compared, facts
-from batchpond.results.report.source import Source, opened
 from batchpond.text import escape
+from batchpond_report import markdown, sections
+from batchpond_report.declared import chapter
+from batchpond_report.numbers import Kind
+from batchpond_report.parts import Column, Exhibit, Report, Section
+from batchpond_report.sections import compared, facts
+from batchpond_report.source import Source, opened
 
 
 def build(lake_path: Path, study: str | None = None, beside: str | None = None) -> Report:
@@ -117,7 +117,7 @@ def text(report: Report, form: ReportFormat) -> str:
     """Return a report as one text; a page needs the extra `report`."""
     if form is ReportFormat.MARKDOWN:
         return markdown.render(report)
-    from batchpond.results.report import page  # noqa: PLC0415 - Markdown does without the extra's packages
+    from batchpond_report import page  # noqa: PLC0415 - Markdown does without the extra's packages
 
     return page.render(report)
 
@@ -130,7 +130,7 @@ def write(content: str, path: Path, *, force: bool) -> None:
 
 def write_figures(report: Report, folder: Path, *, force: bool) -> list[Path]:
     """Write every figure as SVG, PDF and PNG; raises UsageError, before any is written, when one is there."""
-    from batchpond.results.report import drawing  # noqa: PLC0415 - as above
+    from batchpond_report import drawing  # noqa: PLC0415 - as above
 
     figures = report.figures()
     with destined(folder, force=force) as here:

@@ -17,11 +17,11 @@ from batchpond import ids
 from batchpond.errors import BatchpondError
 from batchpond.lake import disk
 from batchpond.results.export import translated
-from batchpond.results.report import palette
-from batchpond.results.report.charts import looks, plane, rows
-from batchpond.results.report.charts.looks import FONT, Layout, Spec
-from batchpond.results.report.parts import ChartKind, Figure
-from batchpond.results.report.reading import read, short
+from batchpond_report import palette
+from batchpond_report.charts import looks, plane, rows
+from batchpond_report.charts.looks import FONT, Layout, Spec
+from batchpond_report.parts import ChartKind, Figure
+from batchpond_report.reading import read, short
 
 _DRAWN: Final = {
     ChartKind.INTERVALS: rows.intervals,

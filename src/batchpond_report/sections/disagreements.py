@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import Final
 
 from batchpond.model import CELL_COLUMNS
-from batchpond.results.report.declared import Chapter
-from batchpond.results.report.parts import Case, Cases
-from batchpond.results.report.sections.answers import ANSWER_CHARACTERS_MAX, Answers, Row, title_of
-from batchpond.results.report.source import Source
+from batchpond_report.declared import Chapter
+from batchpond_report.parts import Case, Cases
+from batchpond_report.sections.answers import ANSWER_CHARACTERS_MAX, Answers, Row, title_of
+from batchpond_report.source import Source
 
 CASES_MAX: Final = 4
 _VERDICTS: Final = {"lo": "first", "hi": "second"}  # of a pair whose lower item is shown first

@@ -10,13 +10,13 @@ from typing import Any, Final
 
 from batchpond import __version__
 from batchpond.lake.tables import query
-from batchpond.results.report import markdown
-from batchpond.results.report.declared import chapter, exhibits, written
-from batchpond.results.report.numbers import UNKNOWN, moment
-from batchpond.results.report.parts import Case, Cases, Exhibit, Facts, Part, Passage, Section
-from batchpond.results.report.source import Source
 from batchpond.text import escape, plural
 from batchpond.views import refresh
+from batchpond_report import markdown
+from batchpond_report.declared import chapter, exhibits, written
+from batchpond_report.numbers import UNKNOWN, moment
+from batchpond_report.parts import Case, Cases, Exhibit, Facts, Part, Passage, Section
+from batchpond_report.source import Source
 
 _WRITTEN: Final = chapter("facts")
 _METHODS: Final = written("methods")

@@ -10,10 +10,10 @@ from typing import Any, Final
 
 from batchpond.lake.tables import literal, query
 from batchpond.model import CELL_COLUMNS
-from batchpond.results.report.parts import Case, Cases, Passage, Section
-from batchpond.results.report.source import Source
 from batchpond.text import escape
 from batchpond.views.read import beside, drawn, media
+from batchpond_report.parts import Case, Cases, Passage, Section
+from batchpond_report.source import Source
 
 OF_TASK_MAX: Final = 2
 ANSWER_CHARACTERS_MAX: Final = 1_500

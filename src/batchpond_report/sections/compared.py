@@ -9,10 +9,10 @@ from typing import Final
 import polars as pl
 
 from batchpond.results.compare.verb import Compared
-from batchpond.results.report.declared import chapter, exhibits
-from batchpond.results.report.numbers import Kind, interval, shown
-from batchpond.results.report.parts import Finding, Section
-from batchpond.results.report.source import Rows, harmless
+from batchpond_report.declared import chapter, exhibits
+from batchpond_report.numbers import Kind, interval, shown
+from batchpond_report.parts import Finding, Section
+from batchpond_report.source import Rows, harmless
 
 FINDINGS_MAX: Final = 5
 _WRITTEN: Final = chapter("compared")

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import polars as pl
 
-from batchpond.results.report.declared import LABEL, Declared, Drawn, chapter
-from batchpond.results.report.numbers import total
-from batchpond.results.report.parts import FIGURE_ROWS_MAX, ChartKind
 from batchpond.text import plural
+from batchpond_report.declared import LABEL, Declared, Drawn, chapter
+from batchpond_report.numbers import total
+from batchpond_report.parts import FIGURE_ROWS_MAX, ChartKind
 
 _PARTS = (("n_valid", "valid"), ("n_no_verdict", "no verdict"), ("n_failed", "failed"), ("n_pending", "pending"))
 
