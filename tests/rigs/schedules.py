@@ -25,6 +25,7 @@ from tests.rigs.sim_study import Rig
 STEPS = 10
 ITEMS_MAX = N_ITEMS + 2
 TWIN_SHARE = LOST_SHARE = 0.15
+LATE_SHARE = 0.5
 _SILENT_MAX = 4  # results are a 404 up to so often
 LAGS_END_S = 3_000  # by then every listing shows what was made, and no create is under way
 VERBS = ("submit", "sync", "advance", "fault", "plan", "limited", "retry", "cancel", "foreign", "change")
@@ -136,6 +137,8 @@ def run(
     is_lossy = draw.random() < 0.35
     models = mixes[seed % len(mixes)]
     rig = Rig(path, models=models, with_lens=look is not None, lake_seed=seed)
+    lateness = random.Random(f"late {seed}")
+    rig.lateness = lateness if lateness.random() < LATE_SHARE else None
     history: list[str] = []
     n_crashes = 0
     misfortune, at_step = _misfortune(seed, models, is_lossy=is_lossy)
@@ -261,6 +264,7 @@ def _judged(
     if rig.is_made_again:
         problems = [problem for problem in problems if not problem.startswith(_OF_THE_LOST)]
     rig.world.close()
+    history.append(f"{len(rig.late)} files late, {rig.n_elsewhere} passes elsewhere meanwhile")
     return Outcome(seed, is_lossy, tuple(history), n_crashes, n_passes, tuple(problems))
 
 

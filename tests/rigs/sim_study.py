@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
+import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
@@ -37,7 +38,7 @@ from batchpond.plan import verb as plan
 from batchpond.providers import registry
 from batchpond.run import collect, recover, send, submit, sync
 from batchpond.run.resolve import cancel, resolve
-from batchpond.run.session import Providers
+from batchpond.run.session import Providers, Session
 from batchpond.run.submit import retry
 from batchpond.study import file as study
 from batchpond_sim.host.transport import SimulatorTransport
@@ -67,7 +68,7 @@ def _engine() -> duckdb.DuckDBPyConnection:
     return duckdb.connect(":memory:", config={"threads": 2})
 
 
-def _at_once(_: str, work: Callable[[], Any]) -> Future[Any]:
+def _at_once(_: str, work: Callable[[], Any], *_claim: Path, **_told: bool) -> Future[Any]:
     """Do what a thread would do, here and now; dying in it is dying."""
     found: Future[Any] = Future()
     try:
@@ -122,6 +123,8 @@ class Rig:
     with_lens: bool = True
     lake_seed: int = 0
     clock: ManualClock = field(default_factory=lambda: ManualClock(START))
+    lateness: random.Random | None = None
+    """Draws which files come late, so that the lake's lock is let go, and when another process makes a pass then."""
 
     def __post_init__(self) -> None:
         self.world = World(self.path / "world", self.settings, self.clock)
@@ -137,11 +140,35 @@ class Rig:
         self.notes: list[str] = []
         self.n_sent_elsewhere = 0
         self.is_made_again = False
+        self.late = set[Future[Any]]()
+        self.n_elsewhere = 0
+
+    # -- files that come late --------------------------------------------------------------------
+
+    def _is_late(self, session: Session, way: Future[Any]) -> bool:
+        """Whether a file has not come when it is first asked for."""
+        is_first = session.lets_go and self.lateness is not None and way not in self.late
+        if is_first and self.lateness is not None and self.lateness.random() < 0.5:
+            self.late.add(way)
+            return True
+        return False
+
+    def _goes_on_elsewhere(self) -> None:
+        """Let another process make a pass while files of this one travel."""
+        draw, self.lateness = self.lateness, None
+        if draw is not None and draw.random() < 0.3:
+            due, self.crash_in = self.crash_in, None
+            self.sync()
+            self.n_elsewhere += 1
+            self.crash_in = due
+        self.lateness = draw
 
     # -- crashing ------------------------------------------------------------------------------
 
     def pass_point(self, name: str) -> None:
         """Die here if a crash is due."""
+        if name == "W0":
+            self._goes_on_elsewhere()
         if self.crash_at == name:
             self.crash_at = None
             raise Killed(name)
@@ -153,7 +180,10 @@ class Rig:
 
     @contextmanager
     def _points(self) -> Iterator[None]:
-        link, replace = disk.link_into_place, disk.replace
+        link, replace, is_here = disk.link_into_place, disk.replace, Session.is_here
+
+        def is_here_now(session: Session, way: Future[Any]) -> bool:
+            return not self._is_late(session, way) and is_here(session, way)
 
         def linked(staged: Path, final: Path) -> bool:
             self.pass_point("before link")
@@ -175,6 +205,7 @@ class Rig:
             patch.object(tables, "_start", started_once),
             patch.object(collect, "beside", _at_once),  # as fast as can be, and ever the same
             patch.object(send, "beside", _at_once),
+            patch.object(Session, "is_here", is_here_now),
             nullcontext() if self.with_lens else without_lens(),
         ):
             yield

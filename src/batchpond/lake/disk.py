@@ -11,8 +11,8 @@ import json
 import os
 import socket
 import stat
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
@@ -173,6 +173,7 @@ def relative(lake_path: Path, paths: Iterable[str]) -> list[str]:
 
 
 _HOLDER_BYTES_MAX = 4096
+LOCK_RETRY_S: Final = 0.1
 
 
 @contextmanager
@@ -204,6 +205,39 @@ def exclusive(path: Path, purpose: str, clock: Clock) -> Iterator[None]:
             os.utime(descriptor, ns=(stood.st_atime_ns, stood.st_mtime_ns))
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def waited_for(lock: Callable[[], AbstractContextManager[None]], clock: Clock, wait_s: float) -> Iterator[None]:
+    """Hold a lock; raises BusyError when another process has it longer than `wait_s`."""
+    until_s = clock.monotonic_s() + wait_s
+    with ExitStack() as held:
+        while True:
+            try:
+                held.enter_context(lock())
+                break
+            except BusyError:
+                if clock.monotonic_s() >= until_s:
+                    raise
+                clock.sleep(LOCK_RETRY_S)
+        yield
+
+
+def claim(path: Path) -> AbstractContextManager[object] | None:
+    """Have a file to oneself until the context ends; None where another process of this machine has it.
+
+    Of what is not there nobody can tell.
+    """
+    try:
+        file = path.open("rb")
+    except FileNotFoundError:
+        return nullcontext()
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.close()
+        return None
+    return file
 
 
 def _holder(descriptor: int) -> str:

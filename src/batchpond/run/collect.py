@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future, wait
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -28,7 +28,6 @@ from batchpond.views import database
 
 AT_ONCE: Final = 4
 """How many batches' files travel at once; as many wait on disk, and no more."""
-HEARTBEAT_S: Final = 1.0
 DOWNLOADS_MAX = 3
 FILE_WAIT_MAX_S = 86_400
 _NEVER = datetime(9999, 1, 1, tzinfo=UTC)
@@ -49,6 +48,10 @@ def collect_ended(session: Session, seen: Mapping[str, RemoteBatch]) -> None:
     except Exception:
         _settle(session, proven)
         raise
+    finally:
+        if session.folder is not None and not session.arrivals:
+            session.folder.cleanup()
+            session.folder = None
     _settle(session, proven)
 
 
@@ -56,16 +59,22 @@ def _collected(
     session: Session, ended: Sequence[Attempt], seen: Mapping[str, RemoteBatch]
 ) -> Iterator[list[Verified | Mismatch]]:
     """Yield what each batch comes to, in their order, while files of the next ones are on their way to a folder."""
-    begun, passing = list[_Arrival](), TemporaryDirectory(dir=session.store.path / TMP, ignore_cleanup_errors=True)
-    with passing as folder, Work("collecting", "batches", len(ended)) as work:
+    begun, here = list[_Arrival](), {attempt.attempt_id for attempt in ended}
+    for gone in session.arrivals.keys() - here:  # another process has settled it meanwhile
+        del session.arrivals[gone]
+    with Work("collecting", "batches", len(ended)) as work:
         for attempt in (*ended, *[None] * (AT_ONCE - 1)):
             if attempt is not None and attempt.client_name not in session.providers.out:
                 with session.isolated(attempt.client_name, f"batch {attempt.batch_id}"):
-                    begun.append(_arriving(session, attempt, seen.get(attempt.attempt_id), Path(folder)))
+                    begun += _arriving(session, attempt, seen.get(attempt.attempt_id), len(begun))
             if begun and (attempt is None or len(begun) == AT_ONCE):
                 first = begun.pop(0)
+                if not session.is_here(first.way):
+                    session.arrivals[first.attempt.attempt_id] = first
+                    session.tried.discard(first.attempt.attempt_id)
+                    continue
                 with session.isolated(first.attempt.client_name, f"batch {first.attempt.batch_id}"):
-                    yield _collect(session, first, work)
+                    yield _collect(session, first)
                 work.add()
 
 
@@ -98,23 +107,36 @@ class _Arrival:
         return self.brought.pop(file_id)
 
 
-def _arriving(session: Session, attempt: Attempt, batch: RemoteBatch | None, folder: Path) -> _Arrival:
-    """Ask how a batch stands, unless that was seen, and begin to bring the files of one that none was taken from."""
+def _arriving(session: Session, attempt: Attempt, batch: RemoteBatch | None, n_begun: int) -> list[_Arrival]:
+    """Ask how a batch stands, unless that was seen, and begin to bring the files of one that none was taken from.
+
+    Returns nothing where it had its turn in this pass, or has to wait until others have come, or where another process
+    brings it.
+    """
+    held: _Arrival | None = session.arrivals.pop(attempt.attempt_id, None)
+    if held is None and (attempt.attempt_id in session.tried or n_begun + len(session.arrivals) >= AT_ONCE):
+        return []
+    session.tried.add(attempt.attempt_id)
+    if held is not None:
+        held.attempt = attempt
+        return [held]
     provider = session.providers.get(attempt.client_name)
     check_host(attempt, provider)
     batch = batch or provider.get(attempt.known_batch_id)
     # A stale replica names no files yet; believing it would call every answer missing.
     files = provider.result_files(batch) if batch is not None and batch.state.is_terminal else ()
-    arrival = _Arrival(provider, attempt, batch, files, folder)
+    session.folder = session.folder or TemporaryDirectory(dir=session.store.path / TMP, ignore_cleanup_errors=True)
+    arrival = _Arrival(provider, attempt, batch, files, Path(session.folder.name))
     wanted = () if attempt.downloads else [file_id for _, file_id in files]
-    arrival.way = beside("download", partial(arrival.bring, *wanted))
-    return arrival
+    way = beside("download", partial(arrival.bring, *wanted), session.store.payload_path(attempt.attempt_id))
+    if way is None:
+        return []
+    arrival.way = way
+    return [arrival]
 
 
-def _collect(session: Session, arrival: _Arrival, work: Work) -> list[Verified | Mismatch]:
+def _collect(session: Session, arrival: _Arrival) -> list[Verified | Mismatch]:
     """Bring in what one batch has; return what its answers come to, nothing while some may still come."""
-    while not wait([arrival.way], HEARTBEAT_S).done:
-        work.add(0)
     provider, attempt, files = arrival.provider, arrival.attempt, arrival.files
     if arrival.way.exception() and attempt.client_name in session.providers.out:
         return []  # it was said of the first

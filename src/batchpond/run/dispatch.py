@@ -20,7 +20,7 @@ from batchpond.plan import versions
 from batchpond.plan.versions import FIRST
 from batchpond.providers import registry
 from batchpond.run import due
-from batchpond.run.send import Sending, end_uploads, send_shard, upload_ahead
+from batchpond.run.send import UPLOADS_MAX, Sending, end_uploads, send_shard, upload_ahead
 from batchpond.run.session import Session, Severity
 from batchpond.study.prices import Config, Limits, load_config
 
@@ -33,8 +33,6 @@ _QUEUED_PHASES = frozenset({Phase.SENT, Phase.UNKNOWN, Phase.OPEN})
 REJECTIONS_MAX = 12
 DOUBTS_MAX = 6
 LAST: Final = 1_000_000
-UPLOADS_MAX: Final = 3
-"""How many input files travel beside the one whose batch is created."""
 ALL: Final = ""  # the scope of what all shards could take from each other: money
 _DOUBLINGS_MAX = 16
 _MESSAGE_CHARS = 120
@@ -163,10 +161,11 @@ def send_due(session: Session, *, only_study: str | None = None, is_explicit: bo
             if approval is not None:
                 kept = session.open_state.kept & session.open_state.by_study.get(study, {}).keys()
                 session.waiting[study] += len(kept)
-                for (reason, exit_code), held in send_study(session, study, approval, trigger, _send).items():
+                waiting = send_study(session, study, approval, trigger, _send)
+                for (reason, exit_code), held in waiting.items() if session.is_over else ():
                     session.note(Severity.INFO, wait_text(study, reason, held), exit_code=exit_code)
-        if session.uploads:
-            end_uploads(session)
+    if session.uploads:
+        end_uploads(session)
 
 
 def _open_rounds(session: Session, study: str, *, is_explicit: bool) -> bool:
@@ -332,12 +331,20 @@ def _send(
     session: Session, shard: Sharded, approval: Approval, budget: Budget, following: Sequence[Due]
 ) -> Obstacle | None:
     """Send a shard; return until when it waits if it was refused and is asked for again by itself."""
+    if shard.shard_id in session.tried:
+        return None
     look_before(session, shard.study, shard.client_name)
+    session.tried.add(shard.shard_id)
     with session.isolated(shard.client_name, f"sending {shard.n_requests} requests to {shard.client_name}"):
         _begin_following(session, shard, approval, budget, following)
         match send_shard(session, shard, approval):
             case Sending.WAITING:
+                session.tried.discard(shard.shard_id)
                 session.waiting[shard.study] += 1
+                return None
+            case Sending.TRAVELLING:
+                session.tried.discard(shard.shard_id)
+                budget.reserve(shard)
                 return None
             case Sending.REJECTED:
                 refused = session.lake_state.latest_attempt(shard.shard_id)

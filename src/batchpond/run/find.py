@@ -8,7 +8,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
@@ -503,3 +503,33 @@ def _elapsed_s(session: Session, attempt: Attempt) -> float | None:
         return None
     begun = [first.monotonic_s for first in attempt.observed if first.boot_id == clock.boot_id()]
     return None if not begun or begun[0] is None else clock.monotonic_s() - begun[0]
+
+
+PEEKS_MAX: Final = 200
+
+
+def by_results(
+    session: Session, provider: BatchProvider, attempt: Attempt, unknown: list[RemoteBatch]
+) -> list[RemoteBatch]:
+    """Return the batches of the right size whose results name the attempt; those without results are told.
+
+    For a provider whose batches carry no token.
+    """
+    mine, found = ids.custom_id_prefix(attempt.attempt_id), []
+    for batch in unknown:
+        if batch.n_total not in {None, attempt.intent.n_requests}:
+            continue
+        if batch.batch_id not in session.heads and len(session.heads) < PEEKS_MAX:
+            session.heads[batch.batch_id] = next(first_custom_ids(provider, batch), None)
+        head = session.heads.get(batch.batch_id)
+        if head is not None and head.startswith(mine):
+            found.append(batch)
+        elif head is None:
+            session.note(
+                Severity.WARNING,
+                f"{attempt.provider} batch {batch.batch_id} is not of this lake's record, has as many requests as one"
+                " that is sent now, and no results yet: if another copy of this lake sent it, these requests are bought"
+                " twice",
+                hint="send from one copy of a lake only; `batchpond adopt --list` shows what else is in the account",
+            )
+    return sorted(found, key=lambda batch: batch.age_key)

@@ -12,6 +12,7 @@ on record explains was cut otherwise, and may hold some of the same requests: th
 
 from __future__ import annotations
 
+from concurrent.futures import Future
 from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import partial
@@ -43,6 +44,8 @@ from batchpond.run.find import adopt, check_host, day_before, list_since, look_f
 from batchpond.run.session import LARGE, Listing, Session, Severity, beside
 
 SEND_LEASE_S = 60.0
+UPLOADS_MAX: Final = 3
+"""How many input files travel beside the one whose batch is created."""
 _NO_LISTING: Final = frozenset({404, 405, 501})
 LOOK_EVERY_S = 5.0
 # Statuses that something between the provider and us gives of its own.
@@ -56,6 +59,7 @@ class Sending(StrEnum):
     CREATED = "created"
     TAKEN_IN = "taken_in"
     WAITING = "waiting"
+    TRAVELLING = "travelling"
     REJECTED = "rejected"
     UNKNOWN = "unknown"
 
@@ -83,27 +87,43 @@ def send_shard(session: Session, shard: Sharded, approval: Approval) -> Sending:
     Raises ProviderError or AccessError when the upload fails: nothing was created then.
     """
     provider = session.providers.get(shard.client_name)
+    if _has_its_turn_later(session, provider, shard):
+        return Sending.TRAVELLING
     if _came_late(session, provider, shard):
         return Sending.TAKEN_IN
     attempt = _attempt_to_send(session, shard, approval, provider)
     # Where no batch carries a token, its input file names it.
     is_known_by_file = provider.descriptor.takes_files and not provider.descriptor.has_token
     is_shared = attempt.mode is Mode.BATCH
-    if is_shared and attempt.n_sends:
-        looked = _look_again(session, provider, attempt)
-        if looked is not None:
-            return looked
-    elif is_shared and not is_known_by_file and take_in(session, provider, attempt):
-        return Sending.TAKEN_IN
+    if is_shared and (looked := _look_before(session, provider, attempt, is_known_by_file=is_known_by_file)):
+        return looked
     file_id = None
     if provider.descriptor.takes_files:
         file_id = _usable_file(session, attempt, provider) or _upload(session, attempt, provider)
+        if file_id is None:
+            return Sending.TRAVELLING if attempt.attempt_id in session.uploads else Sending.WAITING
     attempt = session.attempt(attempt.attempt_id)
-    if is_shared and is_known_by_file and not attempt.n_sends and take_in(session, provider, attempt):
-        return Sending.TAKEN_IN
-    if is_shared and _is_there_by_now(session, provider, attempt):
+    is_taken_in = is_known_by_file and not attempt.n_sends and is_shared and take_in(session, provider, attempt)
+    if is_taken_in or (is_shared and _is_there_by_now(session, provider, attempt)):
         return Sending.TAKEN_IN
     return _create(session, attempt, file_id, provider)
+
+
+def _has_its_turn_later(session: Session, provider: BatchProvider, shard: Sharded) -> bool:
+    """Whether as many input files travel as may, and a shard's is none of them."""
+    if not provider.descriptor.takes_files or len(session.uploads) <= UPLOADS_MAX:
+        return False
+    latest = session.open_state.latest_attempt(shard.shard_id)
+    return latest is None or latest.attempt_id not in session.uploads
+
+
+def _look_before(
+    session: Session, provider: BatchProvider, attempt: Attempt, *, is_known_by_file: bool
+) -> Sending | None:
+    """Look for the batch of an attempt as far as its input file is not needed for that; None where there is none."""
+    if attempt.n_sends:
+        return _look_again(session, provider, attempt)
+    return Sending.TAKEN_IN if not is_known_by_file and take_in(session, provider, attempt) else None
 
 
 def _came_late(session: Session, provider: BatchProvider, shard: Sharded) -> bool:
@@ -273,33 +293,41 @@ def upload_ahead(session: Session, shard: Sharded, approval: Approval) -> None:
     provider = session.providers.get(shard.client_name)
     is_new = session.lake_state.latest_attempt(shard.shard_id) is None
     if is_new and shard.mode is Mode.BATCH and provider.descriptor.takes_files:
-        attempt = _record_intent(session, shard, approval, provider, 1)
-        path, name = session.store.payload_path(attempt.attempt_id), f"{attempt.token}.jsonl"
-        session.uploads[attempt.attempt_id] = beside("upload", partial(provider.upload, path, name))
+        _begin_upload(session, _record_intent(session, shard, approval, provider, 1), provider)
+
+
+def _begin_upload(session: Session, attempt: Attempt, provider: BatchProvider) -> Future[RemoteFile] | None:
+    """Have an attempt's input file travel; None where another process has it travel now."""
+    path = session.store.payload_path(attempt.attempt_id)
+    way = beside("upload", partial(provider.upload, path, f"{attempt.token}.jsonl"), path, is_told=not session.uploads)
+    if way is not None:
+        session.uploads[attempt.attempt_id] = way
+    return way
 
 
 def end_uploads(session: Session) -> None:
-    """Wait for the files whose attempts were kept from being sent, and record those that are there."""
-    while session.uploads:
-        attempt_id, upload = session.uploads.popitem()
+    """Record the files that are there of attempts that were kept from being sent."""
+    for attempt_id in [attempt_id for attempt_id, way in session.uploads.items() if session.is_here(way)]:
+        upload = session.uploads.pop(attempt_id)
         if upload.exception() is None:
             _uploaded(session, session.attempt(attempt_id).intent, upload.result(), is_urgent=True)
 
 
-def _upload(session: Session, attempt: Attempt, provider: BatchProvider) -> str:
-    """S5 and S6: the file is at the provider, whole, and its id is on record."""
+def _upload(session: Session, attempt: Attempt, provider: BatchProvider) -> str | None:
+    """S5 and S6: the file is at the provider, whole, and its id is on record; None while it travels."""
     intent = attempt.intent
     name = f"{intent.token}.jsonl"
     failpoints.reach("S5.before")
     # What this pass means for the first time nobody has uploaded but a copy of the lake, whose batch has its token.
     is_new = intent.ord > session.began_ord and provider.descriptor.has_token
-    ahead = session.uploads.pop(attempt.attempt_id, None)
-    if ahead is None:
+    way, remote = session.uploads.get(attempt.attempt_id), None
+    if way is None:
         remote = None if is_new else _uploaded_before(session, provider, name, intent)
-    else:
-        remote = ahead.result()
     if remote is None:
-        remote = provider.upload(session.store.payload_path(attempt.attempt_id), name)
+        way = way or _begin_upload(session, attempt, provider)
+        if way is None or not session.is_here(way):
+            return None
+        remote = session.uploads.pop(attempt.attempt_id).result()
     failpoints.reach("S5")
     if remote.size_bytes is not None and remote.size_bytes != intent.size_bytes:
         raise ProviderError(
@@ -436,7 +464,6 @@ def _in_doubt(session: Session, attempt: Attempt, reason: str) -> Sending:
     return Sending.UNKNOWN
 
 
-PEEKS_MAX: Final = 200
 AHEAD_MAX: Final = 8
 
 
@@ -477,8 +504,8 @@ def _unknown_and_found(
     study = attempt.intent.study
     shown = listed(session, provider, (attempt.client_name, study), planned_since(session, study))
     unknown = [batch for batch in shown if batch.batch_id not in session.lake_state.batch_ids]
-    find_made = _by_results if provider.descriptor.is_opaque else matches
-    return unknown, find_made(session, provider, attempt, unknown)
+    made = find.by_results if provider.descriptor.is_opaque else matches
+    return unknown, made(session, provider, attempt, unknown)
 
 
 def listed(
@@ -568,27 +595,3 @@ def _check_explained(session: Session, attempt: Attempt, unknown: list[RemoteBat
             " `--limit`), so that its shards are cut alike and taken in; or"
             f" `batchpond adopt {batch_id} --study {study}`",
         )
-
-
-def _by_results(
-    session: Session, provider: BatchProvider, attempt: Attempt, unknown: list[RemoteBatch]
-) -> list[RemoteBatch]:
-    """Return the batches of the right size whose results name the attempt; those without results are told."""
-    mine, found = ids.custom_id_prefix(attempt.attempt_id), []
-    for batch in unknown:
-        if batch.n_total not in {None, attempt.intent.n_requests}:
-            continue
-        if batch.batch_id not in session.heads and len(session.heads) < PEEKS_MAX:
-            session.heads[batch.batch_id] = next(find.first_custom_ids(provider, batch), None)
-        head = session.heads.get(batch.batch_id)
-        if head is not None and head.startswith(mine):
-            found.append(batch)
-        elif head is None:
-            session.note(
-                Severity.WARNING,
-                f"{attempt.provider} batch {batch.batch_id} is not of this lake's record, has as many requests as one"
-                " that is sent now, and no results yet: if another copy of this lake sent it, these requests are bought"
-                " twice",
-                hint="send from one copy of a lake only; `batchpond adopt --list` shows what else is in the account",
-            )
-    return sorted(found, key=lambda batch: batch.age_key)

@@ -10,20 +10,22 @@ import hashlib
 import os
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
-from contextlib import contextmanager
+from concurrent.futures import Future, as_completed, wait
+from contextlib import ExitStack, contextmanager
+from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Thread
 from typing import Any, Final, Self, TypeVar
 
 import msgspec
 
 from batchpond import answers
-from batchpond.clock import Clock
+from batchpond.clock import Clock, each
 from batchpond.errors import (
     AccessError,
     BatchpondError,
@@ -33,7 +35,7 @@ from batchpond.errors import (
     PutOffError,
     UnreachableError,
 )
-from batchpond.lake import disk, tables
+from batchpond.lake import disk, failpoints, tables
 from batchpond.lake.attempts import READ_PHASES, Attempt, LakeState, fold
 from batchpond.lake.events import EventLog
 from batchpond.lake.jsonl import shard_file_name
@@ -53,6 +55,9 @@ NOTES_MAX = 1_000
 PUT_OFF_MIN_S = 5.0
 ELSEWHERE_S = 120.0
 """Within how long of its election a sender on another machine makes its call, if it does: it gives up in half of it."""
+PATIENCE_S: Final = 1.0
+"""How long a file on its way is waited for with the lake's lock held: others get their turn while it travels."""
+TURN_WAIT_S: Final = 600.0
 LARGE = 1_000
 """From so many requests on, what is done for a batch is on record at once, lest it has to be done again."""
 TAKE_HINT = "the first stands; `batchpond resolve BATCH --take first|second|none` says which of them counts"
@@ -176,17 +181,26 @@ class Listing:
         return f"{len(self.batches)} batches, sha256 {hashlib.sha256(seen.encode()).hexdigest()[:16]}"
 
 
-def beside(name: str, work: Callable[[], _T]) -> Future[_T]:
-    """Do work in a thread that touches nothing of the pass, and that the process does not wait for when it ends."""
+def beside(name: str, work: Callable[[], _T], claim: Path, *, is_told: bool = False) -> Future[_T] | None:
+    """Do work in a thread that touches nothing of the pass, and that the process does not wait for when it ends.
+
+    A file is claimed meanwhile: None where another process of this machine has it, and so is at the same work. How far
+    it is may be told of one thread at a time.
+    """
+    claimed = disk.claim(claim)
+    if claimed is None:
+        return None
     found: Future[_T] = Future()
 
     def run() -> None:
-        try:
-            found.set_result(work())
-        except BaseException as error:  # noqa: BLE001 - raised by whoever asks for the result
-            found.set_exception(error)
+        with claimed:
+            try:
+                found.set_result(work())
+            except BaseException as error:  # noqa: BLE001 - raised by whoever asks for the result
+                found.set_exception(error)
 
-    Thread(target=run, name=f"batchpond-{name}", daemon=True).start()
+    target = partial(copy_context().run, run) if is_told else run
+    Thread(target=target, name=f"batchpond-{name}", daemon=True).start()
     return found
 
 
@@ -197,9 +211,12 @@ class Session:
     `paused` are the clients' models that take no more in this pass, with an empty model for all of a client's.
     `listed` has the batches of a client since a study was planned, `heads` the first custom_id of looked-into results,
     `listings` what a client listed to find refused creates, and since when, `looked_at_s` when its batches were listed
-    last, `uploads` the input files on their way, by attempt, `read_parts` the files of responses that stood before this
-    pass read any, by the result file that they are of, `uncut` the studies of which what is due was not made shards,
-    `waiting` how many shards of each study wait to be sent.
+    last, `read_parts` the files of responses that stood before this pass read any, by the result file that they are of,
+    `uncut` the studies of which what is due was not made shards, `waiting` how many shards of each study wait to be
+    sent. By attempt, `uploads` are the input files on their way, `arrivals` the batches whose results are, to `folder`.
+
+    A pass that `lets_go` of the lock while files travel is made in turns; `tried` are the shards and the attempts that
+    it has done what it can for.
     """
 
     store: Store
@@ -218,19 +235,65 @@ class Session:
     listings: dict[str, tuple[datetime, Listing]] = field(default_factory=dict)
     looked_at_s: dict[str, float] = field(default_factory=dict)
     uploads: dict[str, Future[RemoteFile]] = field(default_factory=dict)
+    arrivals: dict[str, Any] = field(default_factory=dict)
+    folder: TemporaryDirectory[str] | None = None
+    tried: set[str] = field(default_factory=set)
+    lets_go: bool = False
     read_parts: dict[str, list[Path]] | None = None
     uncut: set[str] = field(default_factory=set)
     began_ord: int = 0
     _is_whole: bool = True
+    _is_held_up: bool = False
 
     @classmethod
-    def begin(cls, store: Store, providers: Providers, on_note: Callable[[Note], None] | None = None) -> Session:
+    def begin(
+        cls,
+        store: Store,
+        providers: Providers,
+        on_note: Callable[[Note], None] | None = None,
+        *,
+        lets_go: bool = False,
+    ) -> Session:
         """Read the lake's events."""
         log = EventLog(store)
         state = fold(log.recent)
         found = cls(store, providers, log, state, on_note or (lambda _: None), Rules(store, state.readers))
-        found.began_ord, found._is_whole = log.last_ord, log.is_whole
+        found.began_ord, found._is_whole, found.lets_go = log.last_ord, log.is_whole, lets_go
         return found
+
+    def is_here(self, way: Future[Any]) -> bool:
+        """Whether what travels has come, or failed; where it is late, none is waited for in this turn."""
+        while not (is_done := bool(wait([way], 0.0 if self._is_held_up else PATIENCE_S).done)) and not self.lets_go:
+            pass
+        self._is_held_up |= not is_done
+        return is_done
+
+    def let_files_come(self, held: ExitStack, purpose: str) -> None:
+        """Let go of the lake's lock until the files that travel have come, and go on as a pass that begins now would.
+
+        Others may have written meanwhile. Raises BusyError where another process keeps the lake.
+        """
+        self.log.append()
+        held.close()
+        failpoints.reach("W0")
+        ways = [*self.uploads.values(), *(arrival.way for arrival in self.arrivals.values())]
+        for _ in each(as_completed(ways), "waiting for", "files", len(ways)):
+            pass
+        lock = partial(self.store.lock, purpose)
+        held.enter_context(disk.waited_for(lock, self.store.clock, TURN_WAIT_S))
+        self.log = EventLog(self.store)
+        self._state = fold(self.log.recent)
+        self.rules = Rules(self.store, self._state.readers)
+        self.began_ord, self._is_whole = self.log.last_ord, self.log.is_whole
+        self._is_held_up, self.read_parts = False, None
+        for of_then in (self.listed, self.listings, self.heads, self.waiting, self.uncut):
+            of_then.clear()
+        self.keep_away()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing travels that this pass has to wait for."""
+        return not (self.uploads or self.arrivals)
 
     @property
     def open_state(self) -> LakeState:

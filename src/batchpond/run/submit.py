@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -181,8 +182,10 @@ def submit(
     _check_money(shown, max_cost_usd)
     if confirm is None or not shown.n_requests or not confirm(shown):
         return SubmitReport(shown, is_approved=False, counts=None, n_live=0, notes=())
-    with store.lock(f"submit {study}"):
-        session = Session.begin(store, providers, on_note)
+    purpose = f"submit {study}"
+    with ExitStack() as held:
+        held.enter_context(store.lock(purpose))
+        session = Session.begin(store, providers, on_note, lets_go=True)
         failpoints.reach("S0")
         session.keep_away()
         dispatch.finish_adoptions(session)
@@ -192,6 +195,9 @@ def submit(
         if again:
             due.form_shards(session, study, session.lake_state.approvals[study], again)
         dispatch.send_due(session, only_study=study, is_explicit=True)
+        while not session.is_over:
+            session.let_files_come(held, purpose)
+            dispatch.send_due(session, only_study=study, is_explicit=True)
         resolve_unknowns(session)
         tell_waiting(session)
         session.log.compact(lambda: refresh(store))

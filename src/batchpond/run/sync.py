@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -78,8 +79,9 @@ def sync_once(
     A batch or provider that fails is noted and stops no other. `submit_due=False` holds back
     every POST that would create a batch.
     """
-    with store.lock("sync"):
-        session = Session.begin(store, providers, on_note)
+    with ExitStack() as held:
+        held.enter_context(store.lock("sync"))
+        session = Session.begin(store, providers, on_note, lets_go=True)
         failpoints.reach("Y0")
         session.keep_away()
         conflicts = _conflicts(session.open_state)
@@ -90,11 +92,11 @@ def sync_once(
             from batchpond.run.live.seal import recover_all
 
             recover_all(session)
-        bring_in(session, poll_open(session))
-        if submit_due:
-            send_due(session)
-            unknown = (a for a in session.open_state.attempts.values() if a.phase is Phase.UNKNOWN)
-            resolve_unknowns(session, [a.attempt_id for a in unknown if a.first_listed is None])
+        seen = poll_open(session)
+        _exchange(session, seen, submit_due=submit_due)
+        while not session.is_over:
+            session.let_files_come(held, "sync")
+            _exchange(session, seen, submit_due=submit_due)
         tell_waiting(session)
         tell_strays(session)
         _tell_conflicts(session, conflicts)
@@ -126,6 +128,15 @@ def sync_once(
         is_stuck=bool(pending) and not n_waiting and all(isinstance(why, AccessError) for why in whys),
         notes=tuple(session.notes),
     )
+
+
+def _exchange(session: Session, seen: Mapping[str, RemoteBatch], *, submit_due: bool) -> None:
+    """Bring in what ended, and send what is due, as far as files have come."""
+    bring_in(session, seen)
+    if submit_due:
+        send_due(session)
+        unknown = (a for a in session.open_state.attempts.values() if a.phase is Phase.UNKNOWN)
+        resolve_unknowns(session, [a.attempt_id for a in unknown if a.first_listed is None])
 
 
 def _scope(session: Session, study: str | None) -> str | None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 from batchpond.errors import BatchpondError, BusyError, ExitCode, LakeError, UsageError
-from batchpond.lake import failpoints
+from batchpond.lake import disk, failpoints
 from batchpond.lake.attempts import Attempt, Phase, fold
 from batchpond.lake.events import read
 from batchpond.lake.records import Approval, Sharded
@@ -39,7 +39,6 @@ from batchpond.run.live.seal import (
     live_lock,
     recover,
     seal,
-    waited_for,
 )
 from batchpond.run.live.spool import Spool
 from batchpond.run.session import Note, Providers, Report, Session, Severity
@@ -420,7 +419,7 @@ class LiveRun:
     @contextmanager
     def _writing(self, wait_s: float = LOCK_WAIT_S) -> Iterator[Session]:
         """Hold the lake's lock for one step; waits for a `sync` that has it, at most `wait_s`."""
-        with waited_for(lambda: self._store.lock("live"), self._clock, wait_s):
+        with disk.waited_for(lambda: self._store.lock("live"), self._clock, wait_s):
             yield Session.begin(self._store, _NO_BATCHES, self._note)
             refresh(self._store)
 

@@ -13,8 +13,8 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -23,7 +23,6 @@ import orjson
 
 from batchpond import fields, ids
 from batchpond.answers import derive
-from batchpond.clock import Clock
 from batchpond.errors import BusyError, LakeError
 from batchpond.lake import disk, failpoints, jsonl
 from batchpond.lake.attempts import Attempt, LakeState, Phase
@@ -267,28 +266,11 @@ def end(session: Session, attempt: Attempt, state: BatchState) -> None:
 
 
 LOCK: Final = ".live.lock"
-LOCK_RETRY_S: Final = 0.1
 
 
 def live_lock(store: Store, purpose: str = "live", wait_s: float = 0.0) -> AbstractContextManager[None]:
     """Hold the right to make live calls; raises BusyError when another process has it longer than `wait_s`."""
-    return waited_for(lambda: disk.exclusive(store.path / LOCK, purpose, store.clock), store.clock, wait_s)
-
-
-@contextmanager
-def waited_for(lock: Callable[[], AbstractContextManager[None]], clock: Clock, wait_s: float) -> Iterator[None]:
-    """Hold a lock; raises BusyError when another process has it longer than `wait_s`."""
-    until_s = clock.monotonic_s() + wait_s
-    with ExitStack() as held:
-        while True:
-            try:
-                held.enter_context(lock())
-                break
-            except BusyError:
-                if clock.monotonic_s() >= until_s:
-                    raise
-                clock.sleep(LOCK_RETRY_S)
-        yield
+    return disk.waited_for(lambda: disk.exclusive(store.path / LOCK, purpose, store.clock), store.clock, wait_s)
 
 
 def recover_all(session: Session) -> None:
