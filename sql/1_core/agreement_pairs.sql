@@ -4,9 +4,10 @@
 -- source: agreement_patterns; n_subjects items, or pairs of items with the two orders as _1 and _2 (NULL where one of
 --   the two judges did not vote; two people have _1 alone, whichever order each saw). Judges a and b are two models, or two people under one template, a the lower in
 --   binary order; or b is a reference: provider `human`, model `majority`, what people hold; provider `panel`, model
---   `others`, the majority of all other models, at least two and with a single most frequent vote. A majority that a
---   judge helped to make would flatter the judge. is_open_1, is_open_2: both were asked, and what is unread or missing
---   may still make two votes, or others; NULL beside `others`. clusters are those of the patterns, as lists of them.
+--   `others`, the word that all other models, at least two, say most, each of a judge's words for its part; none where
+--   there are several. A majority that a judge helped to make would flatter the judge. A vote of several words is as in
+--   agreement_votes. is_open_1, is_open_2: both were asked, and what is unread or missing may still make two votes, or
+--   others; NULL beside `others`. clusters are those of the patterns, as lists of them.
 
 CREATE OR REPLACE VIEW agreement_pairs AS
 WITH patterns AS MATERIALIZED (
@@ -30,50 +31,59 @@ votes AS MATERIALIZED (
     part[7] = '1' AS is_open_1, part[8] = '1' AS is_open_2
   FROM split
 ),
-by_vote AS (
-  SELECT pattern_no, 1 AS place, vote_1 AS vote, count(*) AS n
+-- each word of a vote has its part of it
+spoken AS (
+  SELECT pattern_no, judge, 1 AS place, string_split(vote_1, chr(30)) AS words
   FROM votes
   WHERE kind = 'model' AND vote_1 IS NOT NULL
-  GROUP BY pattern_no, vote_1
   UNION ALL
-  SELECT pattern_no, 2 AS place, vote_2 AS vote, count(*) AS n
+  SELECT pattern_no, judge, 2 AS place, string_split(vote_2, chr(30)) AS words
   FROM votes
   WHERE kind = 'model' AND vote_2 IS NOT NULL
-  GROUP BY pattern_no, vote_2
+),
+worded AS (
+  SELECT pattern_no, judge, place, 1.0::DOUBLE / array_length(words) AS part, unnest(words) AS vote
+  FROM spoken
+),
+by_judge AS MATERIALIZED (
+  SELECT pattern_no, judge, place, vote, sum(part) AS n
+  FROM worded
+  GROUP BY pattern_no, judge, place, vote
+),
+by_vote AS (
+  SELECT pattern_no, place, vote, sum(n) AS n
+  FROM by_judge
+  GROUP BY pattern_no, place, vote
+),
+-- what the others say once this judge's own vote is taken away
+elsewhere AS (
+  SELECT
+    spoken.pattern_no, spoken.judge, spoken.place, by_vote.vote,
+    by_vote.n - coalesce(by_judge.n, 0) AS n
+  FROM spoken
+  JOIN by_vote
+    ON by_vote.pattern_no = spoken.pattern_no
+    AND by_vote.place = spoken.place
+  LEFT JOIN by_judge
+    ON by_judge.pattern_no = spoken.pattern_no
+    AND by_judge.judge = spoken.judge
+    AND by_judge.place = spoken.place
+    AND by_judge.vote = by_vote.vote
 ),
 compared AS (
-  SELECT *, max(n) OVER (PARTITION BY pattern_no, place) AS n_top
-  FROM by_vote
-),
-tops AS (
   SELECT
-    pattern_no, place,
-    max(n_top) AS n_top,
-    sum(n) AS n_votes,
-    count(*) FILTER (WHERE n = n_top) AS n_tops,
-    min(CASE WHEN n = n_top THEN vote END) AS top,
-    max(CASE WHEN n = n_top THEN vote END) AS other_top,
-    coalesce(max(CASE WHEN n < n_top THEN n END), 0) AS n_next
-  FROM compared
-  GROUP BY pattern_no, place
+    *,
+    max(n) OVER (PARTITION BY pattern_no, judge, place) - 1e-9 AS n_top,
+    sum(n) OVER (PARTITION BY pattern_no, judge, place) AS n_others
+  FROM elsewhere
 ),
--- the most frequent vote once this judge's own is taken away
 others AS (
   SELECT
-    votes.pattern_no, votes.judge, tops.place,
-    CASE WHEN tops.n_votes < 3 THEN NULL
-         WHEN tops.n_tops = 1 AND vote <> tops.top THEN tops.top
-         WHEN tops.n_tops = 1 AND tops.n_top - 1 > tops.n_next THEN tops.top
-         WHEN tops.n_tops = 2 AND vote = tops.top THEN tops.other_top
-         WHEN tops.n_tops = 2 AND vote = tops.other_top THEN tops.top END AS vote
-  FROM (
-    SELECT pattern_no, judge, 1 AS place, vote_1 AS vote FROM votes WHERE kind = 'model' AND vote_1 IS NOT NULL
-    UNION ALL
-    SELECT pattern_no, judge, 2 AS place, vote_2 AS vote FROM votes WHERE kind = 'model' AND vote_2 IS NOT NULL
-  ) AS votes
-  JOIN tops
-    ON tops.pattern_no = votes.pattern_no
-    AND tops.place = votes.place
+    pattern_no, judge, place,
+    CASE WHEN count(*) FILTER (WHERE n > n_top) = 1 THEN max(CASE WHEN n > n_top THEN vote END) END AS vote
+  FROM compared
+  WHERE n_others > 1.5
+  GROUP BY pattern_no, judge, place
 ),
 others_by_judge AS (
   SELECT

@@ -1,62 +1,78 @@
 -- grain: study, task, template_id, rubric_id, provider, request_model, thinking, unit_id, item_lo, item_hi, turn_no
--- question: What did each judge say about each item, or about each pair of items in each order, as one vote?
--- source: pair_status and item_status, majorities over a judge's repeats. task is `pair` for pairwise and ranking:
---   vote_1 is the majority when item_lo was shown first, vote_2 when item_hi was, each `first`, `second` or `tie` about
---   the items as shown. A person, whose order is a matter of lot, has one vote on a pair, in vote_1, as if item_lo had
---   been shown first: what more than half of their labels say, in whichever order. For the other tasks vote_1 is the verdict or label, else the score as text, vote_2 is NULL and
---   item_lo is the item. NULL without a majority. is_open_1 and is_open_2: answers that are unread or missing may still
---   make the vote, or another; where both votes are NULL for good, the row is left out.
+-- question: What did each judge say about each item, or about each pair of items in each order?
+-- source: the votes of pair_status and item_judgments. task is `pair` for pairwise and ranking: vote_1 is what the judge
+--   said when item_lo was shown first, vote_2 when item_hi was, each `first`, `second` or `tie` about the items as shown.
+--   A person, whose order is a matter of lot, has vote_1 alone, as if item_lo had been shown first, of their labels in
+--   whichever order. For the other tasks vote_1 is the verdict or label, else the score as text, vote_2 is NULL and
+--   item_lo is the item. A judge has one vote however often it was asked: where its repeats differ, it is all their words
+--   in binary order, apart by the character 30, each of which has its part of the vote. NULL without an answer that can
+--   be read. is_open_1 and is_open_2: answers that are unread or missing may still move the vote; where both votes are
+--   NULL for good, the row is left out.
 -- Votes about places, not items: two judges who both always name the first item agree by their bias, and chance
 -- corrected figures see that only when the categories are places. The row of provider `human`, model `majority` is what
--- `truths` says, for likert scores the mean over people, given to every template of the study and task.
+-- `truths` says, all its words where people are split, for likert scores the mean over people, given to every template
+-- of the study and task.
 -- is_of_unit: what is judged is known to be models' outputs, which are drawn with their prompt. Pairs that lists imply
 -- are left out, here as in the views that take pairs as draws.
 
 CREATE OR REPLACE VIEW agreement_votes AS
-WITH pairs AS MATERIALIZED (
+WITH counted AS (
+  SELECT
+    *,
+    n_lo_won_lo_first + CASE WHEN provider = 'human' THEN n_lo_won_hi_first ELSE 0 END AS n_first_1,
+    n_hi_won_lo_first + CASE WHEN provider = 'human' THEN n_hi_won_hi_first ELSE 0 END AS n_second_1,
+    n_tied_lo_first + CASE WHEN provider = 'human' THEN n_tied_hi_first ELSE 0 END AS n_tied_1,
+    CASE WHEN provider = 'human' THEN 0 ELSE n_hi_won_hi_first END AS n_first_2,
+    CASE WHEN provider = 'human' THEN 0 ELSE n_lo_won_hi_first END AS n_second_2,
+    CASE WHEN provider = 'human' THEN 0 ELSE n_tied_hi_first END AS n_tied_2
+  FROM pair_status
+  WHERE list_kind IS NULL
+),
+pairs AS MATERIALIZED (
   SELECT
     study, template_id, rubric_id, provider, request_model, thinking, unit_id, item_lo, item_hi,
-    CASE WHEN provider = 'human' THEN CASE
-           WHEN n_lo_won_lo_first + n_lo_won_hi_first > n_hi_won_lo_first + n_hi_won_hi_first + n_tied_lo_first
-             + n_tied_hi_first THEN 'first'
-           WHEN n_hi_won_lo_first + n_hi_won_hi_first > n_lo_won_lo_first + n_lo_won_hi_first + n_tied_lo_first
-             + n_tied_hi_first THEN 'second'
-           WHEN n_tied_lo_first + n_tied_hi_first > n_lo_won_lo_first + n_lo_won_hi_first + n_hi_won_lo_first
-             + n_hi_won_hi_first THEN 'tie' END
-         WHEN majority_lo_first = 'lo' THEN 'first' WHEN majority_lo_first = 'hi' THEN 'second'
-         ELSE majority_lo_first END AS vote_1,
-    CASE WHEN provider = 'human' THEN NULL
-         WHEN majority_hi_first = 'lo' THEN 'second' WHEN majority_hi_first = 'hi' THEN 'first'
-         ELSE majority_hi_first END AS vote_2,
-    is_open_lo_first OR (provider = 'human' AND is_open_hi_first) AS is_open_1,
-    is_open_hi_first AND provider <> 'human' AS is_open_2,
+    CASE WHEN n_first_1 + n_second_1 + n_tied_1 = 0 THEN NULL
+         WHEN n_second_1 + n_tied_1 = 0 THEN 'first' WHEN n_first_1 + n_tied_1 = 0 THEN 'second'
+         WHEN n_first_1 + n_second_1 = 0 THEN 'tie'
+         ELSE substr(repeat(chr(30) || 'first', n_first_1) || repeat(chr(30) || 'second', n_second_1)
+           || repeat(chr(30) || 'tie', n_tied_1), 2) END AS vote_1,
+    CASE WHEN n_first_2 + n_second_2 + n_tied_2 = 0 THEN NULL
+         WHEN n_second_2 + n_tied_2 = 0 THEN 'first' WHEN n_first_2 + n_tied_2 = 0 THEN 'second'
+         WHEN n_first_2 + n_second_2 = 0 THEN 'tie'
+         ELSE substr(repeat(chr(30) || 'first', n_first_2) || repeat(chr(30) || 'second', n_second_2)
+           || repeat(chr(30) || 'tie', n_tied_2), 2) END AS vote_2,
+    n_open_lo_first + n_pending_lo_first > 0 OR (provider = 'human' AND n_open_hi_first + n_pending_hi_first > 0)
+      AS is_open_1,
+    n_open_hi_first + n_pending_hi_first > 0 AND provider <> 'human' AS is_open_2,
     coalesce(candidate_lo, candidate_hi) IS NOT NULL AS is_of_unit
-  FROM pair_status
-  WHERE (majority_lo_first IS NOT NULL OR majority_hi_first IS NOT NULL OR is_open_lo_first OR is_open_hi_first)
-    AND list_kind IS NULL
+  FROM counted
+),
+said AS (
+  SELECT
+    *,
+    CASE WHEN outcome IN ('decided', 'tie') THEN coalesce(verdict, label, CAST(score AS VARCHAR)) END AS word,
+    CASE WHEN outcome IN ('decided', 'tie') AND coalesce(verdict, label) IS NULL THEN score END AS score_alone
+  FROM item_judgments
 ),
 judged AS MATERIALIZED (
   SELECT
     study, task, template_id, rubric_id, provider, request_model, thinking, unit_id, item, turn_no,
-    CASE WHEN count(*) = count(coalesce(value, CAST(score AS VARCHAR)))
-           AND min(coalesce(value, CAST(score AS VARCHAR))) = max(coalesce(value, CAST(score AS VARCHAR)))
-         THEN min(coalesce(value, CAST(score AS VARCHAR))) END AS vote,
-    max(CASE WHEN n_open > 0 THEN 1 ELSE 0 END) = 1 AS is_open_1,
-    avg(CASE WHEN value IS NULL THEN score END) AS score,
+    CASE WHEN min(word) = max(word) THEN min(word) ELSE array_to_string(list_sort(list(word)), chr(30)) END AS vote,
+    bool_or(coalesce(outcome, '') NOT IN ('decided', 'tie', 'not_applicable', 'unsure')) AS is_open_1,
+    avg(score_alone) AS score,
     max(candidate) IS NOT NULL AND unit_id <> '' AS is_of_unit
-  FROM item_status
-  WHERE provider <> 'panel'
+  FROM said
   GROUP BY study, task, template_id, rubric_id, provider, request_model, thinking, unit_id, item, turn_no
 ),
 people AS (
   SELECT
     study, task, rubric_id, unit_id, item_lo, item_hi, turn_no,
-    CASE WHEN task <> 'pair' THEN truth WHEN truth = 'lo' THEN 'first' WHEN truth = 'hi' THEN 'second' ELSE truth END
-      AS vote_1,
-    CASE WHEN task <> 'pair' THEN NULL WHEN truth = 'lo' THEN 'second' WHEN truth = 'hi' THEN 'first' ELSE truth END
-      AS vote_2
+    CASE WHEN task <> 'pair' THEN array_to_string(truth_words, chr(30))
+         ELSE array_to_string(list_transform(truth_words, LAMBDA word:
+           CASE word WHEN 'lo' THEN 'first' WHEN 'hi' THEN 'second' ELSE word END), chr(30)) END AS vote_1,
+    CASE WHEN task = 'pair' THEN array_to_string(list_transform(truth_words, LAMBDA word:
+           CASE word WHEN 'lo' THEN 'second' WHEN 'hi' THEN 'first' ELSE word END), chr(30)) END AS vote_2
   FROM truths
-  WHERE truth IS NOT NULL
   UNION ALL
   SELECT
     study, task, rubric_id, unit_id, item, CAST(NULL AS VARCHAR), turn_no,

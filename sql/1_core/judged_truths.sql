@@ -1,8 +1,9 @@
 -- grain: study, task, template_id, rubric_id, provider, request_model, thinking, unit_id, item_first, item_second,
 --   turn_no, repeat_no
 -- question: Was each verdict of a model right, by what people say, and how sure had the model said it was?
--- source: every judgment of a model that has a verdict or label, with the truth of `truths`. is_correct is NULL where
---   people said nothing or disagreed; confidence is what the judge stated, or the probability of what it said where the
+-- source: every judgment of a model that has a verdict or label, with the truth of `truths`. correct_part is how much of
+--   it people hold (truth_part): 1 or 0, and 1/k where they are split among k words and this is one of them; is_correct
+--   is NULL there, and both where people said nothing. confidence is what the judge stated, or the probability of what it said where the
 --   study reads log probabilities, NULL where there is neither.
 
 CREATE OR REPLACE VIEW judged_truths AS
@@ -29,6 +30,7 @@ SELECT
   said.value,
   truths.truth,
   said.value = truths.truth AS is_correct,
+  truth_part(said.value, truths.truth_words) AS correct_part,
   said.confidence
 FROM said
 LEFT JOIN truths

@@ -11,8 +11,9 @@
 --   succession), this unit's label left out: no label helps to foretell itself. Below p = 1/2 a judge speaks against
 --   its word; a judge without labels weighs 0. Where no judge that spoke has a label elsewhere (is_weighted is false)
 --   all weigh the same. weighted is NULL where sums are equal, and where none is above 0: never a word nobody said.
---   All are NULL where fewer than two spoke. judges has each judge's word, and weight where labels give one; truth is
---   what people say (`truths`). is_of_unit: what is judged is models' outputs, drawn with their prompt, or pairs of a
+--   All are NULL where fewer than two spoke. judges has each judge's word, and weight where labels give one; truth and
+--   truth_words are what people say (`truths`): a word on which they are split is right in part (truth_part).
+--   is_of_unit: what is judged is models' outputs, drawn with their prompt, or pairs of a
 --   list, which share its answers.
 -- Scores have no majority: likert is left out, and answers that are a score alone; the mean is `panel` in item_status.
 
@@ -39,7 +40,7 @@ WITH words AS (
   HAVING count(value) > 0 OR count(score) = 0
 ),
 labelled AS MATERIALIZED (
-  SELECT words.*, truths.truth, words.word = truths.truth AS is_right
+  SELECT words.*, truths.truth, truths.truth_words, truth_part(words.word, truths.truth_words) AS right_part
   FROM words
   LEFT JOIN truths
     ON truths.study = words.study
@@ -54,17 +55,17 @@ accuracies AS (
   SELECT
     study, task, template_id, rubric_id, provider, request_model, thinking,
     count(*) AS n,
-    count(*) FILTER (WHERE is_right) AS n_right
+    sum(right_part) AS n_right
   FROM labelled
-  WHERE is_right IS NOT NULL
+  WHERE right_part IS NOT NULL
   GROUP BY study, task, template_id, rubric_id, provider, request_model, thinking
 ),
 -- how a judge did on the labels of all other units
 elsewhere AS (
   SELECT
     labelled.*,
-    coalesce(accuracies.n, 0) - CASE WHEN is_right IS NULL THEN 0 ELSE 1 END AS n_elsewhere,
-    coalesce(accuracies.n_right, 0) - CASE WHEN is_right THEN 1 ELSE 0 END AS right_elsewhere
+    coalesce(accuracies.n, 0) - CASE WHEN right_part IS NULL THEN 0 ELSE 1 END AS n_elsewhere,
+    round(coalesce(accuracies.n_right, 0) - coalesce(right_part, 0), 9) AS right_elsewhere
   FROM labelled
   LEFT JOIN accuracies
     ON accuracies.study = labelled.study
@@ -90,6 +91,7 @@ by_word AS (
     count(weight) AS n_weighted,
     coalesce(sum(weight), 0) AS weight,
     max(truth) AS truth,
+    max(truth_words) AS truth_words,
     bool_or(is_of_unit) AS is_of_unit,
     list({'template_id': template_id, 'provider': provider, 'request_model': request_model, 'thinking': thinking,
       'word': word, 'weight': weight}) AS judges
@@ -108,6 +110,7 @@ units AS (
     arg_max(word, weight) FILTER (WHERE word IS NOT NULL) AS heaviest,
     list_reverse_sort(list(weight) FILTER (WHERE word IS NOT NULL)) AS weights,
     max(truth) AS truth,
+    max(truth_words) AS truth_words,
     bool_or(is_of_unit) AS is_of_unit,
     list_sort(flatten(list(judges))) AS judges
   FROM by_word
@@ -128,6 +131,7 @@ SELECT
        WHEN NOT is_weighted AND counts[1] > coalesce(counts[2], 0) THEN most_said END AS weighted,
   is_weighted,
   truth,
+  truth_words,
   is_of_unit,
   judges
 FROM units;

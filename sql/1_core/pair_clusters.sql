@@ -5,7 +5,13 @@
 --   for its list, whose pairs share an answer (n_sides = 3, which counts twice what two pairs share by both): sums over a cell's clusters, each divided by its n_sides,
 --   are sums over its pairs. first_won and second_won are Mantel and Haenszel's terms, a pair being a stratum of votes: votes
 --   for the first in one order times those for the first in the other, and the same for the second, each divided by
---   the pair's votes; ties are no votes here. _squares and _products are sums over pairs of their squares and product.
+--   the pair's votes; ties are no votes here. _squares and products are sums over pairs of their squares and product.
+--   wins, ties and flips: of each pair in n_both (votes in both orders) the share of its votes of one order with its
+--   votes of the other, each with each, that name the same winner, are two ties, name different winners; with one vote
+--   per order 1 or 0, as its status says. n_decided pairs have a winner in both orders, n_repeated more than one vote
+--   in one. n_consistent_win to n_soft_recency count statuses, which are of majorities, n_split pairs in n_both without
+--   one. n_undecided and n_missing_reverse have no vote in an order. wins_least, ties_least, flips_least: the shares if
+--   answers that are unread or missing agree with none, left_open what they leave open.
 --   Lists whose best alone was asked for are left out: only pairs with the best in both orders could be seen there.
 
 CREATE OR REPLACE VIEW pair_clusters AS
@@ -15,7 +21,16 @@ WITH tables AS (
     coalesce(candidate_lo, candidate_hi) AS candidate,
     list_kind,
     n_lo_won_lo_first, n_hi_won_lo_first, n_lo_won_hi_first, n_hi_won_hi_first,
-    CAST(n_lo_won_lo_first + n_hi_won_lo_first + n_lo_won_hi_first + n_hi_won_hi_first AS DOUBLE) AS n_votes
+    CAST(n_lo_won_lo_first + n_hi_won_lo_first + n_lo_won_hi_first + n_hi_won_hi_first AS DOUBLE) AS n_votes,
+    CAST(n_lo_won_lo_first * n_lo_won_hi_first + n_hi_won_lo_first * n_hi_won_hi_first AS DOUBLE) AS win_votes,
+    CAST(n_tied_lo_first * n_tied_hi_first AS DOUBLE) AS tie_votes,
+    CAST(n_lo_won_lo_first * n_hi_won_hi_first + n_hi_won_lo_first * n_lo_won_hi_first AS DOUBLE) AS flip_votes,
+    (n_lo_won_lo_first + n_hi_won_lo_first + n_tied_lo_first) * (n_lo_won_hi_first + n_hi_won_hi_first + n_tied_hi_first)
+      AS n_crossed_votes,
+    (n_open_lo_first + n_lo_won_lo_first + n_hi_won_lo_first + n_tied_lo_first)
+      * (n_open_hi_first + n_lo_won_hi_first + n_hi_won_hi_first + n_tied_hi_first) AS n_crossed_asked,
+    n_lo_won_lo_first + n_hi_won_lo_first + n_tied_lo_first > 1 OR n_lo_won_hi_first + n_hi_won_hi_first + n_tied_hi_first > 1
+      AS is_repeated
   FROM pair_status
   WHERE coalesce(list_kind, '') <> 'best'
 ),
@@ -24,6 +39,13 @@ terms AS (
     *,
     coalesce(n_lo_won_lo_first * n_hi_won_hi_first / nullif(n_votes, 0), 0) AS first_term,
     coalesce(n_hi_won_lo_first * n_lo_won_hi_first / nullif(n_votes, 0), 0) AS second_term,
+    coalesce(win_votes / nullif(n_crossed_votes, 0), 0) AS win,
+    coalesce(tie_votes / nullif(n_crossed_votes, 0), 0) AS tie,
+    coalesce(flip_votes / nullif(n_crossed_votes, 0), 0) AS flip,
+    coalesce(win_votes / nullif(n_crossed_asked, 0), 0) AS win_least,
+    coalesce(tie_votes / nullif(n_crossed_asked, 0), 0) AS tie_least,
+    coalesce(flip_votes / nullif(n_crossed_asked, 0), 0) AS flip_least,
+    1 - coalesce(n_crossed_votes / nullif(n_crossed_asked, 0), 0) AS left_open,
     CASE WHEN (n_lo_won_lo_first + n_hi_won_lo_first) * (n_lo_won_hi_first + n_hi_won_hi_first) > 0 THEN 1 ELSE 0 END
       AS is_crossed
   FROM tables
@@ -50,9 +72,24 @@ SELECT
   count(*) FILTER (WHERE status = 'recency') AS n_recency,
   count(*) FILTER (WHERE status = 'soft_primacy') AS n_soft_primacy,
   count(*) FILTER (WHERE status = 'soft_recency') AS n_soft_recency,
-  count(*) FILTER (WHERE status = 'undecided') AS n_undecided,
+  count(*) FILTER (WHERE status = 'undecided' AND n_crossed_votes > 0) AS n_split,
+  count(*) FILTER (WHERE status = 'undecided' AND n_crossed_votes = 0) AS n_undecided,
   count(*) FILTER (WHERE status = 'missing_reverse') AS n_missing_reverse,
   count(*) FILTER (WHERE status = 'pending') AS n_pairs_pending,
+  count(*) FILTER (WHERE n_crossed_votes > 0) AS n_both,
+  count(*) FILTER (WHERE win + flip > 0) AS n_decided,
+  count(*) FILTER (WHERE n_crossed_votes > 0 AND is_repeated) AS n_repeated,
+  sum(win) AS wins,
+  sum(tie) AS ties,
+  sum(flip) AS flips,
+  sum(win * win) AS win_squares,
+  sum(flip * flip) AS flip_squares,
+  sum(win * flip) AS win_flips,
+  sum((win + tie) * (win + tie)) AS agreed_squares,
+  sum(CASE WHEN status <> 'pending' THEN win_least END) AS wins_least,
+  sum(CASE WHEN status <> 'pending' THEN tie_least END) AS ties_least,
+  sum(CASE WHEN status <> 'pending' THEN flip_least END) AS flips_least,
+  sum(CASE WHEN status <> 'pending' THEN left_open END) AS left_open,
   CAST(sum(is_crossed) AS BIGINT) AS n_crossed,
   count(*) FILTER (WHERE first_term + second_term > 0) AS n_terms,
   max(CASE WHEN first_term + second_term > 0 THEN n_votes END) AS votes_max,

@@ -5,8 +5,8 @@
 --   the second: recency. One order a tie, the other a win for the first: soft_primacy; for the second: soft_recency.
 --   An order with answers but no majority: undecided. An order with no answer although one is planned: pending. An
 --   order with no answer and none planned: missing_reverse. candidate_lo and candidate_hi are the models whose outputs
---   the two items are, where that is known. is_open_lo_first, is_open_hi_first: the order has answers that are unread
---   or missing, as many as would change its majority. list_kind: of pairs that lists imply, as in pair_judgments.
+--   the two items are, where that is known. Of an order's answers n_open_ are unread or missing, n_pending_ are to come.
+--   list_kind: of pairs that lists imply, as in pair_judgments.
 -- Unparsed, refused and failed requests are answers without a verdict: they make an order undecided, never a loss or
 -- a tie. Requests still out (outcome NULL) cast no vote; where each order has an answer already, the status may still
 -- change while n_pending is above 0. One GROUP BY and not a self join: with repeats the join must aggregate each
@@ -27,11 +27,10 @@ WITH votes AS (
     count(*) FILTER (WHERE NOT is_lo_first AND verdict = 'second') AS n_lo_won_hi_first,
     count(*) FILTER (WHERE NOT is_lo_first AND verdict = 'first') AS n_hi_won_hi_first,
     count(*) FILTER (WHERE NOT is_lo_first AND verdict = 'tie') AS n_tied_hi_first,
-    count(*) FILTER (WHERE is_lo_first AND coalesce(outcome, '') NOT IN ('decided', 'tie', 'not_applicable', 'unsure'))
+    count(*) FILTER (WHERE is_lo_first AND outcome NOT IN ('decided', 'tie', 'not_applicable', 'unsure'))
       AS n_open_lo_first,
-    count(*) FILTER (
-      WHERE NOT is_lo_first AND coalesce(outcome, '') NOT IN ('decided', 'tie', 'not_applicable', 'unsure')
-    ) AS n_open_hi_first,
+    count(*) FILTER (WHERE NOT is_lo_first AND outcome NOT IN ('decided', 'tie', 'not_applicable', 'unsure'))
+      AS n_open_hi_first,
     count(*) FILTER (WHERE is_lo_first AND outcome IS NULL) AS n_pending_lo_first,
     count(*) FILTER (WHERE NOT is_lo_first AND outcome IS NULL) AS n_pending_hi_first
   FROM pair_judgments
@@ -68,11 +67,6 @@ SELECT
   n_lo_won_lo_first, n_hi_won_lo_first, n_tied_lo_first,
   n_lo_won_hi_first, n_hi_won_hi_first, n_tied_hi_first,
   n_pending,
-  n_open_lo_first > 0 AND n_open_lo_first + n_lo_won_lo_first + n_hi_won_lo_first + n_tied_lo_first
-    - least(n_lo_won_lo_first, n_hi_won_lo_first, n_tied_lo_first)
-    >= 2 * greatest(n_lo_won_lo_first, n_hi_won_lo_first, n_tied_lo_first) AS is_open_lo_first,
-  n_open_hi_first > 0 AND n_open_hi_first + n_lo_won_hi_first + n_hi_won_hi_first + n_tied_hi_first
-    - least(n_lo_won_hi_first, n_hi_won_hi_first, n_tied_hi_first)
-    >= 2 * greatest(n_lo_won_hi_first, n_hi_won_hi_first, n_tied_hi_first) AS is_open_hi_first,
+  n_open_lo_first, n_open_hi_first, n_pending_lo_first, n_pending_hi_first,
   candidate_lo, candidate_hi, list_kind
 FROM majorities;

@@ -1,12 +1,14 @@
 -- grain: study, task, rubric_id, unit_id, item_lo, item_hi, turn_no
 -- question: What do people say about each item, or pair of items, that a model judges too?
 -- source: judgments imported with provider `human`, in the same study, template and position put aside. A rater
---   (request_model) has one vote on a unit, however often they labelled it: what more than half of their labels say.
---   Without such a word they contradict themselves, which is no vote. n_votes counts raters.
+--   (request_model) has one vote on a unit, however often they labelled it, of which each of their labels has its part.
+--   n_votes counts raters.
 --   task is `pair` for pairwise and ranking, and the truth then `lo`, `hi` or `tie`, whichever order a person saw; for
---   the others it is the verdict or label, and item_lo is the item. truth is NULL without a unique majority. share is
---   what the words with the most votes, of which there may be several, count on average: `lo` and `true` 1, a tie 1/2,
---   `hi` and `false` 0; NULL for other words.
+--   the others it is the verdict or label, and item_lo is the item. truth_words are those with the most votes: of
+--   several, among whom people are split, each is true in equal part, for whatever compares judges with people: such
+--   units are the hard ones, and without them judges look better than they are. truth is the one word, NULL where there
+--   are several. share is what the words count on average: `lo` and `true` 1, a tie 1/2, `hi` and `false` 0; NULL for
+--   other words.
 
 CREATE OR REPLACE VIEW truths AS
 WITH votes AS (
@@ -30,32 +32,29 @@ WITH votes AS (
     AND coalesce(task, 'pairwise') IN ('pairwise', 'ranking')
     AND verdict IN ('first', 'second', 'tie')
 ),
-by_truth AS (
-  SELECT study, task, rubric_id, unit_id, item_lo, item_hi, turn_no, truth, count(*) AS n
-  FROM (
-    SELECT
-      study, task, rubric_id, unit_id, item_lo, item_hi, turn_no,
-      CASE WHEN 2 * max(n) > sum(n) THEN max_by(truth, n) END AS truth
-    FROM (
-      SELECT study, task, rubric_id, unit_id, item_lo, item_hi, turn_no, rater, truth, count(*) AS n
-      FROM votes
-      WHERE truth IS NOT NULL
-      GROUP BY study, task, rubric_id, unit_id, item_lo, item_hi, turn_no, rater, truth
-    ) AS by_rater
-    GROUP BY study, task, rubric_id, unit_id, item_lo, item_hi, turn_no, rater
-  ) AS said
+parted AS (
+  SELECT
+    study, task, rubric_id, unit_id, item_lo, item_hi, turn_no, truth,
+    CAST(1.0 AS DOUBLE) / count(*) OVER (PARTITION BY study, task, rubric_id, unit_id, item_lo, item_hi, turn_no, rater) AS part
+  FROM votes
   WHERE truth IS NOT NULL
+),
+by_truth AS (
+  SELECT study, task, rubric_id, unit_id, item_lo, item_hi, turn_no, truth, sum(part) AS n
+  FROM parted
   GROUP BY study, task, rubric_id, unit_id, item_lo, item_hi, turn_no, truth
 ),
+-- sums of thirds in another order differ in their last digits
 compared AS (
-  SELECT *, max(n) OVER (PARTITION BY study, task, rubric_id, unit_id, item_lo, item_hi, turn_no) AS n_top
+  SELECT *, max(n) OVER (PARTITION BY study, task, rubric_id, unit_id, item_lo, item_hi, turn_no) - 1e-9 AS n_top
   FROM by_truth
 )
 SELECT
   study, task, rubric_id, unit_id, item_lo, item_hi, turn_no,
-  CASE WHEN count(*) FILTER (WHERE n = n_top) = 1 THEN max(CASE WHEN n = n_top THEN truth END) END AS truth,
+  CASE WHEN count(*) FILTER (WHERE n > n_top) = 1 THEN max(CASE WHEN n > n_top THEN truth END) END AS truth,
+  list_sort(list(truth) FILTER (WHERE n > n_top)) AS truth_words,
   avg(CASE WHEN n < n_top THEN NULL WHEN truth IN ('lo', 'true') THEN 2 WHEN truth = 'tie' THEN 1
            WHEN truth IN ('hi', 'false') THEN 0 END) / 2 AS share,
-  CAST(sum(n) AS BIGINT) AS n_votes
+  CAST(round(sum(n)) AS BIGINT) AS n_votes
 FROM compared
 GROUP BY study, task, rubric_id, unit_id, item_lo, item_hi, turn_no;

@@ -2,13 +2,14 @@
 -- question: How far do two judges agree, or a judge with people and with the majority of the other judges, beyond
 --   chance?
 -- source: agreement_pairs, over all rubrics, of prompts by field (task `prompts: FIELD`). A unit is an item, or a pair
---   of items in one order, of two people in whichever. n_clusters items (prompts, where models' outputs are judged) have
---   a unit.
+--   of items in one order, of two people in whichever. Where a judge's repeats differ, or people are split, each of the
+--   words has its part of the vote: a unit counts as if one word of either were drawn, so that repeats move no figure
+--   and hard units stay. n_clusters items (prompts, where models' outputs are judged) have a unit.
 -- estimators:
---   - agreement: n_equal / n_units, n_equal being the units on which both say the same; Wilson with the effective size
---     where a pair of items gives two units, one per order
---   - agreement_min, agreement_max: what the n_units_open units leave possible on which both were asked and an answer
---     is unread or missing, or would change a majority of repeats: none of them equal, or all
+--   - agreement: n_equal / n_units, n_equal being the units on which both say the same one word; of the n_divided units on
+--     which either has several words, how much of these is the same counts too; Wilson with the effective size where a pair of items gives two units, one per order
+--   - agreement_min, agreement_max: what the n_units_open units leave possible on which both were asked and an answer,
+--     one of several repeats too, is unread or missing: none of them equal, or all
 --   - kappa: Cohen's, with the large-sample error clustered by pair of items, and a normal interval, cut where
 --     kappa ends: at -1 and 1
 --   - agreement_lo_in_general, agreement_hi_in_general, kappa_se_in_general, kappa_lo_in_general, kappa_hi_in_general:
@@ -16,7 +17,7 @@
 --     an item's two sides: intervals would then cover as little as .91. As wilson_clustered and, for kappa, by t over
 --     n_clusters - 1. Those above are of these items
 --   - alpha_nominal, alpha_ordinal, alpha_interval: Krippendorff's, taking votes as names, as ranks, as numbers
---     (vote_scale; n_units_scaled units have two)
+--     (vote_scale; n_units_scaled units have two), a judge's words by expected coincidences
 --   - ac1: Gwet's, its categories those in use in the study, task and template, by models for two of them
 -- reference: Cohen 1960 (kappa), with the error of Fleiss, Cohen and Everitt 1969; Krippendorff (alpha); Gwet 2008
 --   (AC1); clustered, wilson_clustered.
@@ -42,33 +43,49 @@ opened AS (
   SELECT
     pair_no,
     sum(n_subjects * CASE WHEN is_open_1 AND is_open_2 THEN 2 WHEN is_open_1 OR is_open_2 THEN 1 ELSE 0 END) AS n_open,
-    sum(n_subjects * (CASE WHEN vote_a_1 = vote_b_1 AND NOT is_open_1 THEN 1 ELSE 0 END
-      + CASE WHEN vote_a_2 = vote_b_2 AND NOT is_open_2 THEN 1 ELSE 0 END)) AS n_equal_for_good,
     sum(n_subjects * (CASE WHEN vote_a_1 IS NOT NULL OR is_open_1 THEN 1 ELSE 0 END
       + CASE WHEN vote_a_2 IS NOT NULL OR is_open_2 THEN 1 ELSE 0 END)) AS n_units_in_all
   FROM numbered
   WHERE is_open_1 IS NOT NULL
   GROUP BY pair_no
 ),
-votes AS (
-  SELECT pair_no, tuple_no, task, n_subjects AS n, vote_a_1 AS a, vote_b_1 AS b FROM counted WHERE vote_a_1 IS NOT NULL
+spoken AS (
+  SELECT
+    pair_no, tuple_no, task, n_subjects, is_open_1 AS is_open,
+    string_split(vote_a_1, chr(30)) AS words_a, string_split(vote_b_1, chr(30)) AS words_b
+  FROM counted
+  WHERE vote_a_1 IS NOT NULL
   UNION ALL
-  SELECT pair_no, tuple_no, task, n_subjects AS n, vote_a_2 AS a, vote_b_2 AS b FROM counted WHERE vote_a_2 IS NOT NULL
+  SELECT
+    pair_no, tuple_no, task, n_subjects, is_open_2,
+    string_split(vote_a_2, chr(30)), string_split(vote_b_2, chr(30))
+  FROM counted
+  WHERE vote_a_2 IS NOT NULL
+),
+-- each word of one with each of the other, for its part of the unit
+worded AS (
+  SELECT
+    *, 1.0::DOUBLE / (array_length(words_a) * array_length(words_b)) AS part, unnest(words_a) AS a
+  FROM spoken
+),
+votes AS MATERIALIZED (
+  SELECT pair_no, tuple_no, task, n_subjects, is_open, part, n_subjects * part AS n, a, unnest(words_b) AS b
+  FROM worded
 ),
 sides AS (
-  SELECT pair_no, task, a AS vote, n AS n_a, 0 AS n_b, CASE WHEN vote_scale(task, b) IS NOT NULL THEN n END AS n_scaled
+  SELECT pair_no, task, a AS vote, n AS n_a, 0.0 AS n_b, CASE WHEN vote_scale(task, b) IS NOT NULL THEN n END AS n_scaled
   FROM votes
   UNION ALL
-  SELECT pair_no, task, b AS vote, 0 AS n_a, n AS n_b, CASE WHEN vote_scale(task, a) IS NOT NULL THEN n END AS n_scaled
+  SELECT pair_no, task, b AS vote, 0.0 AS n_a, n AS n_b, CASE WHEN vote_scale(task, a) IS NOT NULL THEN n END AS n_scaled
   FROM votes
 ),
 categories AS (
   SELECT
     pair_no, vote,
-    CAST(sum(n_a) AS DOUBLE) AS n_a,
-    CAST(sum(n_b) AS DOUBLE) AS n_b,
+    round(sum(n_a), 9) AS n_a,
+    round(sum(n_b), 9) AS n_b,
     max(vote_scale(task, vote)) AS x,
-    CASE WHEN max(vote_scale(task, vote)) IS NOT NULL THEN CAST(sum(n_scaled) AS DOUBLE) END AS n_scaled
+    CASE WHEN max(vote_scale(task, vote)) IS NOT NULL THEN round(sum(n_scaled), 9) END AS n_scaled
   FROM sides
   GROUP BY pair_no, vote
 ),
@@ -96,7 +113,10 @@ sizes AS (
 agreed AS (
   SELECT
     votes.pair_no,
-    sum(CASE WHEN a = b THEN votes.n ELSE 0 END) AS n_equal,
+    round(sum(CASE WHEN a = b THEN votes.n ELSE 0.0 END), 9) AS equals,
+    round(sum(CASE WHEN a = b AND NOT is_open THEN votes.n ELSE 0.0 END), 9) AS equals_for_good,
+    sum(CASE WHEN a = b AND part = 1 THEN n_subjects ELSE 0 END) AS n_equal,
+    round(sum(CASE WHEN part < 1 THEN votes.n ELSE 0.0 END)) AS n_divided,
     sum(votes.n * power(of_a.x - of_b.x, 2)) AS squares_x,
     sum(CASE WHEN of_a.x IS NOT NULL AND of_b.x IS NOT NULL THEN votes.n * power(of_a.r - of_b.r, 2) END) AS squares_r
   FROM votes
@@ -106,8 +126,8 @@ agreed AS (
 ),
 figures AS MATERIALIZED (
   SELECT
-    sizes.*, n_equal, squares_x, squares_r,
-    n_equal / sizes.n AS po,
+    sizes.*, n_equal, n_divided, equals, equals_for_good, squares_x, squares_r,
+    equals / sizes.n AS po,
     chance_products / (sizes.n * sizes.n) AS pe
   FROM sizes
   JOIN agreed ON agreed.pair_no = sizes.pair_no
@@ -115,10 +135,10 @@ figures AS MATERIALIZED (
 -- what each tuple of votes moves: agreement less its mean, and kappa by the delta method
 moves AS MATERIALIZED (
   SELECT
-    votes.pair_no, votes.tuple_no, max(votes.n) AS n_subjects,
-    sum((CASE WHEN a = b THEN 1.0 ELSE 0.0 END) - po) AS agreement_move,
-    sum(((CASE WHEN a = b THEN 1.0 ELSE 0.0 END) - po) / (1 - pe)
-        - (1 - po) / power(1 - pe, 2) * (of_a.n_b / figures.n + of_b.n_a / figures.n - 2 * pe)) AS kappa_move
+    votes.pair_no, votes.tuple_no, max(n_subjects) AS n_subjects,
+    sum(part * ((CASE WHEN a = b THEN 1.0 ELSE 0.0 END) - po)) AS agreement_move,
+    sum(part * (((CASE WHEN a = b THEN 1.0 ELSE 0.0 END) - po) / (1 - pe)
+        - (1 - po) / power(1 - pe, 2) * (of_a.n_b / figures.n + of_b.n_a / figures.n - 2 * pe))) AS kappa_move
   FROM votes
   JOIN figures ON figures.pair_no = votes.pair_no AND figures.pe < 1
   JOIN ranked AS of_a ON of_a.pair_no = votes.pair_no AND of_a.vote = votes.a
@@ -180,8 +200,8 @@ in_use AS (
 ),
 measured AS (
   SELECT
-    places.*, in_use.n_categories, n, n_equal, po, pe, n_scaled / 2 AS n_scaled_units,
-    n_open, n_equal_for_good, n_units_in_all,
+    places.*, in_use.n_categories, n, n_equal, n_divided, po, pe, n_scaled / 2 AS n_scaled_units,
+    n_open, equals_for_good, n_units_in_all,
     CASE WHEN agreement_error > 0 THEN effective_size(po, n, agreement_error / n) ELSE n_subjects END AS n_effective,
     (po - pe) / (1 - pe) AS kappa,
     kappa_error / n AS kappa_se,
@@ -190,7 +210,7 @@ measured AS (
     CASE WHEN n_clusters >= 5 THEN sqrt(clustered_variance(kappa_jack, power(kappa_error / n, 2), 1)) END
       AS kappa_general_se,
     CASE WHEN n_clusters >= 5 THEN t_two_sided_95(n_clusters - 1) END AS t,
-    CASE WHEN spread > 0 THEN 1 - (2 * n - 1) * 2 * (n - n_equal) / spread END AS alpha_nominal,
+    CASE WHEN spread > 0 THEN 1 - (2 * n - 1) * 2 * (n - equals) / spread END AS alpha_nominal,
     CASE WHEN spread_r > 0 THEN 1 - (n_scaled - 1) * squares_r / spread_r END AS alpha_ordinal,
     CASE WHEN spread_x > 0 THEN 1 - (n_scaled - 1) * squares_x / spread_x END AS alpha_interval,
     CASE WHEN spread > 0 THEN spread / (4 * n * n) / (n_categories - 1) END AS chance_ac1
@@ -218,10 +238,11 @@ SELECT
   n_subjects,
   CAST(n AS BIGINT) AS n_units,
   CAST(n_equal AS BIGINT) AS n_equal,
+  CAST(n_divided AS BIGINT) AS n_divided,
   CAST(n_open AS BIGINT) AS n_units_open,
   po AS agreement,
-  n_equal_for_good / n_units_in_all AS agreement_min,
-  (n_equal_for_good + n_open) / n_units_in_all AS agreement_max,
+  equals_for_good / n_units_in_all AS agreement_min,
+  (equals_for_good + n_open) / n_units_in_all AS agreement_max,
   wilson_lo(po * n_effective, n_effective) AS agreement_lo,
   wilson_hi(po * n_effective, n_effective) AS agreement_hi,
   wilson_lo(po * n_general, n_general, t) AS agreement_lo_in_general,

@@ -2,14 +2,18 @@
 -- question: How far do all judges together agree beyond chance?
 -- source: agreement_patterns, over all rubrics, of prompts by field (task `prompts: FIELD`); judges is `models`, or
 --   `people` (labels under the same template). A unit is an item, or a pair of items in one order, for people in
---   whichever; those with a single vote are out. n_clusters items (prompts, where models' outputs are judged) have a unit.
+--   whichever; those with a single vote are out. A judge has one vote of a unit: where its repeats differ, each of the
+--   words has its part of it, and what judges have in common is counted as if one word of each were drawn, so that
+--   repeats move no figure and hard units stay. n_clusters items (prompts, where models' outputs are judged) have a unit.
 -- estimators:
 --   - agreement: the share of a unit's pairs of votes that agree, averaged; interval wilson_mean
---   - unanimity: n_unanimous / n_units, the units whose votes are all equal; Wilson, with the effective size
+--   - unanimity: n_unanimous / n_units, the units whose votes are all equal, which the more repeats are asked the fewer
+--     are; Wilson, with the effective size
 --   - agreement_min, agreement_max, unanimity_min, unanimity_max: what the n_units_open units leave possible that lack
---     an answer of a judge who was asked: each of them unlike every other vote, or like the most frequent one
+--     an answer, one of several repeats too, of a judge who was asked: that judge unlike every other, or of the most
+--     frequent word
 --   - alpha_nominal, alpha_ordinal, alpha_interval: Krippendorff's, votes taken as names, as ranks, as numbers
---     (vote_scale; n_units_scaled units)
+--     (vote_scale; n_units_scaled units), of expected coincidences
 --   - fleiss_kappa: over the n_units_complete units with a vote of every judge
 --   - ac1: Gwet's
 --   - alpha_nominal_se, alpha_ordinal_se, alpha_interval_se, ac1_se: infinitesimal jackknives over items, or pairs of
@@ -48,35 +52,68 @@ votes AS MATERIALIZED (
   FROM parted
   WHERE part[1] <> 'truth'
 ),
+asked AS MATERIALIZED (
+  SELECT
+    set_no, task, pattern_no, 1 AS place, judge, n_subjects AS n, string_split(vote_1, chr(30)) AS words, is_open_1 AS is_open
+  FROM votes
+  WHERE is_open_1 OR vote_1 IS NOT NULL
+  UNION ALL
+  SELECT
+    set_no, task, pattern_no, 2 AS place, judge, n_subjects AS n, string_split(vote_2, chr(30)) AS words, is_open_2 AS is_open
+  FROM votes
+  WHERE is_open_2 OR vote_2 IS NOT NULL
+),
 sets AS (
   SELECT set_no, study, task, template_id, judges, count(DISTINCT judge) AS n_judges
   FROM votes
   WHERE vote_1 IS NOT NULL OR vote_2 IS NOT NULL
   GROUP BY set_no, study, task, template_id, judges
 ),
--- one row per unit and vote, k judges gave it; a unit is a pattern and a place in it
-counted AS (
-  SELECT set_no, task, pattern_no, 1 AS place, vote_1 AS vote, max(n_subjects) AS n, CAST(count(*) AS DOUBLE) AS k
-  FROM votes
-  WHERE vote_1 IS NOT NULL
-  GROUP BY set_no, task, pattern_no, vote_1
-  UNION ALL
-  SELECT set_no, task, pattern_no, 2 AS place, vote_2 AS vote, max(n_subjects) AS n, CAST(count(*) AS DOUBLE) AS k
-  FROM votes
-  WHERE vote_2 IS NOT NULL
-  GROUP BY set_no, task, pattern_no, vote_2
+worded AS (
+  SELECT
+    set_no, task, pattern_no, place, judge, n, is_open, 1.0::DOUBLE / array_length(words) AS part, unnest(words) AS vote
+  FROM asked
+  WHERE array_length(words) > 0
 ),
-scaled AS (
-  SELECT *, vote_scale(task, vote) AS x
-  FROM counted
+-- a judge's words, each with its part of one vote; as numbers only where all of them are
+spoken AS (
+  SELECT
+    *,
+    vote_scale(task, vote) AS x,
+    min(CASE WHEN vote_scale(task, vote) IS NULL THEN 0 ELSE 1 END) OVER (
+      PARTITION BY set_no, pattern_no, place, judge) AS is_scaled
+  FROM worded
+),
+by_judge AS MATERIALIZED (
+  SELECT
+    set_no, task, pattern_no, place, judge, vote,
+    max(n) AS n,
+    max(x) AS x,
+    max(is_scaled) AS is_scaled,
+    bool_or(is_open) AS is_open,
+    sum(part) AS part
+  FROM spoken
+  GROUP BY set_no, task, pattern_no, place, judge, vote
+),
+-- one row per unit and vote: k judges gave it, in parts; what a judge's own words have in common is no agreement
+counted AS (
+  SELECT
+    set_no, pattern_no, place, vote,
+    max(n) AS n,
+    max(x) AS x,
+    round(sum(part), 12) AS k,
+    round(sum(part * is_scaled), 12) AS k_scaled,
+    sum(part * part) AS own
+  FROM by_judge
+  GROUP BY set_no, pattern_no, place, vote
 ),
 sized AS MATERIALIZED (
   SELECT
     *,
-    sum(k) OVER unit AS m,
+    round(sum(k) OVER unit) AS m,
     max(k) OVER unit AS k_top,
-    coalesce(sum(CASE WHEN x IS NOT NULL THEN k END) OVER unit, 0) AS m_scaled
-  FROM scaled
+    round(sum(k_scaled) OVER unit) AS m_scaled
+  FROM counted
   WINDOW unit AS (PARTITION BY set_no, pattern_no, place)
 ),
 n_rated AS (
@@ -87,8 +124,9 @@ n_rated AS (
 categories AS (
   SELECT
     sized.set_no, vote, max(x) AS x,
-    coalesce(sum(CASE WHEN m > 1 THEN n * k END), 0) AS total,
-    CASE WHEN max(x) IS NOT NULL THEN coalesce(sum(CASE WHEN m_scaled > 1 THEN n * k END), 0) END AS total_scaled,
+    round(coalesce(sum(CASE WHEN m > 1 THEN n * k END), 0), 9) AS total,
+    CASE WHEN max(x) IS NOT NULL
+         THEN round(coalesce(sum(CASE WHEN m_scaled > 1 THEN n * k_scaled END), 0), 9) END AS total_scaled,
     sum(n * k / m) / max(n_rated) AS share
   FROM sized
   JOIN n_rated ON n_rated.set_no = sized.set_no
@@ -120,35 +158,63 @@ wholes AS (
   FROM ranked
   GROUP BY set_no
 ),
+-- where a judge's own words differ, as numbers and as ranks
+placed AS MATERIALIZED (
+  SELECT
+    by_judge.set_no, pattern_no, place, by_judge.vote, n, part, ranked.x, r,
+    ranked.x - sum(part * ranked.x) OVER voted AS x_apart,
+    r - sum(part * r) OVER voted AS r_apart
+  FROM by_judge
+  JOIN ranked ON ranked.set_no = by_judge.set_no AND ranked.vote = by_judge.vote
+  WHERE is_scaled = 1
+  WINDOW voted AS (PARTITION BY by_judge.set_no, pattern_no, place, judge)
+),
+own_words AS (
+  SELECT
+    set_no, pattern_no, place,
+    sum(part * x_apart * x_apart) AS own_x,
+    sum(part * r_apart * r_apart) AS own_r
+  FROM placed
+  GROUP BY set_no, pattern_no, place
+),
 units AS MATERIALIZED (
   SELECT
-    sized.set_no, pattern_no, place,
+    sized.set_no, sized.pattern_no, sized.place,
     max(n) AS n,
     max(m) AS m,
     max(m_scaled) AS m_scaled,
     sum(k * k) AS squares,
+    -- of two judges, not of the same one twice
+    max(m) * max(m) - max(m) - sum(k * k) + sum(own) AS n_apart,
+    count(*) AS n_words,
     count(*) FILTER (WHERE k = k_top) AS n_tops,
     sum(k * total) AS moved_spread,
-    sum(k * ranked.x) AS sum_x,
-    sum(k * ranked.x * ranked.x) AS squares_x,
-    sum(CASE WHEN ranked.x IS NOT NULL THEN k * r END) AS sum_r,
-    sum(CASE WHEN ranked.x IS NOT NULL THEN k * r * r END) AS squares_r,
+    sum(k_scaled * ranked.x) AS sum_x,
+    sum(k_scaled * ranked.x * ranked.x) AS squares_x,
+    max(own_x) AS own_x,
+    sum(CASE WHEN ranked.x IS NOT NULL THEN k_scaled * r END) AS sum_r,
+    sum(CASE WHEN ranked.x IS NOT NULL THEN k_scaled * r * r END) AS squares_r,
+    max(own_r) AS own_r,
     (sum((1 - 2 * share) * k / m) - max(share_slope)) / nullif(max(n_categories) - 1, 0) AS moved_chance
   FROM sized
   JOIN ranked ON ranked.set_no = sized.set_no AND ranked.vote = sized.vote
-  GROUP BY sized.set_no, pattern_no, place
+  LEFT JOIN own_words
+    ON own_words.set_no = sized.set_no
+    AND own_words.pattern_no = sized.pattern_no
+    AND own_words.place = sized.place
+  GROUP BY sized.set_no, sized.pattern_no, sized.place
 ),
 sums AS (
   SELECT
     set_no,
     coalesce(CAST(sum(n) FILTER (WHERE m > 1) AS BIGINT), 0) AS n_units,
     coalesce(CAST(sum(n) FILTER (WHERE m_scaled > 1) AS BIGINT), 0) AS n_units_scaled,
-    coalesce(CAST(sum(n) FILTER (WHERE m > 1 AND squares = m * m) AS BIGINT), 0) AS n_unanimous,
+    coalesce(CAST(sum(n) FILTER (WHERE m > 1 AND n_words = 1) AS BIGINT), 0) AS n_unanimous,
     coalesce(CAST(sum(n) FILTER (WHERE m > 1 AND n_tops = 1) AS BIGINT), 0) AS n_units_majority,
-    sum(CASE WHEN m > 1 THEN n * (squares - m) / (m * (m - 1)) END) AS agreed,
-    sum(CASE WHEN m > 1 THEN n * (m * m - squares) / (m - 1) END) AS apart,
-    sum(CASE WHEN m_scaled > 1 THEN n * (m_scaled * squares_x - sum_x * sum_x) / (m_scaled - 1) END) AS apart_x,
-    sum(CASE WHEN m_scaled > 1 THEN n * (m_scaled * squares_r - sum_r * sum_r) / (m_scaled - 1) END) AS apart_r
+    sum(CASE WHEN m > 1 THEN n * (1 - n_apart / (m * (m - 1))) END) AS agreed,
+    sum(CASE WHEN m > 1 THEN n * n_apart / (m - 1) END) AS apart,
+    sum(CASE WHEN m_scaled > 1 THEN n * (m_scaled * squares_x - sum_x * sum_x - own_x) / (m_scaled - 1) END) AS apart_x,
+    sum(CASE WHEN m_scaled > 1 THEN n * (m_scaled * squares_r - sum_r * sum_r - own_r) / (m_scaled - 1) END) AS apart_r
   FROM units
   GROUP BY set_no
 ),
@@ -158,15 +224,15 @@ rank_moves AS (
     ranked.set_no, ranked.vote, ranked.x,
     -(max(size_scaled) - 1) * (
       coalesce(sum(CASE WHEN units.m_scaled > 1 THEN
-        2 * sized.n * sized.k * (units.m_scaled * ranked.r - units.sum_r) / (units.m_scaled - 1) END), 0)
+        2 * placed.n * placed.part * (units.m_scaled * ranked.r - units.sum_r - placed.r_apart) / (units.m_scaled - 1) END), 0)
         / nullif(max(spread_r), 0)
       - max(apart_r) * 2 * max(total_scaled) * (max(size_scaled) * max(ranked.r) - max(wholes.sum_r))
         / nullif(max(power(spread_r, 2)), 0)
     ) AS move
   FROM ranked
-  JOIN sized ON sized.set_no = ranked.set_no AND sized.vote = ranked.vote
+  JOIN placed ON placed.set_no = ranked.set_no AND placed.vote = ranked.vote
   JOIN units
-    ON units.set_no = sized.set_no AND units.pattern_no = sized.pattern_no AND units.place = sized.place
+    ON units.set_no = placed.set_no AND units.pattern_no = placed.pattern_no AND units.place = placed.place
   JOIN wholes ON wholes.set_no = ranked.set_no
   JOIN sums ON sums.set_no = ranked.set_no
   WHERE ranked.x IS NOT NULL
@@ -180,7 +246,7 @@ vote_moves AS (
   FROM rank_moves
 ),
 unit_moves AS (
-  SELECT sized.set_no, pattern_no, place, sum(k * move) AS moved_ranks
+  SELECT sized.set_no, pattern_no, place, sum(k_scaled * move) AS moved_ranks
   FROM sized
   JOIN vote_moves ON vote_moves.set_no = sized.set_no AND vote_moves.vote = sized.vote
   GROUP BY sized.set_no, pattern_no, place
@@ -205,28 +271,28 @@ moves AS MATERIALIZED (
     units.set_no, units.pattern_no, max(n) AS n,
     count(*) FILTER (WHERE m > 1) AS n_places,
     count(*) FILTER (WHERE m_scaled > 1) AS n_places_scaled,
-    sum(CASE WHEN m > 1 THEN (squares - m) / (m * (m - 1)) - agreement ELSE 0 END) AS agreement_move,
-    sum(CASE WHEN m > 1 AND squares = m * m THEN 1 - unanimity WHEN m > 1 THEN -unanimity ELSE 0 END) AS unanimity_move,
+    sum(CASE WHEN m > 1 THEN 1 - n_apart / (m * (m - 1)) - agreement ELSE 0 END) AS agreement_move,
+    sum(CASE WHEN m > 1 AND n_words = 1 THEN 1 - unanimity WHEN m > 1 THEN -unanimity ELSE 0 END) AS unanimity_move,
     sum(CASE WHEN m > 1 THEN
-      -(size - 1) * (m * m - squares) / (m - 1) / nullif(spread, 0)
+      -(size - 1) * n_apart / (m - 1) / nullif(spread, 0)
       - apart / nullif(spread, 0) * m
       + (size - 1) * apart / nullif(spread * spread, 0) * 2 * (size * m - moved_spread) ELSE 0 END) AS nominal_move,
     sum(CASE WHEN m_scaled > 1 THEN
-      -(size_scaled - 1) * (m_scaled * units.squares_x - units.sum_x * units.sum_x) / (m_scaled - 1)
+      -(size_scaled - 1) * (m_scaled * units.squares_x - units.sum_x * units.sum_x - own_x) / (m_scaled - 1)
         / nullif(spread_x, 0)
       - apart_x / nullif(spread_x, 0) * m_scaled
       + (size_scaled - 1) * apart_x / nullif(spread_x * spread_x, 0)
         * (m_scaled * figures.squares_x + size_scaled * units.squares_x - 2 * figures.sum_x * units.sum_x)
       ELSE 0 END) AS interval_move,
     sum(CASE WHEN m_scaled > 1 THEN
-      -(size_scaled - 1) * (m_scaled * units.squares_r - units.sum_r * units.sum_r) / (m_scaled - 1)
+      -(size_scaled - 1) * (m_scaled * units.squares_r - units.sum_r * units.sum_r - own_r) / (m_scaled - 1)
         / nullif(spread_r, 0)
       - apart_r / nullif(spread_r, 0) * m_scaled
       + (size_scaled - 1) * apart_r / nullif(spread_r * spread_r, 0)
         * (m_scaled * figures.squares_r + size_scaled * units.squares_r - 2 * figures.sum_r * units.sum_r)
       + moved_ranks
       ELSE 0 END) AS ordinal_move,
-    sum(CASE WHEN m > 1 THEN ((squares - m) / (m * (m - 1)) - agreement) / n_units / (1 - chance_ac1) ELSE 0 END
+    sum(CASE WHEN m > 1 THEN (1 - n_apart / (m * (m - 1)) - agreement) / n_units / (1 - chance_ac1) ELSE 0 END
       - (1 - agreement) / power(1 - chance_ac1, 2) * moved_chance / n_rated) AS ac1_move
   FROM units
   JOIN figures ON figures.set_no = units.set_no
@@ -298,38 +364,38 @@ jackknives AS (
   GROUP BY cluster_moves.set_no
 ),
 -- what every judge that was asked says for good, and how many may still say what they like, by unit
-said AS (
-  SELECT set_no, pattern_no, 1 AS place, n_subjects AS n, CASE WHEN NOT is_open_1 THEN vote_1 END AS vote, is_open_1 AS is_open
-  FROM votes
-  WHERE is_open_1 OR vote_1 IS NOT NULL
-  UNION ALL
-  SELECT set_no, pattern_no, 2 AS place, n_subjects AS n, CASE WHEN NOT is_open_2 THEN vote_2 END AS vote, is_open_2 AS is_open
-  FROM votes
-  WHERE is_open_2 OR vote_2 IS NOT NULL
-),
 said_by_vote AS (
-  SELECT set_no, pattern_no, place, vote, max(n) AS n, count(vote) AS k, count(*) AS k_asked
-  FROM said
+  SELECT set_no, pattern_no, place, vote, sum(part) AS k, sum(part * part) AS own
+  FROM by_judge
+  WHERE NOT is_open
   GROUP BY set_no, pattern_no, place, vote
+),
+said AS (
+  SELECT set_no, pattern_no, place, max(k) AS k_top, sum(k * k) AS squares, sum(own) AS own, count(*) AS n_votes
+  FROM said_by_vote
+  GROUP BY set_no, pattern_no, place
+),
+asked_of AS (
+  SELECT set_no, pattern_no, place, max(n) AS n, count(*) AS m, count(*) FILTER (WHERE NOT is_open) AS m_said
+  FROM asked
+  GROUP BY set_no, pattern_no, place
 ),
 left_open AS (
   SELECT
-    set_no, pattern_no, place,
-    max(n) AS n,
-    sum(k_asked) AS m,
-    sum(k) AS m_said,
-    max(k) AS k_top,
-    sum(k * k) AS squares,
-    count(vote) AS n_votes
-  FROM said_by_vote
-  GROUP BY set_no, pattern_no, place
+    asked_of.set_no, n, m, m_said,
+    coalesce(k_top, 0) AS k_top, coalesce(squares - own, 0) AS in_common, coalesce(n_votes, 0) AS n_votes
+  FROM asked_of
+  LEFT JOIN said
+    ON said.set_no = asked_of.set_no
+    AND said.pattern_no = asked_of.pattern_no
+    AND said.place = asked_of.place
 ),
 limits AS (
   SELECT
     set_no,
     CAST(sum(CASE WHEN m_said < m THEN n ELSE 0 END) AS BIGINT) AS n_units_open,
-    sum(n * (squares - m_said) / (m * (m - 1))) / sum(n) AS agreement_min,
-    sum(n * (squares - k_top * k_top + power(k_top + m - m_said, 2) - m) / (m * (m - 1))) / sum(n) AS agreement_max,
+    sum(n * in_common / (m * (m - 1))) / sum(n) AS agreement_min,
+    sum(n * (in_common + (m - m_said) * (2 * k_top + m - m_said - 1)) / (m * (m - 1))) / sum(n) AS agreement_max,
     sum(CASE WHEN m_said = m AND n_votes = 1 THEN n ELSE 0 END) / sum(n) AS unanimity_min,
     sum(CASE WHEN n_votes <= 1 THEN n ELSE 0 END) / sum(n) AS unanimity_max
   FROM left_open
@@ -340,7 +406,7 @@ complete AS (
   SELECT
     sized.set_no, vote,
     sum(n * k) AS total,
-    sum(n * k * (k - 1)) AS equal_pairs,
+    sum(n * (k * k - own)) AS equal_pairs,
     sum(n * k / m) AS n_units
   FROM sized
   JOIN sets ON sets.set_no = sized.set_no AND sets.n_judges = sized.m

@@ -1,18 +1,19 @@
 -- grain: study, template_id, provider, request_model, thinking
 -- question: When a judge says that it is 80 % sure, is it right 80 % of the time?
 -- source: judged_truths, right being what people say (`truths`), over all tasks and statements of the template. n
---   counts verdicts with both a truth and a confidence. Left out and counted: n_no_confidence and n_no_truth, which
+--   counts verdicts with both a truth and a confidence, n_correct those that are right, n_split those that are right in
+--   part, where people are split (correct_part). Left out and counted: n_no_confidence and n_no_truth, which
 --   overlap. What the same input got, in both orders, again, or by several statements, is one observation of n_inputs: of
 --   a prompt (unit_id), or of an item where items have none; a pair of items is then a part of two.
 -- estimators:
---   - accuracy: n_correct / n
+--   - accuracy: n_correct / n, and of the n_split verdicts the part that is right
 --   - accuracy_se: for inputs in general (clustered_variance, CR1), and accuracy_lo and accuracy_hi with it, as
 --     wilson_clustered; where all are right, or all wrong, an item or pair is one observation, however often it was asked
 --   - accuracy_lo_these_items, accuracy_hi_these_items: Wilson, verdicts being draws: how the same judge would do on the
 --     same items again
 --   - confidence_mean: mean of the stated confidences
 --   - overconfidence: mean confidence - accuracy, calibration in the large
---   - brier: mean of (confidence - right)^2; brier_se as accuracy_se
+--   - brier: mean of (confidence - right)^2, of a verdict that is right in part by either part; brier_se as accuracy_se
 --   - brier_reliability, brier_resolution, brier_uncertainty: brier = reliability - resolution + uncertainty + what the
 --     bins' width leaves, over ten bins, a bin being least(floor(10 confidence + 1e-9), 9)
 --   - ece10, mce10: mean, and largest, gap between a bin's mean confidence and accuracy
@@ -29,17 +30,17 @@ WITH judged AS (
     study, template_id, provider, request_model, thinking, unit_id,
     least(item_first, item_second) AS item_lo,
     CASE WHEN item_second IS NOT NULL THEN greatest(item_first, item_second) END AS item_hi,
-    is_correct, confidence,
-    is_correct IS NOT NULL AND confidence IS NOT NULL AS is_in,
-    CASE WHEN is_correct THEN 1.0 ELSE 0.0 END AS hit,
+    correct_part, confidence,
+    correct_part IS NOT NULL AND confidence IS NOT NULL AS is_in,
+    coalesce(correct_part, 0.0) AS hit,
     least(floor(10 * confidence + 1e-9), 9) AS bin
   FROM judged_truths
 ),
 scored AS (
   SELECT
     *,
-    power(confidence - hit, 2) AS loss,
-    avg(power(confidence - hit, 2)) OVER whole AS brier,
+    hit * power(confidence - 1, 2) + (1 - hit) * confidence * confidence AS loss,
+    avg(hit * power(confidence - 1, 2) + (1 - hit) * confidence * confidence) OVER whole AS brier,
     avg(hit) OVER whole AS accuracy,
     avg(hit) OVER binned AS bin_accuracy,
     avg(confidence) OVER binned AS bin_confidence,
@@ -58,8 +59,11 @@ by_pair AS (
     study, template_id, provider, request_model, thinking, unit_id, item_lo, item_hi, is_in,
     count(*) AS n,
     count(*) FILTER (WHERE confidence IS NULL) AS n_no_confidence,
-    count(*) FILTER (WHERE is_correct IS NULL) AS n_no_truth,
-    count(*) FILTER (WHERE is_correct) AS n_correct,
+    count(*) FILTER (WHERE correct_part IS NULL) AS n_no_truth,
+    count(*) FILTER (WHERE correct_part = 1) AS n_correct,
+    count(*) FILTER (WHERE correct_part > 0 AND correct_part < 1) AS n_split,
+    sum(hit) AS hits,
+    sum(hit * hit) AS hit_squares,
     sum(confidence) AS sum_confidence,
     sum(hit - accuracy) AS hit_residual,
     sum(loss - brier) AS loss_residual,
@@ -68,7 +72,7 @@ by_pair AS (
     sum(power(bin_accuracy - accuracy, 2)) AS sum_resolution,
     sum(abs(bin_confidence - bin_accuracy)) AS sum_gap,
     max(abs(bin_confidence - bin_accuracy)) AS max_gap,
-    sum(CASE WHEN is_correct THEN midrank END) AS rank_sum
+    sum(hit * midrank) AS rank_sum
   FROM scored
   GROUP BY study, template_id, provider, request_model, thinking, unit_id, item_lo, item_hi, is_in
 ),
@@ -82,6 +86,9 @@ by_input AS (
     sum(n_no_confidence) FILTER (WHERE side = 1) AS n_no_confidence,
     sum(n_no_truth) FILTER (WHERE side = 1) AS n_no_truth,
     sum(n_correct) FILTER (WHERE side = 1) AS n_correct,
+    sum(n_split) FILTER (WHERE side = 1) AS n_split,
+    sum(hits) FILTER (WHERE side = 1) AS hits,
+    sum(hit_squares) FILTER (WHERE side = 1) AS hit_squares,
     sum(sum_confidence) FILTER (WHERE side = 1) AS sum_confidence,
     sum(hit_residual) AS hit_residual,
     sum(loss_residual) AS loss_residual,
@@ -108,10 +115,13 @@ sums AS (
     CAST(sum(n_no_confidence) AS BIGINT) AS n_no_confidence,
     CAST(sum(n_no_truth) AS BIGINT) AS n_no_truth,
     coalesce(CAST(sum(n_correct) FILTER (WHERE is_in) AS BIGINT), 0) AS n_correct,
+    coalesce(CAST(sum(n_split) FILTER (WHERE is_in) AS BIGINT), 0) AS n_split,
+    round(coalesce(sum(hits) FILTER (WHERE is_in), 0), 9) AS hits,
+    round(sum(hit_squares) FILTER (WHERE is_in), 9) AS hit_squares,
     sum(n_here) FILTER (WHERE is_in) AS n_here,
     CAST(sum(n_draws) FILTER (WHERE is_in) AS BIGINT) AS n_draws,
     sum(sum_confidence) FILTER (WHERE is_in) AS sum_confidence,
-    sum(hit_residual * hit_residual) FILTER (WHERE is_in) AS hit_squares,
+    sum(hit_residual * hit_residual) FILTER (WHERE is_in) AS residual_squares,
     sum(loss_residual * loss_residual) FILTER (WHERE is_in) AS loss_squares,
     sum(hit_pair_squares) FILTER (WHERE is_in) AS hit_pair_squares,
     sum(loss_pair_squares) FILTER (WHERE is_in) AS loss_pair_squares,
@@ -127,7 +137,7 @@ sums AS (
 rates AS (
   SELECT
     *,
-    n_correct / nullif(n, 0) AS accuracy,
+    hits / nullif(n, 0) AS accuracy,
     n_here / nullif(n, 0) AS n_sides,
     CASE WHEN n_inputs > 1 THEN CAST(n_inputs AS DOUBLE) / (n_inputs - 1) / n / n END AS cr1
   FROM sums
@@ -135,7 +145,7 @@ rates AS (
 errors AS (
   SELECT
     *,
-    CASE WHEN cr1 > 0 THEN sqrt(clustered_variance(cr1 * hit_squares, hit_pair_squares / n / n, n_sides)) END
+    CASE WHEN cr1 > 0 THEN sqrt(clustered_variance(cr1 * residual_squares, hit_pair_squares / n / n, n_sides)) END
       AS accuracy_se,
     CASE WHEN cr1 > 0 THEN sqrt(clustered_variance(cr1 * loss_squares, loss_pair_squares / n / n, n_sides)) END
       AS brier_se
@@ -151,13 +161,13 @@ bounded AS (
 )
 SELECT
   study, template_id, provider, request_model, thinking,
-  n, n_inputs, n_no_confidence, n_no_truth, n_correct,
+  n, n_inputs, n_no_confidence, n_no_truth, n_correct, n_split,
   accuracy,
   accuracy_se,
   ends.lo AS accuracy_lo,
   ends.hi AS accuracy_hi,
-  wilson_lo(n_correct, n) AS accuracy_lo_these_items,
-  wilson_hi(n_correct, n) AS accuracy_hi_these_items,
+  wilson_lo(hits, n) AS accuracy_lo_these_items,
+  wilson_hi(hits, n) AS accuracy_hi_these_items,
   sum_confidence / nullif(n, 0) AS confidence_mean,
   sum_confidence / nullif(n, 0) - accuracy AS overconfidence,
   sum_loss / nullif(n, 0) AS brier,
@@ -167,5 +177,6 @@ SELECT
   accuracy * (1 - accuracy) AS brier_uncertainty,
   sum_gap / nullif(n, 0) AS ece10,
   mce10,
-  (rank_sum - n_correct * (n_correct + 1) / 2) / nullif(n_correct * (n - n_correct), 0) AS auroc
+  -- of two verdicts, not of the parts of one
+  (rank_sum - hits - (hits * hits - hit_squares) / 2) / nullif(hits * (n - hits) - hits + hit_squares, 0) AS auroc
 FROM bounded;

@@ -1,11 +1,12 @@
 -- grain: study, template_id, provider, request_model, thinking, bin
 -- question: At each level of stated confidence, how often is a judge right?
--- source: judged_truths, the verdicts with a truth and a confidence, of n_inputs as in metric_calibration:
+-- source: judged_truths, the verdicts with a truth and a confidence, of n_inputs, right in part where people are split, as
+--   in metric_calibration:
 --   of what people labelled, which says something of the study only where it is a random part of it.
 -- estimators:
 --   - bin: least(floor(10 confidence + 1e-9), 9), so bin 7 holds 0.7 up to 0.8 and bin 9 also 1.0
 --   - confidence_mean: mean of the confidences in the bin
---   - accuracy: n_correct / n
+--   - accuracy: n_correct / n, and of the n_split verdicts the part that is right
 --   - accuracy_se, accuracy_lo, accuracy_hi: for inputs in general, as in metric_calibration
 --   - accuracy_lo_these_items, accuracy_hi_these_items: as in metric_calibration
 -- reference: the bins of metric_calibration; clustered, wilson, wilson_clustered.
@@ -19,10 +20,12 @@ WITH by_pair AS (
     CASE WHEN item_second IS NOT NULL THEN greatest(item_first, item_second) END AS item_hi,
     CAST(least(floor(10 * confidence + 1e-9), 9) AS BIGINT) AS bin,
     count(*) AS n,
-    count(*) FILTER (WHERE is_correct) AS n_correct,
+    count(*) FILTER (WHERE correct_part = 1) AS n_correct,
+    count(*) FILTER (WHERE correct_part > 0 AND correct_part < 1) AS n_split,
+    sum(correct_part) AS hits,
     sum(confidence) AS sum_confidence
   FROM judged_truths
-  WHERE is_correct IS NOT NULL AND confidence IS NOT NULL
+  WHERE correct_part IS NOT NULL AND confidence IS NOT NULL
   GROUP BY
     study, template_id, provider, request_model, thinking, unit_id, least(item_first, item_second),
     CASE WHEN item_second IS NOT NULL THEN greatest(item_first, item_second) END,
@@ -31,7 +34,7 @@ WITH by_pair AS (
 apart AS (
   SELECT
     *,
-    n_correct - n * sum(n_correct) OVER tenth / sum(n) OVER tenth AS residual
+    hits - n * sum(hits) OVER tenth / sum(n) OVER tenth AS residual
   FROM by_pair
   WINDOW tenth AS (PARTITION BY study, template_id, provider, request_model, thinking, bin)
 ),
@@ -42,6 +45,8 @@ by_input AS (
     count(*) FILTER (WHERE side = 1) AS n_draws,
     sum(n) FILTER (WHERE side = 1) AS n,
     sum(n_correct) FILTER (WHERE side = 1) AS n_correct,
+    sum(n_split) FILTER (WHERE side = 1) AS n_split,
+    sum(hits) FILTER (WHERE side = 1) AS hits,
     sum(sum_confidence) FILTER (WHERE side = 1) AS sum_confidence,
     sum(residual) AS residual,
     sum(residual * residual) FILTER (WHERE side = 1) AS pair_squares
@@ -59,8 +64,10 @@ counts AS (
     CAST(sum(n) AS BIGINT) AS n,
     CAST(sum(n_draws) AS BIGINT) AS n_draws,
     CAST(sum(n_correct) AS BIGINT) AS n_correct,
+    CAST(sum(n_split) AS BIGINT) AS n_split,
+    round(sum(hits), 9) AS hits,
     sum(sum_confidence) / sum(n) AS confidence_mean,
-    sum(n_correct) / sum(n) AS accuracy,
+    round(sum(hits), 9) / sum(n) AS accuracy,
     sum(n_here) / sum(n) AS n_sides,
     sum(residual * residual) / sum(n) / sum(n) AS squares,
     sum(pair_squares) / sum(n) / sum(n) AS by_pair
@@ -85,11 +92,11 @@ bounded AS (
 )
 SELECT
   study, template_id, provider, request_model, thinking, bin,
-  n, n_inputs, n_correct, confidence_mean,
+  n, n_inputs, n_correct, n_split, confidence_mean,
   accuracy,
   accuracy_se,
   ends.lo AS accuracy_lo,
   ends.hi AS accuracy_hi,
-  wilson_lo(n_correct, n) AS accuracy_lo_these_items,
-  wilson_hi(n_correct, n) AS accuracy_hi_these_items
+  wilson_lo(hits, n) AS accuracy_lo_these_items,
+  wilson_hi(hits, n) AS accuracy_hi_these_items
 FROM bounded;

@@ -2,7 +2,8 @@
 -- question: Is the verdict of several judges together better than that of the best of them, and what does it cost?
 -- source: jury_verdicts and judge_costs. n_units have at least two judges that were asked (n_judges in all); on n_heard
 --   of them at least two spoke. n_labelled units have a label of people: n_majority_labelled, n_weighted_labelled and
---   n_best_judge_labelled of these a verdict of each. The best judge (best_template_id and so on) is the one that is
+--   n_best_judge_labelled of these a verdict of each, n_shared_labelled of all three. Where people are split a verdict is
+--   right in part (truth_part). The best judge (best_template_id and so on) is the one that is
 --   right on most of the n_labelled units, of equals the one wrong least often, then the first by name. It is
 --   chosen by the labels that it is measured by, which flatters it, not the jury. What labels say is of the labelled: of
 --   all units only where these are a random part.
@@ -10,7 +11,10 @@
 --   - unanimous_share: n_unanimous / n_heard, where all that spoke said the same
 --   - majority_share: n_majority / n_heard, where more than half of those that spoke said the same
 --   - majority_accuracy, weighted_accuracy, best_judge_accuracy: of the labelled units with a verdict of the majority,
---     of the weighted jury and of the best judge, the share that people call right
+--     of the weighted jury and of the best judge, the share that people call right: of other units each, as who is
+--     silent on the hard ones is right more often
+--   - majority_accuracy_shared, weighted_accuracy_shared, best_judge_accuracy_shared: the same of the n_shared_labelled
+--     units, which are to be compared
 --   - majority_accuracy_min, majority_accuracy_max, weighted_accuracy_min, weighted_accuracy_max,
 --     best_judge_accuracy_min, best_judge_accuracy_max: what the labelled units without a verdict leave open, over
 --     n_labelled for all three, the same units: all of them wrong, or all right
@@ -34,12 +38,12 @@ WITH juries AS MATERIALIZED (
   SELECT * FROM jury_verdicts
 ),
 listed AS (
-  SELECT study, task, rubric_id, unit_id, item_lo, item_hi, turn_no, truth, unnest(judges) AS judge
+  SELECT study, task, rubric_id, unit_id, item_lo, item_hi, turn_no, truth_words, unnest(judges) AS judge
   FROM juries
 ),
 said AS (
   SELECT
-    study, task, rubric_id, unit_id, item_lo, item_hi, turn_no, truth,
+    study, task, rubric_id, unit_id, item_lo, item_hi, turn_no, truth_words,
     judge.template_id AS template_id, judge.provider AS provider, judge.request_model AS request_model,
     judge.thinking AS thinking, judge.word AS word
   FROM listed
@@ -48,9 +52,9 @@ judged AS (
   SELECT
     said.study, said.task, said.rubric_id, said.template_id, said.provider, said.request_model, said.thinking,
     count(word) AS n_words,
-    count(truth) AS n_labelled,
-    count(*) FILTER (WHERE word = truth) AS n_right,
-    count(*) FILTER (WHERE word <> truth) AS n_wrong,
+    count(truth_words) AS n_labelled,
+    round(sum(truth_part(word, truth_words)), 9) AS n_right,
+    count(truth_part(word, truth_words)) AS n_judged,
     sum(cost_usd) AS cost_usd,
     CAST(sum(coalesce(n_cost_unknown, 1)) AS BIGINT) AS n_cost_unknown
   FROM said
@@ -78,7 +82,7 @@ placed AS (
     *,
     sum(n_labelled) OVER (PARTITION BY study, task, rubric_id) > 0 AND row_number() OVER (
       PARTITION BY study, task, rubric_id
-      ORDER BY n_right DESC, n_wrong, template_id, provider, request_model, thinking
+      ORDER BY coalesce(n_right, 0) DESC, n_judged, template_id, provider, request_model, thinking
     ) = 1 AS is_best,
     price IS NOT NULL AND row_number() OVER (
       PARTITION BY study, task, rubric_id
@@ -116,17 +120,30 @@ best AS (
     AND cells.task = juries.task
     AND cells.rubric_id = juries.rubric_id
 ),
+told AS (
+  SELECT
+    study, task, rubric_id, unit_id, item_lo, item_hi, is_of_unit, share, n_spoke, majority,
+    truth_part(majority, truth_words) AS majority_right,
+    truth_part(weighted, truth_words) AS weighted_right,
+    truth_part(best_word, truth_words) AS best_judge_right,
+    majority IS NOT NULL AND weighted IS NOT NULL AND best_word IS NOT NULL AS is_shared
+  FROM best
+),
 asked AS (
   SELECT
     study, task, rubric_id, unit_id, item_lo, item_hi, is_of_unit,
     unnest([
-      {'rate': 'unanimous_share', 'is_hit': share = 1},
-      {'rate': 'majority_share', 'is_hit': CASE WHEN n_spoke > 1 THEN majority IS NOT NULL END},
-      {'rate': 'majority_accuracy', 'is_hit': majority = truth},
-      {'rate': 'weighted_accuracy', 'is_hit': weighted = truth},
-      {'rate': 'best_judge_accuracy', 'is_hit': best_word = truth}
+      {'rate': 'unanimous_share', 'hit': CASE WHEN share = 1 THEN 1.0::DOUBLE WHEN share < 1 THEN 0.0::DOUBLE END},
+      {'rate': 'majority_share', 'hit': CASE WHEN n_spoke < 2 THEN NULL WHEN majority IS NULL THEN 0.0::DOUBLE
+        ELSE 1.0::DOUBLE END},
+      {'rate': 'majority_accuracy', 'hit': majority_right},
+      {'rate': 'weighted_accuracy', 'hit': weighted_right},
+      {'rate': 'best_judge_accuracy', 'hit': best_judge_right},
+      {'rate': 'majority_shared', 'hit': CASE WHEN is_shared THEN majority_right END},
+      {'rate': 'weighted_shared', 'hit': CASE WHEN is_shared THEN weighted_right END},
+      {'rate': 'best_judge_shared', 'hit': CASE WHEN is_shared THEN best_judge_right END}
     ]) AS asked
-  FROM best
+  FROM told
 ),
 -- a pair of texts is a part of two items
 clusters AS (
@@ -134,12 +151,12 @@ clusters AS (
     study, task, rubric_id, asked.rate AS rate, unit_id,
     CASE WHEN is_of_unit THEN '' WHEN side = 1 THEN item_lo ELSE item_hi END AS item,
     count(*) AS n_here,
-    count(*) FILTER (WHERE asked.is_hit) AS hits_here,
+    sum(asked.hit) AS hits_here,
     count(*) FILTER (WHERE side = 1) AS n_once,
-    count(*) FILTER (WHERE side = 1 AND asked.is_hit) AS hits_once
+    coalesce(sum(asked.hit) FILTER (WHERE side = 1), 0) AS hits_once
   FROM asked
   CROSS JOIN (VALUES (1), (2)) AS sides (side)
-  WHERE asked.is_hit IS NOT NULL AND (side = 1 OR (task = 'pair' AND NOT is_of_unit))
+  WHERE asked.hit IS NOT NULL AND (side = 1 OR (task = 'pair' AND NOT is_of_unit))
   GROUP BY
     study, task, rubric_id, asked.rate, unit_id,
     CASE WHEN is_of_unit THEN '' WHEN side = 1 THEN item_lo ELSE item_hi END
@@ -148,7 +165,7 @@ moved AS (
   SELECT
     *,
     sum(n_once) OVER whole AS n,
-    sum(hits_once) OVER whole AS hits,
+    round(sum(hits_once) OVER whole, 9) AS hits,
     (sum(hits_once) OVER whole - hits_here) / nullif(sum(n_once) OVER whole - n_here, 0)
       - sum(hits_once) OVER whole / sum(n_once) OVER whole AS moved
   FROM clusters
@@ -158,7 +175,7 @@ summed AS (
   SELECT
     study, task, rubric_id, rate,
     CAST(max(n) AS BIGINT) AS n,
-    CAST(max(hits) AS BIGINT) AS hits,
+    max(hits) AS hits,
     max(hits) / max(n) AS p,
     count(*) AS g,
     sum(n_here) / max(n) AS n_sides,
@@ -169,10 +186,10 @@ summed AS (
 -- what a weighted jury says of people's labels while a part of them is left out
 labels AS MATERIALIZED (
   SELECT
-    study, task, rubric_id, unit_id, item_lo, item_hi, is_of_unit, truth, judges,
+    study, task, rubric_id, unit_id, item_lo, item_hi, is_of_unit, truth_words, judges,
     row_number() OVER (ORDER BY study, task, rubric_id, unit_id, item_lo, item_hi, turn_no) AS unit_no
   FROM juries
-  WHERE truth IS NOT NULL
+  WHERE truth_words IS NOT NULL
 ),
 sides AS (
   SELECT
@@ -202,13 +219,13 @@ parted AS MATERIALIZED (
     AND drawn.item = sides.item
 ),
 spoken AS (
-  SELECT study, task, rubric_id, unit_no, truth, unnest(judges) AS judge
+  SELECT study, task, rubric_id, unit_no, truth_words, unnest(judges) AS judge
   FROM labels
 ),
 heard AS MATERIALIZED (
   SELECT
-    study, task, rubric_id, unit_no, truth, judge.word AS word,
-    CASE WHEN judge.word = truth THEN 1 ELSE 0 END AS is_right,
+    study, task, rubric_id, unit_no, truth_words, judge.word AS word,
+    truth_part(judge.word, truth_words) AS right_part,
     dense_rank() OVER (
       PARTITION BY study, task, rubric_id
       ORDER BY judge.template_id, judge.provider, judge.request_model, judge.thinking
@@ -217,12 +234,12 @@ heard AS MATERIALIZED (
   WHERE judge.word IS NOT NULL
 ),
 known AS (
-  SELECT study, task, rubric_id, judge_no, count(*) AS n, sum(is_right) AS n_right
+  SELECT study, task, rubric_id, judge_no, count(*) AS n, sum(right_part) AS n_right
   FROM heard
   GROUP BY study, task, rubric_id, judge_no
 ),
 known_in AS (
-  SELECT heard.study, heard.task, heard.rubric_id, judge_no, part, count(*) AS n, sum(is_right) AS n_right
+  SELECT heard.study, heard.task, heard.rubric_id, judge_no, part, count(*) AS n, sum(right_part) AS n_right
   FROM heard
   JOIN parted ON parted.unit_no = heard.unit_no
   GROUP BY heard.study, heard.task, heard.rubric_id, judge_no, part
@@ -233,9 +250,9 @@ parts AS (
 ),
 elsewhere AS (
   SELECT
-    heard.study, heard.task, heard.rubric_id, heard.unit_no, heard.truth, heard.word, parts.part,
+    heard.study, heard.task, heard.rubric_id, heard.unit_no, heard.truth_words, heard.word, parts.part,
     known.n - coalesce(known_in.n, 0) - 1 AS n_elsewhere,
-    known.n_right - coalesce(known_in.n_right, 0) - heard.is_right AS right_elsewhere
+    round(known.n_right - coalesce(known_in.n_right, 0) - heard.right_part, 9) AS right_elsewhere
   FROM heard
   JOIN parts
     ON parts.study = heard.study
@@ -257,17 +274,17 @@ elsewhere AS (
 ),
 voted AS (
   SELECT
-    study, task, rubric_id, unit_no, part, truth, word,
+    study, task, rubric_id, unit_no, part, truth_words, word,
     count(*) AS n,
     count(*) FILTER (WHERE n_elsewhere > 0) AS n_weighted,
     coalesce(sum(ln((right_elsewhere + 1) / CAST(n_elsewhere - right_elsewhere + 1 AS DOUBLE)))
       FILTER (WHERE n_elsewhere > 0), 0) AS weight
   FROM elsewhere
-  GROUP BY study, task, rubric_id, unit_no, part, truth, word
+  GROUP BY study, task, rubric_id, unit_no, part, truth_words, word
 ),
 tallied AS (
   SELECT
-    study, task, rubric_id, unit_no, part, truth,
+    study, task, rubric_id, unit_no, part, truth_words,
     sum(n) AS n_spoke,
     sum(n_weighted) > 0 AS is_weighted,
     arg_max(word, n) AS most_said,
@@ -275,7 +292,7 @@ tallied AS (
     arg_max(word, weight) AS heaviest,
     list_reverse_sort(list(weight)) AS weights
   FROM voted
-  GROUP BY study, task, rubric_id, unit_no, part, truth
+  GROUP BY study, task, rubric_id, unit_no, part, truth_words
 ),
 replayed AS (
   SELECT
@@ -283,8 +300,8 @@ replayed AS (
     avg(CASE
       WHEN n_spoke < 2 THEN NULL
       WHEN is_weighted AND weights[1] > greatest(coalesce(weights[2], 0.0), 0.0) + 1e-9
-        THEN CASE WHEN heaviest = truth THEN 1 ELSE 0 END
-      WHEN NOT is_weighted AND counts[1] > coalesce(counts[2], 0) THEN CASE WHEN most_said = truth THEN 1 ELSE 0 END
+        THEN truth_part(heaviest, truth_words)
+      WHEN NOT is_weighted AND counts[1] > coalesce(counts[2], 0) THEN truth_part(most_said, truth_words)
     END) AS p
   FROM tallied
   GROUP BY study, task, rubric_id, part
@@ -330,7 +347,7 @@ counts AS (
     count(*) FILTER (WHERE n_spoke > 1) AS n_heard,
     count(*) FILTER (WHERE share = 1) AS n_unanimous,
     count(majority) AS n_majority,
-    count(truth) AS n_labelled
+    count(truth_words) AS n_labelled
   FROM juries
   GROUP BY study, task, rubric_id
 ),
@@ -357,6 +374,10 @@ rates AS (
     max(ends.hi) FILTER (WHERE rate = 'weighted_accuracy') AS weighted_hi,
     max(ends.lo) FILTER (WHERE rate = 'best_judge_accuracy') AS best_judge_lo,
     max(ends.hi) FILTER (WHERE rate = 'best_judge_accuracy') AS best_judge_hi,
+    max(p) FILTER (WHERE rate = 'majority_shared') AS majority_shared_p,
+    max(p) FILTER (WHERE rate = 'weighted_shared') AS weighted_shared_p,
+    max(p) FILTER (WHERE rate = 'best_judge_shared') AS best_judge_shared_p,
+    coalesce(max(n) FILTER (WHERE rate = 'majority_shared'), 0) AS shared_n,
     coalesce(max(n) FILTER (WHERE rate = 'majority_accuracy'), 0) AS majority_n,
     coalesce(max(hits) FILTER (WHERE rate = 'majority_accuracy'), 0) AS majority_hits,
     coalesce(max(n) FILTER (WHERE rate = 'weighted_accuracy'), 0) AS weighted_n,
@@ -372,6 +393,7 @@ SELECT
   coalesce(majority_n, 0) AS n_majority_labelled,
   coalesce(weighted_n, 0) AS n_weighted_labelled,
   coalesce(best_judge_n, 0) AS n_best_judge_labelled,
+  coalesce(shared_n, 0) AS n_shared_labelled,
   unanimous_p AS unanimous_share,
   unanimous_se AS unanimous_share_se,
   unanimous_lo AS unanimous_share_lo,
@@ -398,6 +420,9 @@ SELECT
   best_judge_hi AS best_judge_accuracy_hi,
   coalesce(best_judge_hits, 0) / nullif(n_labelled, 0) AS best_judge_accuracy_min,
   (coalesce(best_judge_hits, 0) + n_labelled - coalesce(best_judge_n, 0)) / nullif(n_labelled, 0) AS best_judge_accuracy_max,
+  majority_shared_p AS majority_accuracy_shared,
+  weighted_shared_p AS weighted_accuracy_shared,
+  best_judge_shared_p AS best_judge_accuracy_shared,
   best_template_id, best_provider, best_request_model, best_thinking,
   cost_usd,
   n_cost_unknown,

@@ -3,7 +3,8 @@
 -- question: On the pairs that two templates, or two judges, both judged in both orders, is one more consistent?
 -- source: paired_counts; compared says what differs: `template` (the same judge) or `judge` (the same template). Common
 --   are the n pairs with a majority in both orders from either, of n_clusters items (prompts, where pairs are models'
---   outputs); consistent is the same majority in both, ties included (consistency_all of metric_consistency).
+--   outputs); consistent is the same majority in both, ties included: with one vote per order as consistency_all of
+--   metric_consistency, which takes a pair on which repeats split in part, where this leaves it out.
 -- estimators:
 --   - consistency_a, consistency_b: n_consistent_a / n, n_consistent_b / n
 --   - diff: rate of a - rate of b

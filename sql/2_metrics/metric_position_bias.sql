@@ -1,7 +1,8 @@
 -- grain: study, template_id, rubric_id, provider, request_model, thinking
 -- question: Does a judge favour the item shown first, or second, whatever the items are?
--- source: the votes of pair_status, every one of them, as pair_clusters adds them up by item; its statuses for the
---   n_ counts of pairs. n_clusters items (prompts, where pairs are models' outputs) have a pair with votes in both
+-- source: the votes of pair_status, every one of them, as pair_clusters adds them up by item: n_both pairs have votes in
+--   both orders, n_left_out do not, n_decided a winner in both; n_primacy, n_recency and n_discordant are statuses, of
+--   majorities of repeats. n_clusters items (prompts, where pairs are models' outputs) have a pair with votes in both
 --   orders; n_flipped pairs have a vote for the first in both orders, or for the second in both, and alone say anything:
 --   n_clusters_flipped items (or prompts) have one.
 -- estimators:
@@ -80,8 +81,8 @@ counts AS (
       ELSE sum(n_pairs) / nullif(sum(n_pairs / n_sides), 0) END AS n_sides,
     max(list_kind) AS list_kind,
     CAST(round(sum(n_pairs / n_sides)) AS BIGINT) AS n_pairs,
-    CAST(round(sum((n_consistent_win + n_consistent_tie + n_primacy + n_recency + n_soft_primacy + n_soft_recency) / n_sides)) AS BIGINT) AS n_both,
-    CAST(round(sum((n_consistent_win + n_primacy + n_recency) / n_sides)) AS BIGINT) AS n_decided,
+    CAST(round(sum(n_both / n_sides)) AS BIGINT) AS n_both,
+    CAST(round(sum(n_decided / n_sides)) AS BIGINT) AS n_decided,
     CAST(round(sum(n_primacy / n_sides)) AS BIGINT) AS n_primacy,
     CAST(round(sum(n_recency / n_sides)) AS BIGINT) AS n_recency,
     CAST(round(sum((n_primacy + n_recency) / n_sides)) AS BIGINT) AS n_discordant,

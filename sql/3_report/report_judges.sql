@@ -16,20 +16,26 @@ WITH clusters AS (
     -- lists are no items
     bool_or(n_sides < 3 OR cluster_item <> '') AS is_item,
     -- a pair whole, and the part of it that makes it one over all clusters
-    sum(n_consistent_win) AS wins,
-    sum(n_consistent_win + n_primacy + n_recency) AS decided,
+    sum(wins) AS wins,
+    sum(flips) AS flips,
+    sum(n_decided) AS decided,
     sum(n_crossed) AS n_crossed,
     sum(n_terms) AS n_terms,
     sum(first_won) AS first_won,
     sum(second_won) AS second_won,
     sum(n_pairs) AS n_pairs,
     sum(n_pairs / n_sides) AS pairs_once,
-    sum(n_consistent_win / n_sides) AS wins_once,
+    sum(wins / n_sides) AS wins_once,
+    sum(flips / n_sides) AS flips_once,
+    sum(win_squares / n_sides) AS win_squares_once,
+    sum(flip_squares / n_sides) AS flip_squares_once,
+    sum(win_flips / n_sides) AS win_flips_once,
+    sum(n_consistent_win / n_sides) AS consistent_once,
     sum(n_primacy / n_sides) AS primacy_once,
     sum(n_recency / n_sides) AS recency_once,
-    sum((n_consistent_win + n_primacy + n_recency) / n_sides) AS decided_once,
-    sum((n_consistent_win + n_consistent_tie + n_primacy + n_recency + n_soft_primacy + n_soft_recency) / n_sides)
-      AS judged_once,
+    sum(n_decided / n_sides) AS decided_once,
+    sum(n_repeated / n_sides) AS repeated_once,
+    sum(n_both / n_sides) AS judged_once,
     sum(first_won / n_sides) AS first_once,
     sum(second_won / n_sides) AS second_once,
     sum(first_squares / n_sides) AS first_squares_once,
@@ -41,7 +47,8 @@ WITH clusters AS (
 totals AS (
   SELECT
     *,
-    round(sum(wins_once) OVER judge) AS wins_all,
+    round(sum(wins_once) OVER judge, 12) AS wins_all,
+    round(sum(flips_once) OVER judge, 12) AS flips_all,
     round(sum(decided_once) OVER judge) AS decided_all,
     sum(first_once) OVER judge AS r,
     sum(second_once) OVER judge AS s,
@@ -59,7 +66,9 @@ left_out AS (
     *,
     logodds_matched(r, s, w) AS logodds,
     0.5 * ln((r - first_won + w / 2) / (s - second_won + w / 2)) AS logodds_others,
-    (wins_all - wins) / nullif(decided_all - decided, 0) - wins_all / nullif(decided_all, 0) AS decided_moved
+    CASE WHEN decided_all > decided
+         THEN (wins_all - wins) / (wins_all + flips_all - wins - flips) - wins_all / (wins_all + flips_all) END
+      AS decided_moved
   FROM sized
 ),
 counts AS (
@@ -69,13 +78,19 @@ counts AS (
     coalesce(sum(n_pairs) / nullif(sum(pairs_once), 0), 1) AS n_sides,
     CAST(round(sum(pairs_once)) AS BIGINT) AS n_pairs,
     CAST(round(sum(judged_once)) AS BIGINT) AS n_both,
-    CAST(round(sum(decided_once)) AS BIGINT) AS n_decided,
-    CAST(round(sum(wins_once)) AS BIGINT) AS n_consistent_win,
+    CAST(round(sum(repeated_once)) AS BIGINT) AS n_repeated,
+    CAST(max(decided_all) AS BIGINT) AS n_decided,
+    CAST(round(sum(consistent_once)) AS BIGINT) AS n_consistent_win,
     CAST(round(sum(primacy_once)) AS BIGINT) AS n_primacy,
     CAST(round(sum(recency_once)) AS BIGINT) AS n_recency,
     count(*) FILTER (WHERE decided > 0 AND is_item) AS n_clusters_decided,
     count(*) FILTER (WHERE n_crossed > 0 AND is_item) AS n_clusters,
     count(*) FILTER (WHERE n_terms > 0 AND is_item) AS n_clusters_flipped,
+    max(wins_all) AS wins,
+    max(wins_all + flips_all) AS decided,
+    sum(win_squares_once) AS win_squares,
+    sum(flip_squares_once) AS flip_squares,
+    sum(win_flips_once) AS win_flips,
     max(logodds) AS position_logodds,
     logodds_matched_variance(max(r), max(s), max(rr), max(ss), max(rs), max(w)) AS logodds_pair,
     sum((logodds_others - logodds) * (logodds_others - logodds)) AS logodds_squares,
@@ -84,13 +99,14 @@ counts AS (
   GROUP BY study, provider, request_model, thinking
 ),
 rates AS (
-  SELECT *, n_consistent_win / nullif(n_decided, 0) AS consistency_decided FROM counts
+  SELECT *, wins / nullif(decided, 0) AS consistency_decided FROM counts
 ),
 errors AS (
   SELECT
     *,
     sqrt(clustered_variance(decided_squares * (n_clusters_decided - 1) / nullif(n_clusters_decided, 0),
-      consistency_decided * (1 - consistency_decided) / n_decided, n_sides)) AS decided_se,
+      greatest(0.0, power(1 - consistency_decided, 2) * win_squares + power(consistency_decided, 2) * flip_squares
+        - 2 * consistency_decided * (1 - consistency_decided) * win_flips) / (decided * decided), n_sides)) AS decided_se,
     CASE WHEN n_clusters_flipped >= 5
          THEN sqrt(clustered_variance(logodds_squares * (n_clusters - 1) / n_clusters, logodds_pair, n_sides)) END
       AS logodds_se,
@@ -101,7 +117,7 @@ errors AS (
 tested AS (
   SELECT
     *,
-    CASE WHEN t_decided > 0 THEN effective_size(consistency_decided, n_decided, decided_se) END AS n_effective,
+    CASE WHEN t_decided > 0 THEN mean_size(consistency_decided, decided, decided_se) END AS n_effective,
     t_two_sided_95(df) AS t_ends,
     -- as in metric_position_bias
     0.8416212335729143 + 0.3594365 / nullif(df, 0) AS t_power,
@@ -119,7 +135,7 @@ SELECT
   study, provider, request_model, thinking,
   CASE WHEN count(*) OVER (PARTITION BY study, request_model) = 1 THEN request_model
        ELSE concat(provider, '/', request_model, ' at thinking ', thinking) END AS judge,
-  n_cells, n_pairs, n_both, n_decided, n_consistent_win, n_primacy, n_recency, n_clusters,
+  n_cells, n_pairs, n_both, n_repeated, n_decided, n_consistent_win, n_primacy, n_recency, n_clusters,
   consistency_decided,
   wilson_lo(consistency_decided * n_effective, n_effective, t_decided) AS consistency_decided_lo,
   wilson_hi(consistency_decided * n_effective, n_effective, t_decided) AS consistency_decided_hi,

@@ -102,8 +102,8 @@ def _words(codes: Numbers, words: Sequence[str]) -> pa.Array:
 
 
 def consistency(design: Pairs) -> float | None:
-    """Return the share of pairs with the same winner in both orders, of all items that might be; one vote each."""
-    if design.repeats > 1 or design.unequal or design.ties:
+    """Return how often two votes on a pair, one per order, name the same winner, of all items that might be."""
+    if design.ties:
         return None
     rng = np.random.default_rng(1)
     gap = rng.normal(0, np.hypot(design.quality_sd * 2**0.5, design.taste_sd), 1_000_000)

@@ -302,3 +302,77 @@ def test_intervals_cover() -> None:
         assert len(rows) == 400
         covered = float(np.mean([row[f"{name}_lo"] <= value <= row[f"{name}_hi"] for row in rows]))
         assert 0.93 <= covered <= 0.98, (name, covered)
+
+
+def repeated(rng: np.random.Generator, shape: tuple[int, int], repeats: int, noise: float = 0.4) -> Codes:
+    """Return what noisy judges say of a truth, again and again: shape (units, judges, repeats)."""
+    truth = rng.integers(0, 4, (shape[0], 1, 1))
+    return np.where(rng.random((*shape, repeats)) > noise, truth, rng.integers(0, 4, (*shape, repeats)))
+
+
+def repeated_rows(codes: Codes, study: str = "study") -> list[Row]:
+    """Return ratings of items, each as often as its judge was asked."""
+    return [
+        {"study": study, "task": "likert", "item": f"i{unit}", "unit_id": f"u{unit}", "candidate": "c",
+         "request_model": f"j{judge}", "score": SCORES[code], "repeat_no": repeat}
+        for (unit, judge, repeat), code in np.ndenumerate(codes) if code != MISSING
+    ]  # fmt: skip
+
+
+def expected_figures(codes: Codes) -> dict[str, float]:
+    """Return the coefficients of one word of each judge drawn at random, by coincidences of every two judges."""
+    shares = np.stack([(codes == code).sum(axis=2) for code in range(4)], axis=2).astype(float)
+    asked = shares.sum(axis=2)
+    shares /= np.where(asked, asked, 1)[..., None]
+    m = (asked > 0).sum(axis=1)
+    weight = np.where(m > 1, 1 / np.maximum(m - 1, 1), 0)
+    totals, own = shares.sum(axis=1), np.einsum("ujc,ujk->uck", shares, shares)
+    met = np.einsum("uc,uk->uck", totals, totals) - own
+    coincidences = np.einsum("uck,u->ck", met, weight)
+    n_c = coincidences.sum(axis=1)
+    ranks = np.cumsum(n_c) - n_c / 2
+    found = {}
+    for level, x in ((Level.NOMINAL, None), (Level.ORDINAL, ranks), (Level.INTERVAL, np.array(SCORES))):
+        apart = 1 - np.eye(4) if x is None else np.subtract.outer(x, x) ** 2
+        observed, by_chance = np.sum(coincidences * apart), n_c @ apart @ n_c
+        found[f"alpha_{level}"] = float(1 - (n_c.sum() - 1) * observed / by_chance)
+    agreed = np.einsum("ucc->u", met)[m > 1] / (m * (m - 1))[m > 1]
+    share = np.mean(totals[m > 0] / m[m > 0, None], axis=0)
+    chance = float(share @ (1 - share)) / 3
+    found |= {"agreement": float(agreed.mean()), "ac1": float((agreed.mean() - chance) / (1 - chance))}
+    both = shares[(asked[:, :2] > 0).all(axis=1)][:, :2]
+    po, pe = (
+        float(np.einsum("uc,uc->u", both[:, 0], both[:, 1]).mean()),
+        float(both[:, 0].mean(axis=0) @ both[:, 1].mean(axis=0)),
+    )
+    return found | {"kappa": (po - pe) / (1 - pe)}
+
+
+def test_repeats_that_differ_count_in_part() -> None:
+    """Every coefficient is that of one word of each judge drawn at random, its error that of leaving out items."""
+    codes = repeated(np.random.default_rng(7), (150, 3), 3)
+    codes[::2][np.random.default_rng(1).random((75, 3, 3)) < 0.3] = MISSING
+    pairs, (whole,) = of_items(repeated_rows(codes), "metric_agreement", "metric_agreement_overall")
+    (two,) = (row for row in pairs if (row["request_model_a"], row["request_model_b"]) == ("j0", "j1"))
+    wanted = expected_figures(codes)
+    assert not wrong({**whole, "kappa": two["kappa"]}, wanted)
+    left = [expected_figures(np.delete(codes, unit, axis=0)) for unit in range(len(codes))]
+    for name in wanted:
+        se = two["kappa_se"] if name == "kappa" else whole.get(f"{name}_se")
+        if se is not None:
+            jack = np.sqrt((len(codes) - 1) * np.var([figures[name] for figures in left]))
+            assert se == pytest.approx(jack, rel=0.03), name
+
+
+def test_asking_judges_more_often_moves_no_coefficient_from_the_planted_value() -> None:
+    """With 1, 2, 3 and 5 repeats alike: of majorities alpha and kappa rise with them, as the hard units leave."""
+    rng = np.random.default_rng(5)
+    planted = expected_figures(repeated(rng, (100_000, 3), 1))
+    for repeats in (1, 2, 3, 5):
+        rows = [row for study in range(12) for row in repeated_rows(repeated(rng, (150, 3), repeats), f"s{study}")]
+        pairs, whole = of_items(rows, "metric_agreement", "metric_agreement_overall")
+        two = [row for row in pairs if (row["request_model_a"], row["request_model_b"]) == ("j0", "j1")]
+        assert {row["n_units"] for row in two} == {row["n_units"] for row in whole} == {150}
+        for name, truth in planted.items():
+            mean = np.mean([row[name] for row in (two if name == "kappa" else whole)])
+            assert mean == pytest.approx(truth, abs=0.03), (repeats, name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import combinations
 
 import numpy as np
@@ -10,7 +11,7 @@ from scipy import optimize, stats
 from statsmodels.stats.contingency_tables import StratifiedTable
 
 from tests.rigs.metrics import column, of_pairs
-from tests.rigs.pairs_planted import DESIGNS, Pairs, judgments, play
+from tests.rigs.pairs_planted import DESIGNS, Pairs, consistency, judgments, play
 from tests.rigs.sql import CELL_DEFAULT, Row, result, table, views_over
 
 ITEMS = [f"i{number}" for number in range(9)]
@@ -290,6 +291,62 @@ def test_twice_the_votes_find_more_and_estimate_the_same() -> None:
     once, twice = (play(Pairs(eta=0.3, repeats=repeats), 150, seed=4) for repeats in (1, 2))
     assert once.means["mean position_logodds"] == pytest.approx(twice.means["mean position_logodds"], abs=0.05)
     assert twice.shares["p_position_these_items"] > once.shares["p_position_these_items"] > 0.4
+
+
+def test_asking_more_often_moves_neither_consistency_nor_conflict_from_the_planted_value() -> None:
+    """With 1, 2, 3 and 5 repeats alike; a rate of majorities rises with them, as the hard pairs leave or settle."""
+    means, majorities = {}, {}
+    for repeats in (1, 2, 3, 5):
+        design = Pairs(eta=0.5, quality_sd=0.7, repeats=repeats)
+        with views_over({"pair_judgments": judgments(design, 60, seed=repeats)}) as connection:
+            rows = result(connection, "FROM metric_consistency")
+            crossed = column(result(connection, "FROM metric_repeat"), "cross_order_agreement")
+        assert column(rows, "consistency_all") == pytest.approx(crossed, rel=1e-9)
+        means[repeats] = {
+            name: column(rows, name).mean() for name in ("consistency_decided", "consistency_all", "conflict_rate")
+        }
+        wins, flips = column(rows, "n_consistent_win"), column(rows, "n_primacy") + column(rows, "n_recency")
+        majorities[repeats] = (wins / (wins + flips)).mean()
+        assert column(rows, "n_both").mean() == 190
+    planted = consistency(Pairs(eta=0.5, quality_sd=0.7))
+    assert planted is not None
+    for found in means.values():
+        assert found["consistency_decided"] == pytest.approx(planted, abs=0.012)
+        assert found["consistency_all"] == pytest.approx(planted, abs=0.012)
+        assert found["conflict_rate"] == pytest.approx(1 - planted, abs=0.012)
+    assert majorities[1] == means[1]["consistency_decided"]
+    assert majorities[2] > planted + 0.05
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_rates_of_votes_leave_out_one_item_after_the_other(seed: int) -> None:
+    """With three repeats and ties, the errors of consistency and conflict equal those of a loop over items."""
+    rows = asked(seed, 3)
+    ((row,), pairs) = of_pairs(rows, "metric_consistency", "pair_status")
+    shares = {}
+    for pair in pairs:
+        one = np.array([pair[f"n_{word}_lo_first"] for word in ("lo_won", "hi_won", "tied")], dtype=float)
+        other = np.array([pair[f"n_{word}_hi_first"] for word in ("lo_won", "hi_won", "tied")], dtype=float)
+        if one.sum() and other.sum():
+            crossed = np.outer(one / one.sum(), other / other.sum())
+            shares[pair["item_lo"], pair["item_hi"]] = (
+                crossed[0, 0] + crossed[1, 1], crossed[2, 2], crossed[0, 1] + crossed[1, 0]
+            )  # fmt: skip
+
+    def rate(name: str, kept: Sequence[tuple[float, float, float]]) -> tuple[float, float]:
+        wins, ties, flips = np.array(kept).T
+        if name == "consistency_decided":
+            share, whole = wins / (wins + flips).sum(), wins.sum() / (wins + flips).sum()
+            return whole, float(np.sum((share - whole * (wins + flips) / (wins + flips).sum()) ** 2))
+        share = wins + ties if name == "consistency_all" else flips
+        return share.mean(), float(np.sum((share - share.mean()) ** 2)) / len(share) ** 2
+
+    for name in ("consistency_decided", "consistency_all", "conflict_rate"):
+        whole, by_pair = rate(name, list(shares.values()))
+        others = [rate(name, [kept for pair, kept in shares.items() if item not in pair])[0] for item in ITEMS]
+        jack = (len(ITEMS) - 1) / len(ITEMS) * np.sum((np.array(others) - whole) ** 2)
+        assert row[name] == pytest.approx(whole, rel=1e-9)
+        assert row[f"{name}_se"] == pytest.approx(np.sqrt(max(jack - by_pair, by_pair)), rel=1e-9)
 
 
 def test_planted_judgments_have_every_pair_in_both_orders() -> None:

@@ -93,7 +93,9 @@ def test_sql_equals_a_plain_implementation(seed: int) -> None:
         b, c, wins = count["primacy"], count["recency"], count["consistent_win"]
         assert row["n_pairs"] == sum(count.values()) - count["pending"]
         assert row["n_pairs"] == row["n_both"] + row["n_undecided"] + row["n_missing_reverse"]
-        assert not differs(row["consistency_decided"], wins / (wins + b + c))
+        assert (row["n_consistent_win"], row["n_split"]) == (wins, count["undecided"] - row["n_undecided"])
+        for name, rate in plain_rates(rows, cell).items():
+            assert not differs(row[name], rate), name
         assert (bias[cell]["n_primacy"], bias[cell]["n_recency"]) == (b, c)
         assert not differs(rates[cell]["primacy_share"], b / (b + c))
         first, second = (sum(r["verdict"] == word for r in rows if in_cell(r, cell)) for word in ("first", "second"))
@@ -103,6 +105,28 @@ def test_sql_equals_a_plain_implementation(seed: int) -> None:
     for study, p_values in p_by_study.items():
         q_values = sorted(row["q_bh"] for cell, row in bias.items() if cell[0] == study)
         np.testing.assert_allclose(q_values, sorted(stats.false_discovery_control(p_values)), rtol=1e-12)
+
+
+def plain_rates(rows: Sequence[Row], cell: tuple[str, ...]) -> dict[str, float]:
+    """Return how much of each pair's votes of one order agree with those of the other, and how much flips."""
+    votes: dict[tuple[str, ...], dict[bool, list[str]]] = defaultdict(lambda: {True: [], False: []})
+    for row in rows:
+        if in_cell(row, cell) and row["verdict"]:
+            word = row["verdict"] if row["verdict"] == "tie" else (row["verdict"] == "first") == row["is_lo_first"]
+            votes[row["unit_id"], row["item_lo"], row["item_hi"]][row["is_lo_first"]].append(word)
+    agreed, wins, flips = [], [], []
+    for orders in votes.values():
+        crossed = [(one, other) for one in orders[True] for other in orders[False]]
+        if crossed:
+            agreed.append(np.mean([one == other for one, other in crossed]))
+            wins.append(np.mean([one == other != "tie" for one, other in crossed]))
+            flips.append(np.mean([one != other and "tie" not in (one, other) for one, other in crossed]))
+    decided = float(np.sum(wins) / (np.sum(wins) + np.sum(flips)))
+    return {
+        "consistency_all": float(np.mean(agreed)),
+        "conflict_rate": float(np.mean(flips)),
+        "consistency_decided": decided,
+    }
 
 
 def in_cell(row: Row, cell: tuple[str, ...]) -> bool:
@@ -182,8 +206,8 @@ def test_duplicated_rows_leave_point_estimates() -> None:
     """Every judgment given twice: pair counts, rates and the position test stay as they were."""
     rows = random_rows(9)
     before, after = measured(rows), measured(rows + rows)
-    for view in ("metric_consistency", "metric_pairwisellm"):
-        assert moved({view: before[view]}, {view: after[view]}) == set()
+    for view, counts in (("metric_consistency", {"n_repeated"}), ("metric_pairwisellm", set())):
+        assert moved({view: before[view]}, {view: after[view]}) == counts
     assert moved({"b": before["metric_position_bias"]}, {"b": after["metric_position_bias"]}) == set()
     assert moved({"b": before["metric_position_rates"]}, {"b": after["metric_position_rates"]}) == {
         "n_verdicts_first",
@@ -198,11 +222,16 @@ def test_duplicated_rows_leave_point_estimates() -> None:
 
 
 def test_unparsed_answers_never_change_a_rate() -> None:
-    """More answers without a verdict, to orders that have one: no rate, interval, test or pair count moves."""
+    """More answers without a verdict, to orders that have one: no rate, interval, test or pair count moves.
+
+    What they might have said widens the bounds of the rates that count every vote.
+    """
     rows = [row for row in random_rows(10) if row["verdict"]]
     noise = [row | {"verdict": None, "outcome": "unparsed", "repeat_no": 9, "cost_usd": 0.0} for row in rows[::3]]
     views = ("metric_consistency", "metric_position_bias", "metric_repeat", "metric_pairwisellm")
-    assert moved(measured(rows, *views), measured(rows + noise, *views)) == set()
+    rates = ("consistency_decided", "consistency_all", "conflict_rate")
+    wanted = {f"{rate}_{end}" for rate in rates for end in ("min", "max")}
+    assert moved(measured(rows, *views), measured(rows + noise, *views)) == wanted
 
 
 def test_pending_requests_never_change_a_rate() -> None:

@@ -75,7 +75,13 @@ NAMES = {
 # Beside an exact test stands the interval that inverts it (test_metrics_one_method), and no mid-p.
 NOT_OFFERED = {"primacy_share_wilson", "p_position_midp", "first_rate_balanced_ci", "first_rate_raw_wilson"}
 # Of the majorities of repeats, where the views count every vote: test_metrics_inference has those numbers.
-OF_MAJORITIES = {"06_repeats": {"p_position_exact", "position_logodds", "position_logodds_se"}}
+OF_MAJORITIES = {
+    "06_repeats": {
+        "p_position_exact", "position_logodds", "position_logodds_se", "n_both", "undecided", "n_decided",
+        "consistency_decided", "consistency_decided_wilson", "consistency_all", "consistency_all_wilson",
+        "conflict_rate", "conflict_wilson",
+    }
+}  # fmt: skip
 
 
 def mismatches(expected: dict[str, Any], cell: dict[str, Row], left_out: Set[str] = frozenset()) -> list[str]:
@@ -106,6 +112,22 @@ def test_reference_case(folder: Path) -> None:
         rows = judged([{"item_first": "A", "item_second": "B", "verdict": None}])
     expected = json.loads((folder / "expected.json").read_text("utf-8"))["expected"]
     assert not mismatches(expected, one_cell(measured(rows)), OF_MAJORITIES.get(folder.name, frozenset()))
+
+
+def test_repeats_that_split_count_in_part() -> None:
+    """The rate of votes is the headline; those of majorities, which lose two pairs, are in the counts."""
+    folder = GOLDEN / "06_repeats"
+    expected = json.loads((folder / "expected.json").read_text("utf-8"))["expected"]
+    found = measured(
+        judged(read_csv((folder / "judgments.csv").read_text("utf-8"))), "metric_consistency", "metric_repeat"
+    )
+    (row,), (repeat,) = found["metric_consistency"], found["metric_repeat"]
+    assert not differs(row["consistency_all"], expected["cross_order_agreement_votes"])
+    assert not differs(row["consistency_all"], repeat["cross_order_agreement"])
+    assert (row["n_both"], row["n_repeated"], row["n_split"]) == (30, 30, expected["undecided"])
+    decided = row["n_consistent_win"] + row["n_primacy"] + row["n_recency"]
+    assert (decided, row["n_undecided"]) == (expected["n_decided"], 0)
+    assert not differs(row["n_consistent_win"] / decided, expected["consistency_decided"])
 
 
 def shared_folder() -> Path:

@@ -66,7 +66,8 @@ held AS (
   SELECT
     task, coalesce(rubric_id, '') AS rubric_id, coalesce(unit_id, '') AS unit_id, item_lo,
     coalesce(item_hi, '') AS item_hi, coalesce(turn_no, 0) AS turn_no,
-    CASE WHEN min(truth) = max(truth) THEN min(truth) END AS truth
+    CASE WHEN min(truth) = max(truth) THEN min(truth) END AS truth,
+    CASE WHEN min(truth_words) = max(truth_words) THEN min(truth_words) END AS truth_words
   FROM truths
   WHERE study IN (SELECT study FROM compare_said)
   GROUP BY ALL
@@ -83,7 +84,7 @@ SELECT
       + CASE hi_first WHEN 'hi' THEN 1.0 WHEN 'tie' THEN 0.5 WHEN 'lo' THEN 0.0 END) / 2 END AS first_rate,
   CASE WHEN subjects.task = 'compliance' THEN CASE lo_first WHEN 'true' THEN 1.0 WHEN 'false' THEN 0.0 END END
     AS compliance,
-  list_avg([CAST(lo_first = held.truth AS DOUBLE), CAST(hi_first = held.truth AS DOUBLE)]) AS accuracy
+  list_avg([truth_part(lo_first, held.truth_words), truth_part(hi_first, held.truth_words)]) AS accuracy
 FROM subjects
 LEFT JOIN held
   ON held.task = subjects.task
