@@ -482,3 +482,10 @@ def test_a_jury_has_no_position_to_take_out(tmp_path: Path) -> None:
     lake = judged_by_three(tmp_path / "lake")
     with pytest.raises(UsageError, match="no position is in it"):
         call(lake, "rank", "--by", "majority", "--position")
+
+
+def test_a_jury_of_one_judge_says_that_it_is_none(golden_lake: Path) -> None:
+    """Its judgments are there: without a jury `rank` takes them, and the error says so."""
+    with pytest.raises(UsageError, match="no pairs that two judges were asked about, and one judge is no jury") as told:
+        call(golden_lake, "rank", "--by", "majority")
+    assert "leave out `--by majority`" in str(told.value.hint)

@@ -304,6 +304,9 @@ def ranked(connection: duckdb.DuckDBPyConnection, request: Request) -> tuple[Row
     n_open = connection.execute(open_juries).fetchall()[0][0] if request.jury is Jury.DAWID_SKENE else 0
     if not items:
         whose = "there are no" if request.study is None else f"study {request.study!r} has no"
+        if request.jury is not None:
+            alone = f"leave out `--by {request.jury}`: `rank` then takes the votes of each judge, or of the only one"
+            raise UsageError(f"{whose} pairs that two judges were asked about, and one judge is no jury", hint=alone)
         raise UsageError(f"{whose} pair judgments to rank", hint="`batchpond query pair_status` shows what there is")
     extras = [name for name in EXTRA_COLUMNS if any(name in row for row in items)]
     # No tables: whoever needs none does without pandas, which Arrow loads to make them where that is installed.
