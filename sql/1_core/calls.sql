@@ -3,7 +3,8 @@
 -- question: What became of every request and every imported judgment, whatever its task, and what did it cost?
 -- source: the rows of results, and imported judgments, with one set of columns. outcome is NULL while a request is not
 --   answered. A request that several cells share appears in each of them; so does one answer that is read as several fields,
---   which is_field marks. A list is one call, told by its first item.
+--   which is_field marks. A list is one call, told by its first item, an
+--   imported one by the first of its pairs.
 
 CREATE OR REPLACE VIEW calls AS
 SELECT
@@ -23,4 +24,5 @@ SELECT
   coalesce(origin, 'imported') AS origin,
   CAST(NULL AS VARCHAR) AS list_id, direction,
   FALSE AS is_field
-FROM imported_judgments;
+FROM imported_judgments
+WHERE list_kind IS NULL OR turn_no = 1;

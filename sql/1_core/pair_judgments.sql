@@ -7,7 +7,7 @@
 --   top breaking), so that the best of a list has beaten each of the others, which say nothing of each other; every pair
 --   where no answer could be read. item_first is the one shown earlier. What is one list and its reverse is one unit
 --   (unit_id is the list where items have none of their own), and its pairs are not independent. repeat_no counts the
---   planned showings of a pair in one order. list_kind: `order` of lists, `best` where the best alone was asked
+--   planned showings of a pair in one order. Of imported lists the pairs are what was imported. list_kind: `order` of lists, `best` where the best alone was asked
 --   for. What a list costs stands in `calls`.
 CREATE OR REPLACE VIEW pair_judgments AS
 -- Who else is shown in a list stands in the plan, so that results are read once.
@@ -109,7 +109,7 @@ SELECT
   item_first <= item_second AS is_lo_first,
   direction,
   repeat_no,
-  CAST(NULL AS VARCHAR) AS purpose,
+  purpose,
   CASE WHEN verdict IN ('first', 'second', 'tie') THEN verdict END AS verdict,
   outcome,
   confidence,
@@ -117,6 +117,6 @@ SELECT
   output_tokens,
   cost_usd,
   coalesce(origin, 'imported') AS origin,
-  CAST(NULL AS VARCHAR) AS list_kind
+  list_kind
 FROM imported_judgments
-WHERE coalesce(task, 'pairwise') IN ('pairwise', 'ranking');
+WHERE coalesce(task, 'pairwise') IN ('pairwise', 'ranking', 'listwise');

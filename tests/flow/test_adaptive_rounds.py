@@ -9,10 +9,14 @@ import numpy as np
 import pytest
 
 from batchpond.cli.plan import report_lines
+from batchpond.errors import UsageError
+from batchpond.interop.imports import import_judgments
 from batchpond.lake import schemas
+from batchpond.lake.store import Store
 from batchpond.plan import versions
 from batchpond.plan import write as stage_plan
 from batchpond.plan.rounds.rounds import Look
+from batchpond.results.export import ExportFormat, export
 from batchpond.results.rank import verb as rank
 from batchpond.run import submit
 from batchpond.run.stages import StageState, stages
@@ -150,6 +154,24 @@ def test_rank_says_what_the_held_out_judgments_do_and_that_reliability_does_not_
     (pooled,) = rank.rank(unkilled.lake, rank.Request(by=(), options=options)).rankings.to_pylist()
     assert pooled["n_held_out"] == sum(report.rankings["n_held_out"].to_pylist())
     assert any("held out at random" in note for note in report.notes)
+
+
+def test_results_of_an_adaptive_study_come_back_with_why_their_pairs_were_asked(
+    unkilled: StageRig, tmp_path: Path
+) -> None:
+    """As a CSV into another lake: its reliability is as little valid there, and the held-out pairs stand for it."""
+    (path,) = export(unkilled.lake, tmp_path / "results.csv", format=ExportFormat.CSV, view="results")
+    store = Store.init(tmp_path / "lake")
+    import_judgments(store, path)
+    options = rank.options(ties="half", position=False, extras=(), seed=0, is_full=True)
+    wanted, found = (
+        rank.rank(lake, rank.Request(options=options)).rankings.to_pylist() for lake in (unkilled.lake, store.path)
+    )
+    assert found == wanted
+    assert {row["is_reliability_valid"] for row in found} == {False}
+    path.write_text("item_first,item_second,verdict,purpose\na,b,first,fun\n")
+    with pytest.raises(UsageError, match="has purpose 'fun'"):
+        import_judgments(store, path)
 
 
 def test_the_report_says_why_each_round_asked_and_what_the_held_out_judgments_do(unkilled: StageRig) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+from polars.testing import assert_frame_equal
 
 from batchpond import Lake
 from batchpond.errors import StudyError, UsageError
@@ -137,6 +138,33 @@ def test_the_pairs_of_a_list_are_pairs_like_any_other(orders: StageRig) -> None:
     assert bias["p_position"] < 0.05
 
 
+def test_results_of_lists_come_back_with_the_same_metrics(orders: StageRig, tmp_path: Path) -> None:
+    """As a CSV into another lake: pairs, their intervals, ranks, calls and costs; once more, nothing new."""
+    whole, other = Lake(orders.lake), Lake(Store.init(tmp_path / "lake").path)
+    (path,) = export(orders.lake, tmp_path / "lists.csv", format=ExportFormat.CSV, view="results")
+    report = other.import_judgments(path)
+    assert report.n_rows == report.n_new == whole.view("pair_judgments").collect().height
+    assert other.import_judgments(path).n_new == 0
+    for view in ("pair_status", "metric_consistency", "metric_position_bias", "report_judges"):
+        wanted, found = (one.view(view).collect() for one in (whole, other))
+        if view == "pair_status":
+            wanted, found = (frame.sort("unit_id", "item_lo", "item_hi") for frame in (wanted, found))
+        assert_frame_equal(found, wanted, rel_tol=1e-9)
+    ranks = [rank(one.path, Request()).items.to_pylist() for one in (whole, other)]
+    assert ranks[0] == ranks[1]
+    costs, counts = "metric_cost", "metric_completion"
+    for view, name in ((costs, "cost_usd"), (costs, "input_tokens"), (counts, "n_answered"), (counts, "n_unparsed")):
+        wanted, found = (one.view(view).collect()[name].sum() for one in (whole, other))
+        assert found == pytest.approx(wanted), name
+
+
+def test_a_list_without_its_places_is_refused(tmp_path: Path) -> None:
+    """Of what stood beside an item nothing is known then."""
+    (tmp_path / "said.csv").write_text("task,item_first,label,list_rank\nlistwise,a,A>B,1\nlistwise,b,A>B,2\n")
+    with pytest.raises(UsageError, match="lacks list_id, list_place or request_id"):
+        Lake(Store.init(tmp_path / "lake").path).import_judgments(tmp_path / "said.csv")
+
+
 def test_a_planted_bias_of_place_is_found(orders: StageRig) -> None:
     """What stands first is named the best too often and has too good a rank; places share what there is."""
     rows = orders.ask("SELECT * FROM metric_place_bias ORDER BY list_place")
@@ -238,14 +266,6 @@ def test_every_place_is_written_out(orders: StageRig, tmp_path: Path, form: Expo
     found = read(path).select(columns).sort(columns[:3]).rows()
     there = orders.ask(f"SELECT {', '.join(columns)} FROM results ORDER BY list_id, direction, list_place")
     assert found == [tuple(row.values()) for row in there]
-
-
-def test_lists_are_refused_where_judgments_are_imported(orders: StageRig, tmp_path: Path) -> None:
-    """By the name of their task: they were left out as if nobody had judged anything."""
-    (path,) = export(orders.lake, tmp_path / "lists.csv", format=ExportFormat.CSV, view="results")
-    with pytest.raises(UsageError, match="has task 'listwise'") as caught:
-        Lake(tmp_path / "lake").import_judgments(path)
-    assert "nothing was imported" in (caught.value.hint or "")
 
 
 def test_the_report_shows_places_and_answers(orders: StageRig) -> None:

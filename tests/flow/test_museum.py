@@ -1,7 +1,7 @@
 """One lake of each earlier format, left with an open batch: it is finished by this version, or refused with what to do.
 
-Commits c869075, 2def5bb, 7b2494b and 6ddc426 made them with their own `simulate`, `plan` and `submit`; `test_old_lakes`
-has cc06c86.
+Commits 27086c8, c869075, 2def5bb, 7b2494b and 6ddc426 made them with their own `simulate`, `plan` and `submit`;
+`test_old_lakes` has cc06c86.
 """
 
 from __future__ import annotations
@@ -26,9 +26,11 @@ from tests.golden.bought.record import table
 from tests.golden.lakes import desk
 from tests.rigs.swept import every
 
-TAKEN_ON = {"of_7b2494b": (1, 28_476), "of_2def5bb": (2, 28_477), "of_c869075": (3, 28_478)}
+TAKEN_ON = {
+    "of_7b2494b": (1, 28_476), "of_2def5bb": (2, 28_477), "of_c869075": (3, 28_478), "of_27086c8": (4, 28_479),
+}  # fmt: skip
 """The formats of lakes that this version takes on, and the ports of their simulators."""
-WITH_ALL_COLUMNS = 3
+WITH_ALL_COLUMNS = 5
 """From this format on no table gained columns: there is nothing to write anew but the marker."""
 FIRST = "of_6ddc426"
 
@@ -171,7 +173,7 @@ def test_derived_files_that_lack_columns_are_made_again(tmp_path: Path) -> None:
     assert Store.open(lake).lake_id == opened.lake_id
 
 
-COLUMNS_OF = {4: "dnzacytxpffs"}
+COLUMNS_OF = {5: "zxhwrqzghlqk"}
 """By format, what its tables' columns are digested to."""
 
 

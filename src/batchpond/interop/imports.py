@@ -31,7 +31,7 @@ from batchpond.lake.store import Store
 from batchpond.model import Origin, Outcome, Verdict
 from batchpond.plan.items import Item
 from batchpond.study.spec import INPUTS, OWN_OUTPUT_TASKS
-from batchpond.tasks import compliance, likert, pairwise, pressure, prompts, ranking
+from batchpond.tasks import compliance, likert, listwise, pairwise, pressure, prompts, ranking
 from batchpond.text import plural
 from batchpond.views import refresh
 
@@ -328,7 +328,7 @@ def _publish_new(store: Store, connection: duckdb.DuckDBPyConnection, table: Tab
 
 FILE_COLUMNS: Final = Columns(**orjson.loads(Path(__file__).with_name("judgments.json").read_bytes()))
 _PAIRS: Final = (pairwise.TASK, ranking.TASK)
-_TASKS: Final = (*_PAIRS, compliance.TASK, likert.TASK, pressure.TASK, prompts.TASK)
+_TASKS: Final = (*_PAIRS, compliance.TASK, likert.TASK, listwise.TASK, pressure.TASK, prompts.TASK)
 _MADE: Final = (*OWN_OUTPUT_TASKS, INPUTS)
 # "decided" alone does not say for which item.
 WORDS: Final = (*Verdict, *(word for word in Outcome if word not in {Outcome.DECIDED, Outcome.TIE}))
