@@ -7,7 +7,8 @@
 --   `others`, the word that all other models, at least two, say most, each of a judge's words for its part; none where
 --   there are several. A majority that a judge helped to make would flatter the judge. A vote of several words is as in
 --   agreement_votes. is_open_1, is_open_2: both were asked, and what is unread or missing may still make two votes, or
---   others; NULL beside `others`. clusters are those of the patterns, as lists of them.
+--   others; NULL beside `others`. is_listed: the pairs are implied by a model's lists; these are compared with people alone.
+--   clusters are those of the patterns, as lists of them.
 
 CREATE OR REPLACE VIEW agreement_pairs AS
 WITH patterns AS MATERIALIZED (
@@ -101,15 +102,16 @@ paired AS (
     (a.is_open_1 OR b.is_open_1) AND (a.is_open_1 OR a.vote_1 IS NOT NULL) AND (b.is_open_1 OR b.vote_1 IS NOT NULL)
       AS is_open_1,
     (a.is_open_2 OR b.is_open_2) AND (a.is_open_2 OR a.vote_2 IS NOT NULL) AND (b.is_open_2 OR b.vote_2 IS NOT NULL)
-      AS is_open_2
+      AS is_open_2,
+    a.kind = 'list' AS is_listed
   FROM votes AS a
   JOIN votes AS b
     ON b.pattern_no = a.pattern_no
-    AND ((b.kind = a.kind AND b.judge > a.judge) OR (a.kind = 'model' AND b.kind = 'truth'))
+    AND ((b.kind = a.kind AND b.judge > a.judge AND a.kind <> 'list') OR (a.kind IN ('model', 'list') AND b.kind = 'truth'))
   UNION ALL
   SELECT
     a.pattern_no, a.study, a.task, a.template_id, a.n_subjects, a.provider, a.request_model, a.thinking, 'panel', 'others', 'none',
-    a.vote_1, b.vote_1, a.vote_2, b.vote_2, CAST(NULL AS BOOLEAN), CAST(NULL AS BOOLEAN)
+    a.vote_1, b.vote_1, a.vote_2, b.vote_2, CAST(NULL AS BOOLEAN), CAST(NULL AS BOOLEAN), FALSE
   FROM votes AS a
   JOIN others_by_judge AS b
     ON b.pattern_no = a.pattern_no
@@ -124,13 +126,14 @@ both_voted AS (
     CASE WHEN vote_a_1 IS NOT NULL THEN vote_b_1 END AS vote_b_1,
     CASE WHEN vote_b_2 IS NOT NULL THEN vote_a_2 END AS vote_a_2,
     CASE WHEN vote_a_2 IS NOT NULL THEN vote_b_2 END AS vote_b_2,
-    is_open_1, is_open_2
+    is_open_1, is_open_2, is_listed
   FROM paired
 )
 SELECT
   both_voted.study, both_voted.task, both_voted.template_id,
   provider_a, request_model_a, thinking_a, provider_b, request_model_b, thinking_b,
   vote_a_1, vote_b_1, vote_a_2, vote_b_2, is_open_1, is_open_2,
+  bool_or(is_listed) AS is_listed,
   CAST(sum(both_voted.n_subjects) AS BIGINT) AS n_subjects,
   list_sort(list(patterns.clusters)) AS clusters
 FROM both_voted

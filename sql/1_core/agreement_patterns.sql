@@ -2,7 +2,7 @@
 -- question: Which sets of votes did items, or pairs, get from their judges, and how many got each?
 -- source: agreement_votes. ballots lists, in binary order, the votes on one item or pair: kind, provider, model,
 --   thinking, vote_1, vote_2, and `1` for each of them that is open, apart by the character 31; kind is `model`,
---   `person` (a judge of provider human) or `truth` (what people hold together). n_subjects items or pairs of the
+--   `list` (a model, of a pair that its list implies), `person` (a judge of provider human) or `truth` (what people hold together). n_subjects items or pairs of the
 --   study, task and template have the very list, over all rubrics. Fields of an answer, which are the rubrics of
 --   prompts, have words of their own, and what is chance for one is none for another: task is `prompts: ` and the field. Judges mostly agree, so there are few patterns, and
 --   everything about agreement is made of them.
@@ -15,7 +15,8 @@ WITH ballots AS (
   SELECT
     study, CASE WHEN task = 'prompts' THEN concat_ws(': ', task, nullif(rubric_id, '')) ELSE task END AS task, template_id,
     list_sort(list(
-      CASE WHEN provider <> 'human' THEN 'model' WHEN request_model = 'majority' THEN 'truth' ELSE 'person' END
+      CASE WHEN is_listed THEN 'list' WHEN provider <> 'human' THEN 'model' WHEN request_model = 'majority' THEN 'truth'
+           ELSE 'person' END
       || chr(31) || provider || chr(31) || request_model || chr(31) || coalesce(thinking, '')
       || chr(31) || coalesce(vote_1, '') || chr(31) || coalesce(vote_2, '')
       || chr(31) || CASE WHEN is_open_1 THEN '1' ELSE '' END || chr(31) || CASE WHEN is_open_2 THEN '1' ELSE '' END

@@ -12,8 +12,8 @@
 -- corrected figures see that only when the categories are places. The row of provider `human`, model `majority` is what
 -- `truths` says, all its words where people are split, for likert scores the mean over people, given to every template
 -- of the study and task.
--- is_of_unit: what is judged is known to be models' outputs, which are drawn with their prompt. Pairs that lists imply
--- are left out, here as in the views that take pairs as draws.
+-- is_of_unit: what is judged is known to be models' outputs, which are drawn with their prompt, or a pair that a list
+-- implies, drawn with its list. is_listed: the latter, which is no draw, and is compared with people alone.
 
 CREATE OR REPLACE VIEW agreement_votes AS
 WITH counted AS (
@@ -26,7 +26,6 @@ WITH counted AS (
     CASE WHEN provider = 'human' THEN 0 ELSE n_lo_won_hi_first END AS n_second_2,
     CASE WHEN provider = 'human' THEN 0 ELSE n_tied_hi_first END AS n_tied_2
   FROM pair_status
-  WHERE list_kind IS NULL
 ),
 pairs AS MATERIALIZED (
   SELECT
@@ -44,7 +43,8 @@ pairs AS MATERIALIZED (
     n_open_lo_first + n_pending_lo_first > 0 OR (provider = 'human' AND n_open_hi_first + n_pending_hi_first > 0)
       AS is_open_1,
     n_open_hi_first + n_pending_hi_first > 0 AND provider <> 'human' AS is_open_2,
-    coalesce(candidate_lo, candidate_hi) IS NOT NULL AS is_of_unit
+    coalesce(candidate_lo, candidate_hi, list_kind) IS NOT NULL AS is_of_unit,
+    list_kind IS NOT NULL AS is_listed
   FROM counted
 ),
 said AS (
@@ -88,21 +88,21 @@ asked AS (
 )
 SELECT
   study, 'pair' AS task, template_id, rubric_id, provider, request_model, thinking, unit_id, item_lo, item_hi,
-  CAST(NULL AS BIGINT) AS turn_no, vote_1, vote_2, is_open_1, is_open_2, is_of_unit
+  CAST(NULL AS BIGINT) AS turn_no, vote_1, vote_2, is_open_1, is_open_2, is_of_unit, is_listed
 FROM pairs
 WHERE NOT (provider = 'human' AND request_model = 'majority')
   AND (vote_1 IS NOT NULL OR vote_2 IS NOT NULL OR is_open_1 OR is_open_2)
 UNION ALL
 SELECT
   study, task, template_id, rubric_id, provider, request_model, thinking, unit_id, item, CAST(NULL AS VARCHAR),
-  turn_no, vote, CAST(NULL AS VARCHAR), is_open_1, FALSE, is_of_unit
+  turn_no, vote, CAST(NULL AS VARCHAR), is_open_1, FALSE, is_of_unit, FALSE
 FROM judged
 WHERE (vote IS NOT NULL OR is_open_1)
   AND NOT (provider = 'human' AND request_model = 'majority')
 UNION ALL
 SELECT
   asked.study, asked.task, asked.template_id, people.rubric_id, 'human', 'majority', 'none', people.unit_id,
-  people.item_lo, people.item_hi, people.turn_no, people.vote_1, people.vote_2, FALSE, FALSE, FALSE
+  people.item_lo, people.item_hi, people.turn_no, people.vote_1, people.vote_2, FALSE, FALSE, FALSE, FALSE
 FROM asked
 JOIN people
   ON people.study = asked.study

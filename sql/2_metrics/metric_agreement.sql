@@ -21,8 +21,9 @@
 --   - ac1: Gwet's, its categories those in use in the study, task and template, by models for two of them
 -- reference: Cohen 1960 (kappa), with the error of Fleiss, Cohen and Everitt 1969; Krippendorff (alpha); Gwet 2008
 --   (AC1); clustered, wilson_clustered.
--- nulls: all but agreement are NULL where every vote is the same: chance explains all, or nothing. What is of items in
---   general is NULL below 5 of them, and what is open beside the majority of the other judges, which may change too.
+-- nulls: all but agreement are NULL where every vote is the same: chance explains all, or nothing. Pairs that lists imply
+--   are compared with people alone; they are no draws, so what is of these items is NULL, and a list is what n_clusters
+--   counts and is left out. What is of items in general is NULL below 5 of them, and what is open beside the majority of the other judges, which may change too.
 -- note: judge b may be a reference: provider `human` is what people hold (`truths`), provider `panel` the majority of
 --   the other models. With people all is of what they labelled: of items in general only where that is a random part.
 
@@ -183,6 +184,7 @@ places AS (
   SELECT
     pair_no, study, task, template_id,
     provider_a, request_model_a, thinking_a, provider_b, request_model_b, thinking_b,
+    bool_or(is_listed) AS is_listed,
     CAST(sum(n_subjects) AS BIGINT) AS n_subjects
   FROM counted
   GROUP BY
@@ -202,7 +204,8 @@ measured AS (
   SELECT
     places.*, in_use.n_categories, n, n_equal, n_divided, po, pe, n_scaled / 2 AS n_scaled_units,
     n_open, equals_for_good, n_units_in_all,
-    CASE WHEN agreement_error > 0 THEN effective_size(po, n, agreement_error / n) ELSE n_subjects END AS n_effective,
+    CASE WHEN is_listed THEN NULL WHEN agreement_error > 0 THEN effective_size(po, n, agreement_error / n)
+         ELSE n_subjects END AS n_effective,
     (po - pe) / (1 - pe) AS kappa,
     kappa_error / n AS kappa_se,
     n_clusters,
@@ -248,9 +251,9 @@ SELECT
   wilson_lo(po * n_general, n_general, t) AS agreement_lo_in_general,
   wilson_hi(po * n_general, n_general, t) AS agreement_hi_in_general,
   CASE WHEN pe < 1 THEN kappa END AS kappa,
-  CASE WHEN pe < 1 THEN kappa_se END AS kappa_se,
-  CASE WHEN kappa_se > 0 THEN greatest(-1.0, kappa - 1.959963984540054 * kappa_se) END AS kappa_lo,
-  CASE WHEN kappa_se > 0 THEN least(1.0, kappa + 1.959963984540054 * kappa_se) END AS kappa_hi,
+  CASE WHEN pe < 1 AND NOT is_listed THEN kappa_se END AS kappa_se,
+  CASE WHEN kappa_se > 0 AND NOT is_listed THEN greatest(-1.0, kappa - 1.959963984540054 * kappa_se) END AS kappa_lo,
+  CASE WHEN kappa_se > 0 AND NOT is_listed THEN least(1.0, kappa + 1.959963984540054 * kappa_se) END AS kappa_hi,
   CASE WHEN pe < 1 THEN kappa_general_se END AS kappa_se_in_general,
   CASE WHEN kappa_general_se > 0 THEN greatest(-1.0, kappa - t * kappa_general_se) END AS kappa_lo_in_general,
   CASE WHEN kappa_general_se > 0 THEN least(1.0, kappa + t * kappa_general_se) END AS kappa_hi_in_general,

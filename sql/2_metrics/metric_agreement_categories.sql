@@ -1,6 +1,6 @@
 -- grain: study, task, template_id, provider, request_model, thinking, reference, category
 -- question: How often does a judge see a category where people, or the majority of the other judges, see it?
--- source: the references of agreement_pairs, over all rubrics, of prompts by field (task `prompts: FIELD`); reference is
+-- source: the references of agreement_pairs but of pairs that lists imply, over all rubrics, of prompts by field (task `prompts: FIELD`); reference is
 --   `people` or `others`. With people all is of what they labelled: of items in general only where that is a random part.
 --   Where a judge's repeats differ, or people are split, the unit is one of n_divided and counts in part for each word, as
 --   if one word of either were drawn; n_judge, n_reference and n_both count the others.
@@ -29,7 +29,7 @@ WITH tuples AS MATERIALIZED (
     CASE provider_b WHEN 'human' THEN 'people' ELSE 'others' END AS reference,
     vote_a_1, vote_b_1, vote_a_2, vote_b_2, n_subjects
   FROM agreement_pairs
-  WHERE (vote_a_1 IS NOT NULL OR vote_a_2 IS NOT NULL)
+  WHERE (vote_a_1 IS NOT NULL OR vote_a_2 IS NOT NULL) AND NOT is_listed
     AND ((provider_b = 'human' AND request_model_b = 'majority' AND provider_a <> 'human')
       OR (provider_b = 'panel' AND request_model_b = 'others'))
 ),

@@ -50,7 +50,7 @@ votes AS MATERIALIZED (
     nullif(part[5], '') AS vote_1, nullif(part[6], '') AS vote_2,
     part[7] = '1' AS is_open_1, part[8] = '1' AS is_open_2
   FROM parted
-  WHERE part[1] <> 'truth'
+  WHERE part[1] NOT IN ('truth', 'list')
 ),
 asked AS MATERIALIZED (
   SELECT
