@@ -5,8 +5,9 @@
 --   lines of the study's batches, retries included, and of the answers to its current requests that batches of other
 --   studies asked for (n_elsewhere, cost_elsewhere_usd: over several studies they stand with each). n_earlier counts
 --   answers that the current version does not plan: an earlier one did, or they were forgotten. A request that several
---   cells share counts once. An unknown price stays NULL and is counted, never taken for zero: an estimate is NULL as
---   soon as that of one batch is.
+--   cells share counts once. Planned requests meet answers in one join, since each side has a row per request: an answer
+--   to a request of its own study is counted before, and there only found to be planned. An unknown price stays NULL and
+--   is counted, never taken for zero: an estimate is NULL as soon as that of one batch is.
 CREATE OR REPLACE VIEW costs AS
 WITH planned AS (
   SELECT DISTINCT study, request_id
@@ -62,25 +63,29 @@ FULL OUTER JOIN (
     provider,
     request_model,
     coalesce(origin, 'unspecified') AS origin,
-    count(*) AS n_responses,
+    count(*) FILTER (WHERE is_counted) AS n_responses,
     count(*) FILTER (WHERE is_elsewhere) AS n_elsewhere,
-    count(*) FILTER (WHERE NOT is_planned) AS n_earlier,
-    count(*) FILTER (WHERE status = 'succeeded') AS n_succeeded,
-    count(*) FILTER (WHERE status IN ('succeeded', 'unreadable') AND cost_usd IS NULL) AS n_cost_unknown,
-    sum(input_tokens) AS input_tokens,
-    sum(output_tokens) AS output_tokens,
-    sum(reasoning_tokens) AS reasoning_tokens,
-    sum(cached_tokens) AS cached_tokens,
-    sum(cost_usd) AS cost_usd,
+    count(*) FILTER (WHERE is_counted AND NOT is_elsewhere) - count(*) FILTER (WHERE NOT is_counted) AS n_earlier,
+    count(*) FILTER (WHERE is_counted AND status = 'succeeded') AS n_succeeded,
+    count(*) FILTER (WHERE is_counted AND status IN ('succeeded', 'unreadable') AND cost_usd IS NULL)
+      AS n_cost_unknown,
+    sum(input_tokens) FILTER (WHERE is_counted) AS input_tokens,
+    sum(output_tokens) FILTER (WHERE is_counted) AS output_tokens,
+    sum(reasoning_tokens) FILTER (WHERE is_counted) AS reasoning_tokens,
+    sum(cached_tokens) FILTER (WHERE is_counted) AS cached_tokens,
+    sum(cost_usd) FILTER (WHERE is_counted) AS cost_usd,
     sum(cost_usd) FILTER (WHERE is_elsewhere) AS cost_elsewhere_usd
   FROM (
-    SELECT answers.study AS counts_for, answers.*, planned.request_id IS NOT NULL AS is_planned, FALSE AS is_elsewhere
+    SELECT answers.study AS counts_for, answers.*, TRUE AS is_counted, FALSE AS is_elsewhere
     FROM answers
-    LEFT JOIN planned ON planned.request_id = answers.request_id AND planned.study = answers.study
     UNION ALL
-    SELECT planned.study AS counts_for, answers.*, TRUE AS is_planned, TRUE AS is_elsewhere
+    SELECT
+      planned.study AS counts_for,
+      answers.*,
+      planned.study <> answers.study AS is_counted,
+      planned.study <> answers.study AS is_elsewhere
     FROM answers
-    JOIN planned ON planned.request_id = answers.request_id AND planned.study <> answers.study
+    JOIN planned ON planned.request_id = answers.request_id
   ) AS counted
   GROUP BY counts_for, provider, request_model, coalesce(origin, 'unspecified')
 ) AS actual
