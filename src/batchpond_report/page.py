@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from batchpond.clock import Work
 from batchpond_report import drawing, markdown, palette
@@ -19,6 +20,7 @@ FOLDER: Final = Path(__file__).parent / "html"
 _JUDGE: Final = ("provider", "request_model", "thinking")
 _PAIRS: Final = "pair"  # what several tasks ask about
 _TOGETHER: Final = ("panel", "jury")  # providers of what several judges hold together
+_NUMBER: Final = re.compile(r"(?<![\w.\-/#])[-+\u2212]?\d+(?:[.,]\d+)*(?:\u202f%)?(?![\w\-/])")
 
 
 LinkTo = Callable[[Mapping[str, str]], str]
@@ -37,6 +39,7 @@ def render(report: Report, link_to: LinkTo | None = None) -> str:
             else [_link(link_to, row) for row in exhibit.frame.head(markdown.TABLE_ROWS_MAX).to_dicts()],
             judged=lambda finding: "" if link_to is None else _link(link_to, finding.row) or link_to({}),
             names=names,
+            numbered=numbered,
             anchor=lambda key: f"{key}-{'figure' if names[key].startswith('Figure') else 'table'}",
             queries=_queries(report, names),
             figure_css=Markup(palette.page_css()),  # noqa: S704 - made of our own colours alone
@@ -73,6 +76,12 @@ def _link(link_to: LinkTo, row: Mapping[str, Any]) -> str:
         named["judge"] = "/".join(row[name] for name in _JUDGE if row[name])
     known = {name: value for name, value in named.items() if value}
     return "" if not known or any("\\" in value for value in known.values()) else link_to(known)
+
+
+def numbered(text: str, address: str) -> Markup:
+    """Return a sentence each number of which leads to an address; digits of names lead nowhere."""
+    link = f'<a class="number" href="{escape(address)}">'
+    return Markup(_NUMBER.sub(lambda number: f"{link}{number[0]}</a>", escape(text)))  # noqa: S704
 
 
 def _names(report: Report) -> dict[str, str]:

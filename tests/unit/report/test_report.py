@@ -196,6 +196,23 @@ def test_findings_stand_at_the_top_with_the_numbers_of_their_exhibits(every: Mad
     assert "<svg/onload" not in hostile.html
 
 
+def test_each_number_of_a_finding_leads_to_where_it_stands(every: Made) -> None:
+    """To the exhibit that shows it, and inside `browse` to the judgments; digits of names lead nowhere."""
+    shares = {share for finding, _ in every.report.findings() for share in re.findall(r"[\d.]+\u202f%", finding.text)}
+    assert shares
+    inside = page.render(every.report, lambda named: f"/judgments?{len(named)}&of=s")
+    for text, address in ((every.html, "#"), (inside, "/judgments?")):
+        top = text[text.index('id="findings"') : text.index("<nav")]
+        linked = re.findall(r'<a class="number" href="([^"]+)">([^<]+)</a>', top)
+        assert all(href.startswith(address) for href, _ in linked)
+        assert shares <= {number for _, number in linked}
+        ids = set(re.findall(r'id="([^"]+)"', text))
+        assert {href[1:] for href, _ in linked if href.startswith("#")} <= ids
+    said = page.numbered("gpt-5.4-mini (o3, v2/7) agrees in 7 of 1,900 pairs, \u22120.3 & more.", "#a")
+    assert re.findall(r">([^<]+)</a>", said) == ["7", "1,900", "\u22120.3"]
+    assert "&amp; more." in said
+
+
 def test_long_tables_are_folded_and_nothing_of_them_is_left_out(tmp_path: Path) -> None:
     """More than fifteen rows: the first twelve, and the others behind a fold that needs no script."""
     lake = LakeBuilder(tmp_path / "lake")
