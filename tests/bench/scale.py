@@ -3,11 +3,13 @@
     python -m tests.bench.scale                    # 10,000 and 100,000 requests
     python -m tests.bench.scale 100000 1000000     # two other sizes
     python -m tests.bench.scale 10000              # one size
+    python -m tests.bench.scale --lakes A B        # looks alone, at two lakes that there are, the smaller one first
 
 Each verb is a process of its own, measured by the operating system from start to end. The simulator is
 another process and does not count. Limits: ten times the work for at most 10.5 times the CPU of each verb,
-peak memory at most 1.2 times as high, and under 400 MB. Exits 1 where one is passed. Two looks at what came of it are
-measured beside that, and held by nothing but that they end.
+peak memory at most 1.2 times as high, and under 400 MB. Looks at what came of it may grow by a share of what the lake
+grows by, so that one at a hundred times as many requests costs ten times as much (`status`) or three (`results
+--limit`), and take so much memory at most. Exits 1 where a limit is passed.
 """
 
 from __future__ import annotations
@@ -31,7 +33,13 @@ RSS_MAX_MB = 400
 RSS_RATIO_MAX = 1.2
 RATIO_MAX_OF_TEN = 10.5
 WORK = ("plan", "submit", "sync")
-LOOKS = {"status": ["status"], "consistency": ["query", "from metric_consistency"]}
+LOOKS = {
+    "status": ["status"],
+    "results": ["results", "--limit", "10"],
+    "consistency": ["query", "from metric_consistency"],
+}
+LOOKS_MAX = {"status": (0.09, 800), "results": (0.03, 250), "consistency": (0.12, 1_100)}
+"""How much of a lake's growth a look may grow by (0.09: ten times the CPU at a hundred times the requests), and MB."""
 SENTENCE = "the school should start later because students who sleep longer learn more and argue less about it"
 STUDY = """
 study = "scale"
@@ -121,12 +129,37 @@ def measure(n_requests: int, python: str = sys.executable) -> dict[str, Usage]:
                 "sync": run(["sync", "--watch", "--interval", "1", "--timeout", "900"], environ, python),
                 "second sync": run(["sync"], environ, python),
             }
-            usage |= {name: run(look, environ, python) for name, look in LOOKS.items()}
+            usage |= looked(folder / "lake", python)
             query = "select count(*) as n from results where outcome is not null"
             command = [python, "-m", "batchpond", "query", query, "--format", "json"]
             counted = subprocess.run(command, env=environ, capture_output=True, check=True)
         assert json.loads(counted.stdout)[0]["n"] == n_requests, "every request is answered and judged"
         return usage
+
+
+def grown(times: float, few: Mapping[str, Usage], many: Mapping[str, Usage]) -> list[str]:
+    """Print how looks grew in a lake that is so many times as large; return which limits are passed."""
+    over = []
+    for look, (share, most_mb) in LOOKS_MAX.items():
+        most, ratio = 1 + share * (times - 1), many[look].cpu_s / few[look].cpu_s
+        said = f"{look} takes {ratio:.2f} times the CPU (limit {most:.2f}), {many[look].rss_mb:.0f} MB ({most_mb})"
+        sys.stdout.write(f"{said}, {few[look].rss_mb:.0f} MB in the smaller lake\n")
+        over += [said] if ratio > most or many[look].rss_mb > most_mb else []
+    return over
+
+
+def looked(lake: Path, python: str = sys.executable) -> dict[str, Usage]:
+    """Return what looks at a lake cost, the best of three each."""
+    environ = {**os.environ, "BATCHPOND_LAKE": str(lake)}
+    taken = {name: [run(look, environ, python) for _ in range(3)] for name, look in LOOKS.items()}
+    return {name: min(usages, key=lambda usage: usage.cpu_s) for name, usages in taken.items()}
+
+
+def n_planned(lake: Path) -> int:
+    """Return how many rows a lake plans."""
+    environ = {**os.environ, "BATCHPOND_LAKE": str(lake)}
+    command = [sys.executable, "-m", "batchpond", "query", "select count(*) as n from plan", "--format", "json"]
+    return int(json.loads(subprocess.run(command, env=environ, capture_output=True, check=True).stdout)[0]["n"])
 
 
 def broken(small: int, large: int, results: Mapping[int, Mapping[str, Usage]]) -> list[str]:
@@ -145,6 +178,13 @@ def broken(small: int, large: int, results: Mapping[int, Mapping[str, Usage]]) -
 
 def main() -> int:
     """Print the table, and the ratios when there are two sizes."""
+    if sys.argv[1:2] == ["--lakes"]:
+        lakes = [Path(name).resolve() for name in sys.argv[2:]]
+        found, (few, many) = [looked(lake) for lake in lakes], map(n_planned, lakes)
+        for size, looks in zip((few, many), found, strict=True):
+            costs = (f"{name} {usage.cpu_s:.2f} cpu s, {usage.rss_mb:.0f} MB" for name, usage in looks.items())
+            print(f"{size:,}: {'; '.join(costs)}")
+        return 1 if grown(many / few, *found) else 0
     sizes = [int(argument) for argument in sys.argv[1:]] or list(SIZES)
     results = {size: measure(size) for size in sizes}
     heads = [f"{size:,} cpu s / wall s / peak MB" for size in sizes]
@@ -154,7 +194,10 @@ def main() -> int:
         cells = [f"{usage.cpu_s:.1f} / {usage.wall_s:.1f} / {usage.rss_mb:.0f}" for usage in usages]
         print(f"{verb:12} " + " ".join(f"{cell:>36}" for cell in cells))
     print("total cpu s  " + " ".join(f"{sum(results[size][verb].cpu_s for verb in WORK):>36.1f}" for size in sizes))
-    over = broken(*sizes, results) if len(sizes) == 2 else []
+    over = []
+    if len(sizes) == 2:
+        small, large = sizes
+        over = broken(small, large, results) + grown(large / small, results[small], results[large])
     sys.stdout.writelines(f"OVER: {line}\n" for line in over)
     return 1 if over else 0
 
