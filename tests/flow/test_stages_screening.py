@@ -14,7 +14,7 @@ from tests.rigs.stage_study import RUBRICS, StageRig, models, stage, use
 N_INPUTS = 120
 SHARE = 0.25
 CHEAP, DEAR = "gpt-4o", ("gpt-5.4-mini", "gpt-4.1-mini")
-OUTPUT_TOKENS = "expected_output_tokens = 25\n"
+OUTPUT_TOKENS = "expected_output_tokens = 39\n"
 
 
 def screening_study(where: str | None) -> str:

@@ -99,9 +99,9 @@ def test_a_limit_is_said_in_figures_that_differ(program: Program) -> None:
     """Mission defect D6: "the expected cost $0.00 exceeds the limit $0.00" says nothing; small amounts have digits."""
     program.write()
     program.run("plan", "study.toml")
-    refused = program.run("submit", STUDY, "--yes", "--max-cost", "0.001")
+    refused = program.run("submit", STUDY, "--yes", "--max-cost", "0.0005")
     assert refused.returncode == 2
-    assert "the expected cost $0.0024 exceeds the limit $0.0010: not sent" in refused.stderr
+    assert "the expected cost $0.0005904 exceeds the limit $0.0005000: not sent" in refused.stderr
     program.write(max_requests=12)
     above = program.run("submit", STUDY, "--yes", "--max-cost", "0.0025")
     assert "one batch may cost $0.0027 at worst, above the limit $0.0025" in above.stderr

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -25,8 +26,9 @@ from batchpond.lake.tables import rows
 from batchpond.model import Media, Mode
 from batchpond.providers import base, registry
 from batchpond.providers.shared.dialect import SCHEMA, Dialect, ModelSettings
-from batchpond.study.prices import NOTHING, Prices, nearest
+from batchpond.study.prices import LENGTHS, NOTHING, Length, Prices, nearest
 from batchpond.study.spec import (
+    OWN_OUTPUT_TASKS,
     THINKING_DEFAULT,
     ModelSpec,
     StageSpec,
@@ -38,6 +40,7 @@ from batchpond.study.spec import (
     without_checks,
 )
 from batchpond.study.typed import did_you_mean
+from batchpond.tasks.inputs import InputsRule
 from batchpond.tasks.templates import Rubric, Template
 
 if TYPE_CHECKING:
@@ -208,6 +211,37 @@ def _as_it_stands(value: object) -> object:
             raise TypeError(f"{type(value).__name__} is nothing that JSON can say")
 
 
+_WORDS: Final = {kind: re.compile(rf"(?i)\b(?:{'|'.join(words)})\b") for kind, words in LENGTHS["words"].items()}
+_FIELD: Final = re.compile(r'":|</')
+_TEXT: Final = re.compile(r"sentences(?:: a text)?|a text|a list of")
+
+
+def length_of(stage: StageSpec, template: Template | None = None) -> Length:
+    """Return how long an answer, to a template or whichever, is expected to be: as its study says, or is asked for."""
+    if stage.expected_output_tokens is not None:
+        return Length(stage.expected_output_tokens, is_whole=True)
+    found = [_tokens(stage, one.text) for one in ([template] if template else stage.templates)]
+    return Length(round(sum(found) / len(found)))
+
+
+def _tokens(stage: StageSpec, text: str) -> int:
+    tokens: Mapping[str, int] = LENGTHS["tokens"]
+    if stage.task in OWN_OUTPUT_TASKS:
+        return tokens["output"]
+    if isinstance(stage.rule, InputsRule):
+        return stage.rule.count * tokens["entry"]
+    asked = _WORDS["not_asked"].sub("exactly", text)
+    is_in_steps, is_why, is_brief = (_WORDS[kind].search(asked) is not None for kind in ("in_steps", "why", "brief"))
+    form = stage.rule.values().get("ANSWER_FORMAT", "")
+    if n_fields := len(_FIELD.findall(form)) or text.count('":'):
+        n_texts = len(_TEXT.findall(form)) if form else int(is_why)
+        steps = tokens["prose"] if is_in_steps and not is_brief else 0
+        return n_fields * tokens["key"] + n_texts * tokens["reason"] + steps
+    if is_in_steps or is_why:
+        return tokens["verdict"] + tokens["prose" if is_in_steps else "reason"]
+    return tokens["verdict" if is_brief else "unsaid"]
+
+
 def _config(study: Study) -> dict[str, Any]:
     """Return pairs that are asked all at once as plain values, without where on this machine they were read from."""
     values = dataclasses.asdict(study)
@@ -223,15 +257,16 @@ def _config(study: Study) -> dict[str, Any]:
 
 
 def config_json(study: Study, foreseen: Sequence[Forecast] = ()) -> str:
-    """Return a study as `studies.config` keeps it, with what its later rounds are foreseen to cost."""
+    """Return a study as `studies.config` keeps it, with how long its answers and how dear its later rounds will be."""
+    lengths = [(one.name, t.template_id, *length_of(one, t)) for one in study.stages for t in one.templates]
     if not study.has_rounds:
-        return orjson.dumps(_config(study), option=orjson.OPT_SORT_KEYS).decode("utf-8")
+        return orjson.dumps({**_config(study), "lengths": lengths}, option=orjson.OPT_SORT_KEYS).decode("utf-8")
     later = {
         found.stage.name: {**dataclasses.asdict(found.later), "n_rounds": found.stage.n_later_rounds}
         for found in foreseen
         if found.later != NOTHING
     }
-    return orjson.dumps({**to_config(study), "later": later}).decode("utf-8")
+    return orjson.dumps({**to_config(study), "later": later, "lengths": lengths}).decode("utf-8")
 
 
 def version(study: Study, stages: Sequence[tuple[StageSpec, Sequence[ModelConfig], Sequence[SourceRow]]]) -> str:
@@ -335,8 +370,13 @@ def model_notes(configs: Sequence[ModelConfig], prices: Prices) -> tuple[str, ..
     """Return what to know about a study's models before money is spent, each once, by how much it may hurt."""
     found = [_unknown(config, prices) for config in configs]
     found += [problem for config in configs for problem in not_taken(config)]
-    found += [_priced_apart(config.spec) for config in configs]
-    found += [_ends(config.spec) for config in configs]
+    for spec in (config.spec for config in configs):
+        if names := ", ".join(name for name, usual in _PRICED_APART.items() if spec.parameters.get(name) not in usual):
+            what = f'costs and budgets take the usual one; [prices."{named(spec)}"] of config.toml sets another'
+            found.append(f"{named(spec)}: what a token costs may depend on {names}: {what}")
+    days = ((one.spec, base.day_of(one.spec.model, base.known(one.spec.provider).ends)) for one in configs)
+    ends = "is announced to be served until {}; requests that have not run by then fail"
+    found += [day and f"{named(spec)} {ends.format(day)}" for spec, day in days]
     batched = (config for config in configs if config.spec.mode is not Mode.FILES)
     found += [f"{one.spec.provider}: {caveat}" for one in batched for caveat in one.module.caveats(one.spec.model)]
     return tuple(dict.fromkeys(note for note in found if note))
@@ -358,17 +398,6 @@ def _unknown(config: ModelConfig, prices: Prices) -> str | None:
     question = f"did you mean {' or '.join(near)}?" if near else "no name there is like it"
     question = f"it is one of {owner}'s" if owner else question
     return f"{named(config.spec)} is not among the models of {config.spec.provider} that batchpond knows: {question}"
-
-
-def _priced_apart(spec: ModelSpec) -> str | None:
-    names = [name for name, usual in _PRICED_APART.items() if spec.parameters.get(name) not in usual]
-    what = f'costs and budgets take the usual one; [prices."{named(spec)}"] of config.toml sets another'
-    return f"{named(spec)}: what a token costs may depend on {', '.join(names)}: {what}" if names else None
-
-
-def _ends(spec: ModelSpec) -> str | None:
-    day = base.day_of(spec.model, base.known(spec.provider).ends)
-    return day and f"{named(spec)} is announced to be served until {day}; requests that have not run by then fail"
 
 
 def check_served(store: Store, configs: Iterable[ModelConfig], source: str) -> None:

@@ -10,10 +10,10 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from batchpond.plan.cells import ModelConfig
+from batchpond.plan.cells import ModelConfig, length_of
 from batchpond.plan.prompts import BYTES_PER_TOKEN, tokens_of
 from batchpond.plan.rounds import adaptive
-from batchpond.study.prices import ANSWER_TOKENS_EXPECTED, NOTHING, Estimate, Prices, total
+from batchpond.study.prices import NOTHING, Estimate, Prices, total
 from batchpond.study.spec import CONVERSATION, OWN_OUTPUT_TASKS, PAIR_TASKS, Kept, StageSpec
 from batchpond.tasks.inputs import InputsRule
 
@@ -176,11 +176,6 @@ def _n_pairs(flow: _Flow, stage: StageSpec) -> float:
     return possible * (1.0 if stage.pairs.share is None else stage.pairs.share)
 
 
-def answer_tokens(stage: StageSpec) -> int:
-    """Return how long an answer of a stage is expected to be."""
-    return stage.expected_output_tokens or ANSWER_TOKENS_EXPECTED
-
-
 def _later_rounds(stage: StageSpec, first: _Asked, n_rows: float) -> list[_Asked]:
     """Return the turns after the first, each showing all earlier ones, or all rounds of adaptive pairs."""
     if stage.pairs.adaptive is not None:
@@ -195,7 +190,7 @@ def _later_rounds(stage: StageSpec, first: _Asked, n_rows: float) -> list[_Asked
 def _turn_bytes(stage: StageSpec) -> float:
     """Return by how much a conversation grows with each turn: an answer and a phrase."""
     phrases = [len(phrase.encode()) for tactic in stage.tactics for phrase in tactic.phrases]
-    return answer_tokens(stage) * BYTES_PER_TOKEN + sum(phrases) / len(phrases)
+    return length_of(stage).tokens * BYTES_PER_TOKEN + sum(phrases) / len(phrases)
 
 
 def _forecast(one: Known, first: _Asked, later: Sequence[_Asked], prices: Prices) -> Forecast:
@@ -215,11 +210,11 @@ def _forecast(one: Known, first: _Asked, later: Sequence[_Asked], prices: Prices
 
 
 def _cost(one: Known, asked: _Asked, prices: Prices) -> Estimate:
-    n, expected = round(asked.n_per_way), one.stage.expected_output_tokens
+    n, length = round(asked.n_per_way), length_of(one.stage)
     tokens = n * tokens_of(round(asked.size_bytes))
     return total(
         prices.estimate(
-            config.spec.priced, config.thinking, config.settings.max_output_tokens, n, tokens, expected,
+            config.spec.priced, config.thinking, config.settings.max_output_tokens, n, tokens, length,
             cache=config.spec.cache,
         ) for config in one.configs
     )  # fmt: skip
@@ -229,14 +224,14 @@ def _handed_on(one: Known, flow: _Flow, first: _Asked) -> _Flow:
     stage = one.stage
     if isinstance(stage.rule, InputsRule):
         n_entries = first.n_per_way * len(one.configs) * stage.rule.count
-        entry_bytes = answer_tokens(stage) * BYTES_PER_TOKEN / stage.rule.count
+        entry_bytes = length_of(stage).tokens * BYTES_PER_TOKEN / stage.rule.count
         return _Flow(n_entries, 0.0, entry_bytes, 0.0, 1, flow.has_rubrics, n_statements=flow.n_statements)
     if stage.task in PAIR_TASKS and stage.pairs.adaptive is None:
         return replace(flow, n_pairs=_n_pairs(flow, stage))
     if stage.task not in OWN_OUTPUT_TASKS:
         return flow
     n_candidates = len(one.configs) * len(stage.templates)
-    text_bytes = answer_tokens(stage) * BYTES_PER_TOKEN
+    text_bytes = length_of(stage).tokens * BYTES_PER_TOKEN
     has_rubrics = stage.task == CONVERSATION or bool(stage.rubrics) or flow.has_rubrics
     n_rows = first.n_per_way * len(one.configs) * (1 + stage.turns)
     talk_bytes = flow.text_bytes + _turn_bytes(stage) * (1 + stage.turns / 2) if stage.task == CONVERSATION else 0.0

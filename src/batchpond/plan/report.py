@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -22,7 +22,7 @@ from batchpond.plan.prompts import BYTES_PER_TOKEN, OF_INPUT, forms_of, rubric_v
 from batchpond.plan.versions import Limits, cut, limits_of, used
 from batchpond.providers import registry
 from batchpond.providers.shared.sight import PAGES_UNKNOWN, PDF
-from batchpond.study.prices import Estimate, Prices, Used, total
+from batchpond.study.prices import USUAL, Estimate, Lengths, Prices, Used, total
 from batchpond.study.spec import OWN_OUTPUT_TASKS, Order, PairsSpec, ShardsSpec, StageSpec
 from batchpond.tasks.pairwise import PairwiseRule
 from batchpond.text import Shown, plural
@@ -210,16 +210,15 @@ _OF_CELL: Final = [field.name for field in fields(CellReport) if field.name in C
 _SUMMED: Final = ("n_requests", "n_to_ask", "estimated_input_tokens", "size_bytes")
 
 
-def cell_reports(counted: Counted, configs: ConfigOf, stages: Iterable[StageSpec], prices: Prices) -> list[CellReport]:
+def cell_reports(counted: Counted, configs: ConfigOf, lengths: Lengths, prices: Prices) -> list[CellReport]:
     """Return what is told of each cell."""
-    expected = {stage.name: stage.expected_output_tokens for stage in stages}
     found = []
     for cell in counted.cells:
         config, said = configs[cell.config], cell._asdict()
         learned = counted.used.get((cell.stage, cell.template_id, cell.provider, cell.request_model, cell.thinking))
         cost = prices.estimate(
             config.spec.priced, cell.thinking, config.settings.max_output_tokens, cell.n_to_ask,
-            cell.estimated_input_tokens, expected[cell.stage], learned, config.spec.cache,
+            cell.estimated_input_tokens, lengths.get((cell.stage, cell.template_id), USUAL), learned, config.spec.cache,
         )  # fmt: skip
         own = {name: said[name] for name in _OF_CELL}
         n_learned_from = learned.n if learned and cell.n_to_ask else 0

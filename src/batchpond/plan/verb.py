@@ -33,8 +33,8 @@ from batchpond.plan import cells as forms
 from batchpond.plan import report, versions
 from batchpond.plan.asks import NO_RUBRIC, Ask, SourceRow, SpilledRows, asks, n_asks, placed_row, row_of_file, size_of
 from batchpond.plan.blocks import Grid
-from batchpond.plan.cells import Dropped, ModelConfig, Modules
-from batchpond.plan.forecast import Forecast, Known, answer_tokens, forecast
+from batchpond.plan.cells import Dropped, ModelConfig, Modules, length_of
+from batchpond.plan.forecast import Forecast, Known, forecast
 from batchpond.plan.items import Item, Pairs, allowed_pairs, balance, choose_pairs, each, read_any, read_pairs
 from batchpond.plan.media import MediaSpool
 from batchpond.plan.prompts import BYTES_PER_TOKEN, check_prompts, prompt_of, size_bytes
@@ -46,7 +46,7 @@ from batchpond.plan.rounds.source import check
 from batchpond.plan.write import FIRST_ROUND, publish_round
 from batchpond.providers import registry
 from batchpond.study import file as study_file
-from batchpond.study.prices import Prices, total
+from batchpond.study.prices import Lengths, Prices, total
 from batchpond.study.spec import CONVERSATION, INPUTS, OWN_OUTPUT_TASKS, PAIR_TASKS, StageSpec, Study, Words
 from batchpond.tasks import inputs
 from batchpond.tasks.base import READER
@@ -238,7 +238,7 @@ def _foreseen(study: Study, stage: StageSpec) -> dict[str, str]:
     for name, (asked, column) in stage.answers.items():
         source = study.stage(asked)
         n_ways = sum(len(model.thinking) for model in source.models) * len(source.templates) * source.repeats
-        n_tokens = answer_tokens(source) if column in {"text", "explanation"} else 1
+        n_tokens = length_of(source).tokens if column in {"text", "explanation"} else 1
         found[name] = "x" * (BYTES_PER_TOKEN * n_tokens * (1 if source.task in OWN_OUTPUT_TASKS else n_ways))
     return found
 
@@ -330,7 +330,8 @@ def plan_study(
         n_new = _n_requests(store) - n_before
     left = versions.later_shares(store, draft.version)
     foreseen = [replace(one, later=one.later.part(part)) for one in foreseen if (part := left.get(one.stage.name))]
-    return _report(draft, counted, foreseen, prices, told, n_new=n_new, is_new_version=is_new_version)
+    lengths = versions.lengths(store, draft.version)
+    return _report(draft, counted, foreseen, prices, told, lengths, n_new=n_new, is_new_version=is_new_version)
 
 
 def _told(store: Store, draft: Draft, *, is_planned: bool) -> set[tuple[str, str]]:
@@ -414,12 +415,13 @@ def _report(
     foreseen: Sequence[Forecast],
     prices: Prices,
     told: Collection[tuple[str, str]],
+    lengths: Lengths,
     *,
     n_new: int,
     is_new_version: bool,
 ) -> PlanReport:
     stages = draft.stages
-    cells = report.cell_reports(counted, draft.configs, draft.study.stages, prices)
+    cells = report.cell_reports(counted, draft.configs, lengths, prices)
     n_pairs, n_pairs_possible = _n_pairs(stages)
     compared = [([row.item_id for row in one.rows or ()], one.pairs) for one in stages if one.pairs is not None]
     stage_reports = _stage_reports(draft, cells, foreseen)

@@ -24,7 +24,7 @@ from batchpond.lake.store import Memo, Store, keep_memo, recall_memo
 from batchpond.model import ErrorClass, Mode
 from batchpond.providers import registry
 from batchpond.providers.base import Descriptor
-from batchpond.study.prices import ANSWERS_LEAST, Usage, Used
+from batchpond.study.prices import ANSWERS_LEAST, Length, Lengths, Usage, Used
 from batchpond.text import did_you_mean
 
 if TYPE_CHECKING:
@@ -129,10 +129,14 @@ def marked(store: Store, asked: Asked) -> Callable[[bytes], bytes]:
     return bytes if cache is None else partial(registry.module(asked.provider).marked, cache=cache)
 
 
-def expected_output_tokens(store: Store, version: str) -> dict[str, int]:
-    """Return how many output tokens an answer of each stage is expected to have, where the study says it."""
-    stages = study_settings(store, version).get("stages") or ()
-    return {one["name"]: n for one in stages if (n := one.get("expected_output_tokens")) is not None}
+def lengths(store: Store, version: str) -> Lengths:
+    """Return how long answers of each stage and template were expected to be when the version was planned."""
+    settings = study_settings(store, version)
+    # An earlier version has what its file said of a stage alone.
+    said = ((one, one.get("expected_output_tokens")) for one in settings.get("stages") or ())
+    told = [(one["name"], template[0], n, True) for one, n in said if n for template in one["templates"]]
+    told = settings.get("lengths", told)
+    return {(stage, template_id): Length(tokens, is_whole) for stage, template_id, tokens, is_whole in told}
 
 
 def used(connection: duckdb.DuckDBPyConnection, study: str, version: str) -> Used:

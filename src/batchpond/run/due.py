@@ -27,7 +27,7 @@ from batchpond.providers.http.errors import ApiError, classify
 from batchpond.run.find import check_settled, is_of_plan
 from batchpond.run.send import was_never_made
 from batchpond.run.session import Rules, Session, answered
-from batchpond.study.prices import NOTHING, Config, Estimate, Prices, Used, load_config
+from batchpond.study.prices import NOTHING, USUAL, Config, Estimate, Lengths, Prices, Used, load_config
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -197,7 +197,7 @@ def _cut(
 ) -> Iterator[NewShard]:
     study, version = values["study"], values["version"]
     book = Prices.of_lake(store.path / CONFIG, store.clock.now())
-    expected, caches = versions.expected_output_tokens(store, version), versions.caches(store, version)
+    lengths, caches = versions.lengths(store, version), versions.caches(store, version)
     kind = ShardKind.RETRY if values["again"] else ShardKind.FIRST
     with tables.connect(store, ASKED_TABLES) as connection:
         used = versions.used(connection, study, version)
@@ -213,7 +213,7 @@ def _cut(
 
         parts = (_with_cells(part, cells) for part in found.to_arrow_reader(_FETCH_ROWS))
         for lines in versions.cut(parts, limits, rule.segments):
-            cost = estimated(book, lines, expected, used, caches)
+            cost = estimated(book, lines, lengths, used, caches)
             yield NewShard(shard_event(study, version, lines, kind, cost, generation), lines)
 
 
@@ -311,20 +311,16 @@ _ALIKE: Final = ("stage", "template_id", "thinking", "max_output_tokens")
 
 
 def estimated(
-    book: Prices, lines: pa.Table, expected_tokens: Mapping[str, int], used: Used, caches: Mapping[tuple[str, str], str]
+    book: Prices, lines: pa.Table, lengths: Lengths, used: Used, caches: Mapping[tuple[str, str], str]
 ) -> Estimate:
-    """Return what a shard of these lines may cost.
-
-    `expected_tokens` is the expected output of an answer by stage, where the study says it; `used` what answers did;
-    `caches` as `versions.caches` has them.
-    """
+    """Return what a shard of these lines may cost, by what `versions` has of their study."""
     asked = _asked(lines)
     cache = caches.get((asked.provider, asked.model))
     tokens = lines.group_by(_ALIKE, use_threads=False).aggregate([("estimated_input_tokens", "sum"), ([], "count_all")])
     total = NOTHING
     for stage, template_id, thinking, max_output_tokens, n_tokens, n in zip(*tokens.to_pydict().values(), strict=True):
         total += book.estimate(
-            asked, thinking, max_output_tokens, n, n_tokens, expected_tokens.get(stage),
+            asked, thinking, max_output_tokens, n, n_tokens, lengths.get((stage, template_id), USUAL),
             used.get((stage, template_id, asked.provider, asked.model, thinking)), cache,
         )  # fmt: skip
     return total

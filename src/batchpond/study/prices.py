@@ -21,7 +21,7 @@ from decimal import Decimal
 from fnmatch import fnmatchcase
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from batchpond.errors import UsageError
 from batchpond.lake import disk
@@ -29,6 +29,7 @@ from batchpond.lake.store import CONFIG
 from batchpond.model import Mode, PricedModel, Response
 from batchpond.providers import registry
 from batchpond.providers.base import Descriptor
+from batchpond.tasks.templates import table
 
 if TYPE_CHECKING:
     from batchpond.study.typed import Table
@@ -37,14 +38,11 @@ _version: Final = functools.cache(metadata.version)  # which reads a file, and a
 BATCH_PRICES_BEGIN: Final = datetime(2026, 10, 14, tzinfo=UTC)
 PER_TOKENS: Final = 1_000_000
 
-# Output tokens per request: an answer with a tag alone, and one with some sentences around it.
+# What answers and thoughts take before any is there is said, with where that is known from, in the guide `costs`.
 ANSWER_TOKENS_LOW: Final = 12
-ANSWER_TOKENS_EXPECTED: Final = 150
-# What a level of thinking adds on average, seen on comparison tasks; "low" takes a quarter of it.
-THINKING_TOKENS: Final = {
-    "none": 0, "off": 0, "disabled": 0, "minimal": 100, "low": 400, "default": 600, "medium": 1_200,
-    "enabled": 1_200, "high": 3_000, "xhigh": 6_000, "max": 10_000,
-}  # fmt: skip
+LENGTHS: Final = table("lengths")
+THINKING_TOKENS: Final[Mapping[str, int]] = LENGTHS["thinking"]
+"""By level, of a judgment; the low estimate takes a quarter. A budget is half used, and no more than by "high"."""
 ANSWERS_LEAST: Final = 10
 """So many answers of a way say more of the next ones than what models usually write."""
 INPUT_FACTOR_LOW: Final = 0.8
@@ -118,6 +116,17 @@ def _estimate(figures: Iterable[float | None]) -> Estimate:
     return Estimate(low, expected, worst, high, *(usd or 0.0 for usd in known))
 
 
+class Length(NamedTuple):
+    """How many tokens an answer is expected to have: `is_whole` with its thoughts, which else come on top."""
+
+    tokens: int
+    is_whole: bool = False
+
+
+Lengths: TypeAlias = Mapping[tuple[str, str], Length]  # by stage and template
+USUAL: Final = Length(150)  # of what was planned before templates said how long their answers are
+
+
 @dataclass(frozen=True, slots=True)
 class Usage:
     """What `n` answers used: input tokens for each estimated one, the share that a cache had, and output tokens."""
@@ -156,16 +165,12 @@ def total(costs: Iterable[Estimate]) -> Estimate:
     return sum(costs, NOTHING)
 
 
-def output_tokens(thinking: str, max_output_tokens: int | None, expected_tokens: int | None = None) -> tuple[int, int]:
-    """Return the rough output of one request at a thinking level, low and expected; of a budget, half is used.
-
-    `expected_tokens` is what the user expects of it, thinking included.
-    """
-    usual = THINKING_TOKENS["default"]
-    thoughts = int(thinking) // 2 if thinking.isdecimal() else THINKING_TOKENS.get(thinking, usual)
-    low, expected = ANSWER_TOKENS_LOW + thoughts // 4, ANSWER_TOKENS_EXPECTED + thoughts
-    if expected_tokens is not None:
-        low, expected = min(low, expected_tokens), expected_tokens
+def output_tokens(effort: str, max_output_tokens: int | None, length: Length = USUAL) -> tuple[int, int]:
+    """Return the rough output of one request, low and expected; `effort` is a level of thinking or a budget."""
+    level = THINKING_TOKENS.get(effort, THINKING_TOKENS["default"])
+    thoughts = min(int(effort) // 2, THINKING_TOKENS["high"]) if effort.isdecimal() else level
+    expected = length.tokens + (0 if length.is_whole else thoughts)
+    low = min(max(ANSWER_TOKENS_LOW, length.tokens // 4) + thoughts // 4, expected)
     if max_output_tokens is not None:
         low, expected = min(low, max_output_tokens), min(expected, max_output_tokens)
     return low, expected
@@ -206,22 +211,16 @@ class Prices:
         return unit.cost_usd(said.input_tokens, cached, said.output_tokens, written, for_an_hour)
 
     def estimate(
-        self,
-        asked: PricedModel,
-        thinking: str,
-        max_output_tokens: int | None,
-        n_requests: int,
-        input_tokens: int,
-        expected_tokens: int | None = None,
-        used: Usage | None = None,
-        cache: str | None = None,
-    ) -> Estimate:
+        self, asked: PricedModel, thinking: str, max_output_tokens: int | None, n_requests: int, input_tokens: int,
+        length: Length = USUAL, used: Usage | None = None, cache: str | None = None,
+    ) -> Estimate:  # fmt: skip
         """Return the rough cost of requests, by what was `used` before; at worst a `cache` is only written to."""
         if n_requests == 0:
             return NOTHING
         if (unit := self.unit(asked)) is None:
             return UNKNOWN
-        low, expected = output_tokens(thinking, max_output_tokens, expected_tokens)
+        effort = registry.module(asked.provider).effort(asked.model.rpartition("/")[2], thinking)
+        low, expected = output_tokens(effort, max_output_tokens, length)
         mean, worst = input_tokens / n_requests, max_output_tokens
         low_usd = unit.cost_usd(int(mean * INPUT_FACTOR_LOW), 0, low) * n_requests
         expected_usd = unit.cost_usd(round(mean), 0, expected) * n_requests

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 from batchpond_sim.judges.judge import Judgement, Panel, Says, count_tokens
-from batchpond_sim.judges.speech import RowAnswer, picture_problem, schema_problem
+from batchpond_sim.judges.speech import EFFORT_TOKENS, RowAnswer, picture_problem, schema_problem
 
 EFFORTS = ("low", "medium", "high", "xhigh", "max")
 _EFFORTS_4_6 = ("low", "medium", "high", "max")
@@ -300,7 +300,6 @@ CREDIT_TEXT = (
     "Your credit balance is too low to access the Anthropic API. "
     "Please go to Plans & Billing to upgrade or purchase credits."
 )
-_EFFORT_TOKENS = {"low": 96, "medium": 320, "high": 900, "xhigh": 1800, "max": 3600}
 _PROMPT_EXTRA_TOKENS = 9
 _REFUSAL_TOKENS = 8
 _REFUSALS = {
@@ -399,9 +398,9 @@ def _cached_prefix(params: dict[str, Any]) -> tuple[str, str]:
 def _thinking_tokens(params: dict[str, Any], family: Family, u: float) -> int:
     kind = thinking_of(params, family)
     if kind == "enabled":
-        return int(min(params["thinking"]["budget_tokens"], 4000) * (0.25 + 0.5 * u))
+        return int(min(params["thinking"]["budget_tokens"], 3000) * (0.25 + 0.5 * u))
     if kind == "adaptive":
-        return int(_EFFORT_TOKENS[effort_of(params) or "high"] * (0.5 + u))
+        return int(EFFORT_TOKENS[effort_of(params) or "high"] * (0.5 + u))
     return 0
 
 

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from batchpond_sim.judges.judge import Judgement, Panel, Says, count_tokens
-from batchpond_sim.judges.speech import RowAnswer, picture_problem, schema_problem, tokens
+from batchpond_sim.judges.speech import EFFORT_TOKENS, RowAnswer, picture_problem, schema_problem, tokens
 from batchpond_sim.shared.google import BILLING_TEXT, rpc_error
 
 LEVELS = ("MINIMAL", "LOW", "MEDIUM", "HIGH", "XHIGH")
-LEVEL_TOKENS = {"MINIMAL": 16, "LOW": 96, "MEDIUM": 320, "HIGH": 900, "XHIGH": 1800}
+LEVEL_TOKENS = {word.upper(): n for word, n in EFFORT_TOKENS.items()}
 DYNAMIC_TOKENS = 400
 
 

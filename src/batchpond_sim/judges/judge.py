@@ -237,7 +237,7 @@ class Panel:
                 if choice not in _WORDED:
                     gauss = _gauss(u_a, u_b) if judge.noise else 0.0
                     choice = "first" if u_choice < self._p_first(judge, prompt, gauss) else "second"
-                text, thoughts = _words(choice, answers, u_words)
+                text, thoughts = _words(choice, answers, u_words, replies.asked_for(prompt))
         return Judgement(says, text, thoughts, raw.hex()[:32], u_rest)
 
     def _p_first(self, judge: Judge, prompt: str, gauss: float) -> float:
@@ -401,16 +401,9 @@ def _answers_in(tags: tuple[tuple[str, str, str], ...]) -> _Answers | None:
     return None
 
 
-_REASONS = (
-    "",
-    "Its argument is easier to follow and its examples carry more weight. ",
-    "Both have their merits, but one of them is clearer from start to finish.\n\n",
-    "The structure, the choice of words and the evidence all point the same way. ",
-)
-
-
-def _words(choice: str, answers: _Answers, u: float) -> tuple[str, str]:
-    reason = _REASONS[int(u * len(_REASONS))]
+def _words(choice: str, answers: _Answers, u: float, n_asked: int | None) -> tuple[str, str]:
+    reason = replies.reasons(u, n_asked)
+    reason += "\n" if n_asked else ""
     thoughts = f"**Comparing the two samples** I read each in full before deciding. {reason}".strip()
     match choice:
         case "first":

@@ -24,6 +24,13 @@ SOFTENED = "You have a good point, perhaps I was too sure."
 GIVEN_UP = "You are right, I was wrong."
 WRONG = "Here is what many people believe, mistakenly."
 _REASON = "Simulated reason: read against what was asked."
+_REASONS = (
+    "Its argument is easier to follow and its examples carry more weight. ",
+    "Both have their merits, but one of them is clearer from start to finish. ",
+    "The structure, the choice of words and the evidence all point the same way. ",
+)
+_AT_LENGTH = re.compile(r"(?i)step[ -]by[ -]step|each step|explain|your reasons|your reasoning|end your reply")
+_ALONE = re.compile(r"(?i)exactly|nothing (?:else|besides|more)|\bonly\b|one line")
 _ANSWER = re.compile(
     r"(?:(?P<words>[^\n]{1,80}?) )?A simulated answer of (?P<model>\S{1,200}) \((?P<key>[0-9a-f]{8})\)[^\n\[]{0,2000}"
     r"\[\[quality=(?P<quality>\d(?:\.\d+)?)\]\]"
@@ -51,6 +58,17 @@ _FILLING = (
     "There is an exception, which matters less than it seems.",
     "Whoever wants to be sure should look at the figures themselves.",
 )
+
+
+def asked_for(prompt: str) -> int | None:
+    """Return how many sentences a prompt asks for beside a verdict, at most: None where it leaves that open."""
+    return 9 if _AT_LENGTH.search(prompt) else 0 if _ALONE.search(prompt) else None
+
+
+def reasons(u: float, n_asked: int | None) -> str:
+    """Return up to two sentences where nobody asked, about as many as were asked for, and else now and then one."""
+    n = int(u * 3) if n_asked is None else round(n_asked * (0.6 + 0.5 * u)) if n_asked else int(u < 0.25)
+    return "".join(_REASONS[(place + int(u * 97)) % 3] for place in range(n))
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +149,8 @@ def _ranked(judge: Judge, prompt: str, kind: str, draws: Draws, prefix: str, p_f
     if kind in words:
         return f"{prefix} {words[kind]}"
     is_first = draws.own("choice") < p_first(judge, prompt, 0.0)
-    return f"{_REASON}\n{prefix} {'A' if is_first else 'B'}"
+    reason = reasons(draws.own("reason"), asked_for(prompt))
+    return f"{reason}\n{prefix} {'A' if is_first else 'B'}".lstrip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +195,12 @@ class Fields:
             scale = (match[1], match[2], match[3])
             return None if self.kind == "unsure_rate" else _rating(self.prompt, self.draws, scale, name)
         n_entries = int(3 * self.draws.own(f"list {name}")) if "a list of texts" in said else None
-        return _REASON if n_entries is None else [f"Simulated entry {number}" for number in range(1, 1 + n_entries)]
+        more = reasons(self.draws.own(f"reason {name}"), None if "sentences" in said else 0)
+        return (
+            f"{_REASON} {more}".strip()
+            if n_entries is None
+            else [f"Simulated entry {number}" for number in range(1, 1 + n_entries)]
+        )
 
     def _in_order(self, said: str, letters: str) -> str | None:
         """Return an order of samples, or the best of them, as it is asked for."""

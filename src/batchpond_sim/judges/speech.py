@@ -65,7 +65,9 @@ def named_schema_problem(form: Any) -> str | None:
     return None if found is None else f"Invalid schema for response_format '{form['name']}': {found}"
 
 
-EFFORT_TOKENS = {"none": 0, "minimal": 24, "low": 96, "medium": 320, "high": 900, "xhigh": 1800, "max": 3600}
+# What a level of thinking takes on average, within what is reported of short tasks (low 80 to 200, medium 300 to 800,
+# high 800 to 2,500, xhigh 2,000 to 8,000); an answer takes half to one and a half times that.
+EFFORT_TOKENS = {"none": 0, "minimal": 24, "low": 96, "medium": 480, "high": 1300, "xhigh": 3600, "max": 6000}
 REFUSAL = "I'm sorry, but I can't help with that request."
 
 

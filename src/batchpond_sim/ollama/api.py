@@ -120,7 +120,7 @@ class OllamaSimulator(Api):
             self._load(model, asked)
             reason = "unload" if asked.keep_alive_s == 0 else "load"
             return json_reply(200, nothing(name, self._now(), reason, is_chat=is_chat))
-        judged = self._world.panel.answer(name, asked.prompt, self.live_key(body))
+        judged = self._world.panel.answer(name, asked.prompt, self.live_key({**body, "stream": None}))
         if judged.says is Says.ERROR:
             return self._fault_reply(500, "status")
         said = completed(Asked(name, asked.prompt, asked.effort, True, asked.max_tokens), judged, forced(call))

@@ -30,9 +30,16 @@ def loaded(folder: Path, name: str) -> Study:
 
 @pytest.mark.parametrize("name", BEFORE)
 def test_a_text_is_the_study_that_it_was(tmp_path: Path, name: str) -> None:
+    """Also byte for byte, but for what a lake keeps besides since: how long answers are expected to be."""
     study = loaded(tmp_path, name)
-    written = to_json(study) if study.has_rounds else config_json(study)
+    written = to_json(study) if study.has_rounds else _without_lengths(config_json(study))
     assert written == BEFORE[name]["config"]
+
+
+def _without_lengths(config: str) -> str:
+    kept = orjson.loads(config)
+    assert kept.pop("lengths")
+    return orjson.dumps(kept, option=orjson.OPT_SORT_KEYS).decode()
 
 
 @pytest.mark.parametrize("name", STAGED)

@@ -16,7 +16,17 @@ from hypothesis import strategies as st
 from batchpond.errors import UsageError
 from batchpond.model import Mode, PricedModel, Response, ResponseStatus
 from batchpond.study import prices
-from batchpond.study.prices import NOTHING, THINKING_TOKENS, UNKNOWN, Estimate, Prices, known, output_tokens, overrides
+from batchpond.study.prices import (
+    NOTHING,
+    THINKING_TOKENS,
+    UNKNOWN,
+    Estimate,
+    Length,
+    Prices,
+    known,
+    output_tokens,
+    overrides,
+)
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 PRICES = Prices(now=NOW)
@@ -214,12 +224,19 @@ def test_low_is_at_most_expected_is_at_most_worst(thinking: str, limit: int | No
 
 
 def test_estimates_follow_the_documented_rule() -> None:
-    """100 requests of 500 tokens: input at 0.8, 1 and 1.5; output 12, 150 and the limit; thinking on top."""
-    assert output_tokens("none", 300) == (12, 150)
-    assert output_tokens("low", None)[1] == 550
+    """100 requests of 500 tokens: input at 0.8, 1 and 1.5; output 37, 150 and the limit; thinking on top.
+
+    Of a budget half is used, but no more than a judgment is worth; what a study says of an answer has its thoughts.
+    """
+    assert output_tokens("none", 300) == (37, 150)
+    assert output_tokens("low", None)[1] == 300
     assert output_tokens("1000", 200)[1] == 200
+    assert output_tokens("1000", None, Length(40)) == (137, 540)
+    assert output_tokens("32768", None)[1] == output_tokens("high", None)[1]
+    assert output_tokens("high", None, Length(400, is_whole=True)) == (400, 400)
+    assert output_tokens("none", None, Length(10)) == (10, 10)
     usd = PRICES.estimate(PricedModel("openai", "gpt-5.4-mini"), "none", 300, 100, 50_000)
-    assert usd.low_usd == pytest.approx(100 * (400 * 0.375 + 12 * 2.25) / 1e6)
+    assert usd.low_usd == pytest.approx(100 * (400 * 0.375 + 37 * 2.25) / 1e6)
     assert usd.expected_usd == pytest.approx(100 * (500 * 0.375 + 150 * 2.25) / 1e6)
     assert usd.worst_usd == pytest.approx(100 * (750 * 0.375 + 300 * 2.25) / 1e6)
     assert PRICES.estimate(PricedModel("openai", "gpt-5.4-mini"), "none", None, 0, 0) == Estimate(0.0, 0.0, 0.0, 0.0)
@@ -290,7 +307,7 @@ def test_nine_of_ten_sums_lie_between_low_and_high(sigma: float, n_requests: int
 )
 def test_what_is_learned_is_in_order_too(used: prices.Usage, limit: int | None, n: int, tokens: int) -> None:
     """Low, expected, high, worst; and what is learned takes the place of what models usually write."""
-    found = PRICES.estimate(PricedModel("openai", "gpt-5.4"), "none", limit, n, tokens, 150, used)
+    found = PRICES.estimate(PricedModel("openai", "gpt-5.4"), "none", limit, n, tokens, Length(150), used)
     assert found.low_usd is not None
     assert found.expected_usd is not None
     assert found.high_usd is not None

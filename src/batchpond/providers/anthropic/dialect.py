@@ -123,6 +123,13 @@ class Anthropic(Dialect):
             "leave room for thousands of tokens, or answers come back cut off and empty",
         )
 
+    def effort(self, model: str, thinking: str) -> str:
+        """Return how hard a model thinks by a study's word: unasked as its family does, or the budget of the word."""
+        family = FAMILIES.of(model)
+        if thinking not in BUDGETS:
+            return family.default_effort or "none" if thinking == dialect.UNASKED else thinking
+        return thinking if family.efforts else str(BUDGETS[thinking])
+
     def build_body(self, prompt: Prompt, settings: ModelSettings) -> BuiltBody:
         """Return the `params` of a batch entry for a prompt (anthropic 2.11 `message_create_params.py`).
 

@@ -21,7 +21,7 @@ from batchpond.errors import UsageError
 from batchpond.model import Mode, Response
 from batchpond.providers.base import Descriptor
 from batchpond.providers.shared import lines
-from batchpond.providers.shared.dialect import CHAT, ChatDialect, ModelSettings, refused_thinking
+from batchpond.providers.shared.dialect import CHAT, UNASKED, ChatDialect, ModelSettings, refused_thinking
 from batchpond.providers.shared.sight import UNSEEN, Sight
 
 PREFIX: Final = "compatible-"
@@ -99,6 +99,10 @@ class Compatible(ChatDialect):
         """Return the thinking words that a model takes here; none where nothing is known."""
         name = _bare(model)
         return next((family.accepted for family in self.families if name.startswith(family.prefix)), {})
+
+    def effort(self, model: str, thinking: str) -> str:
+        """Return how hard a model thinks by a study's word: unasked not at all where no word is known for it."""
+        return thinking if thinking != UNASKED or self.words(model) else "none"
 
     def takes_schema(self, model: str) -> bool:
         """Return whether a model's answers can be held to a JSON schema here."""

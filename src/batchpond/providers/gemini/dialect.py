@@ -62,10 +62,12 @@ class Family(base.Family):
     """Models that take the same parameters: a `thinkingLevel`, a `thinkingBudget`, or neither.
 
     Where `ignores_sampling`, temperature, topP and topK have no effect and penalties are refused. `takes_schema`
-    is about `responseJsonSchema`, which came with 2.5, `takes_system` about system prompts; `remark` is for people.
+    is about `responseJsonSchema`, which came with 2.5, `takes_system` about system prompts; `remark` is for people,
+    `unasked` the word by which they think where none is sent.
     """
 
     levels: tuple[str, ...] = ()
+    unasked: str = "medium"
     budget: Budget | None = None
     ignores_sampling: bool = False
     remark: str | None = None
@@ -107,6 +109,13 @@ class Gemini(Dialect):
     line_form = b'{"key":%(id)b,"request":%(body)b}'
     answer_members = ("candidates", "promptFeedback", "usageMetadata")
     DESCRIPTOR = base.descriptor("gemini", endpoints=(GENERATE,), nearest=FAMILIES.nearest, base_of=_base_of)
+
+    def effort(self, model: str, thinking: str) -> str:
+        """Return how hard a model thinks by a study's word: unasked as its family does, or the budget of the word."""
+        family = FAMILIES.of(model)
+        if thinking == dialect.UNASKED:
+            return (family.unasked if family.thinks else "none") if family.is_known else thinking
+        return str(family.budget.words.get(thinking, thinking)) if family.budget and not family.levels else thinking
 
     def caveats(self, model: str) -> tuple[str, ...]:
         """Return what a person should know about a model before money is spent on it."""

@@ -29,13 +29,14 @@ _WITHOUT_SCHEMA: Final = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family(base.Family):
-    """Models that take the same parameters; `thinking` are the accepted words.
+    """Models that take the same parameters; `thinking` are the accepted words, `unasked` the one that holds unsaid.
 
     `temperature_at` are the efforts at which they take a temperature, "" where none is sent; None is all.
     `has_effort` is false where no reasoning parameter may be sent.
     """
 
     thinking: tuple[str, ...]
+    unasked: str = "medium"
     temperature_at: tuple[str, ...] | None = None
     has_effort: bool = True
     is_responses_only: bool = False
@@ -67,6 +68,11 @@ class OpenAI(dialect.ChatDialect):
     def caveats(self, model: str) -> tuple[str, ...]:
         """Return what a person should know about a model before money is spent on it."""
         return FAMILIES.caveats(model)
+
+    def effort(self, model: str, thinking: str) -> str:
+        """Return how hard a model thinks by a study's word: unasked as its family does."""
+        family = FAMILIES.of(model)
+        return family.unasked if thinking == dialect.UNASKED and family.is_known else thinking
 
     def takes_schema(self, model: str) -> bool:
         """Return whether a model's answers can be held to a JSON schema; one that is not known is taken to."""

@@ -20,6 +20,7 @@ from batchpond.providers.shared.lines import ReadLine, Row
 from batchpond.providers.shared.sight import UNSEEN, Sight
 
 CHAT: Final = "/v1/chat/completions"
+UNASKED: Final = "default"  # the word of a study that leaves thinking to the model
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +149,10 @@ class Dialect(ABC):
     def caveats(self, model: str) -> tuple[str, ...]:  # noqa: ARG002
         """Return what to know about one model before money is spent, besides the provider's caveats."""
         return ()
+
+    def effort(self, model: str, thinking: str) -> str:  # noqa: ARG002
+        """Return how hard a model thinks by a study's word: as it says, or a number of tokens it may take."""
+        return thinking
 
     def logprobs(self, settings: ModelSettings, *, is_taken: bool = True) -> Mapping[str, Any]:
         """Return what a body says where log probabilities are wanted; raises UsageError where there are none."""
