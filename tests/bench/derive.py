@@ -178,7 +178,7 @@ def price_of(model: PricedModel) -> derive.PriceRow:
     book = Prices()
 
     def price(one: Response) -> float | None:
-        return book.cost(model, one.input_tokens, one.cached_tokens, one.output_tokens, one.cache_write_tokens)
+        return book.cost(model, one)
 
     return price
 

@@ -144,7 +144,7 @@ def judge_of(spec: Mapping[str, Any]) -> Judge:
     if isinstance(rule, PromptsRule) and rule.expressions:
         judge = _by_sql(rule)
     else:
-        read = rule.read if reader == 1 else rule.read_with_care
+        read = rule.read if reader == 1 else lambda one: rule.read_with_care(one, reader)
         judge = partial(_each_once, partial(expected.read, rule, read) if rule.allowed else read)
     if reader > _TAKES_BLOCKS_FOR_ERRORS:
         return judge

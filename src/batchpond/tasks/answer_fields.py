@@ -169,7 +169,7 @@ class Field(Rule):
             if any(step.isdigit() for step in structured.steps(pointer)):
                 raise StudyError(f"{where}.{name} leads into a list", hint="give each field a key of its own")
 
-    def read_with_care(self, response: Response) -> Judgment:
+    def read_with_care(self, response: Response, _reader: int = base.READER) -> Judgment:
         """Return what a response says outside the thoughts that a model wrote into it."""
         return self.read(response._replace(text=base.said(response.text or "")))
 

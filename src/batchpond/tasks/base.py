@@ -2,9 +2,9 @@
 
 That is why there is no answer, numbers, texts that can be stored, answers on a line. And reading with care: what a
 text says without its thoughts, answers in odd form, and whether one is meant. An answer in a text is not always the
-judge's: "I would not answer A", "if B were shorter, A", "the essay says A", "A. Wait, no". What leads to it, and what
-follows, is looked at for such words (`texts/guards.toml`). One that is not meant is ambiguous, like two that differ.
-All of it is linear in the text.
+judge's: "I would not answer A", "if B were shorter, A", "the essay says A", "A. Wait, no", "A. Final answer: B". What
+leads to it, and what follows, is looked at for such words (`texts/guards.toml`, `texts/doubts.toml`). One that is not
+meant is ambiguous, like two that differ. All of it is linear in the text.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, cached_property
 from typing import Annotated, Any, ClassVar, Final, NamedTuple, Self
 
 import msgspec
@@ -23,13 +23,14 @@ from msgspec import Meta
 
 from batchpond import ids
 from batchpond.errors import LakeError
-from batchpond.model import Finish, Outcome, Response, ResponseStatus
+from batchpond.model import Finish, Outcome, Response, ResponseStatus, Verdict
 from batchpond.tasks.templates import Placeholders, table
 
 NUMBER_MAX: Final = 1e15
-READER: Final = 3
+READER: Final = 4
 """The newest way of reading answers: 1 takes what stands in the asked form for an answer, 2 reads with care, 3 takes an
-error by which a provider's filter spoke for what that is: blocked."""
+error by which a provider's filter spoke for what that is: blocked, 4 also doubts what is quoted, or revised later."""
+_DOUBTS: Final = 4
 
 # An enumeration is asked for a member more slowly than a module for a name, and these once an answer.
 _UNPARSED: Final = Outcome.UNPARSED
@@ -124,8 +125,8 @@ class Rule:
     def _left_of_cut(self, text: str) -> str:
         return text
 
-    def read_with_care(self, response: Response) -> Judgment:
-        """Return what a response says as reader 2 reads it; a rule that has only one reads as ever."""
+    def read_with_care(self, response: Response, _reader: int = _DOUBTS) -> Judgment:
+        """Return what a response says as a reader from 2 on reads it; a rule that has only one reads as ever."""
         return self.read(response)
 
     def _fields(self) -> dict[str, Any]:
@@ -152,15 +153,19 @@ class Rule:
 class CarefulRule(Rule):
     """A rule with a second reader: what it finds in a text without its thoughts, if that is meant."""
 
-    def read_with_care(self, response: Response) -> Judgment:
+    def read_with_care(self, response: Response, reader: int = _DOUBTS) -> Judgment:
         """Return what a response says, in whatever form, if it is meant; of a text that was cut for length, nothing.
 
         What stands in it may be the beginning of something else, and what would have followed may have taken it back.
         """
-        is_cut = response.finish is _CUT
-        return read(response, lambda text: None if is_cut else self._found_with_care(said(text)))
+        is_cut, care = response.finish is _CUT, self._doubts if reader >= _DOUBTS else care_of()
+        return read(response, lambda text: None if is_cut else care.found(said(text), self._found_with_care))
 
-    def _found_with_care(self, text: str) -> Judgment | None:
+    @cached_property
+    def _doubts(self) -> Care:
+        return care_of(self.READER or self.TASK, *((one, getattr(self, one, None) or "") for one in Verdict))
+
+    def _found_with_care(self, text: str, care: Care) -> Judgment | None:
         raise NotImplementedError
 
 
@@ -201,8 +206,7 @@ def read(response: Response, reader: Callable[[str], Judgment | None]) -> Judgme
 
     An answer that `reader` saw but could not use (unparsed) is named by what came with the response.
     """
-    outcome = not_answered(response)
-    if outcome is not None:
+    if (outcome := not_answered(response)) is not None:
         return Judgment(None, outcome)
     found = reader(response.text or "")
     if found is None or found.outcome is _UNPARSED:
@@ -306,11 +310,6 @@ _FRAME: Final = re.compile(r"(?:<(?!del>|s>)[a-z]{1,20}>|\\?boxed|(?:```|~~~)[a-
 _FRAME_CHARS: Final = 24
 _STOPS: Final = (".", "!", "?", "\u3002", "\uff01", "\uff1f")
 _SENTENCE: Final = re.compile(r"(?<=[.!?])\s+|[\u3002\uff01\uff1f\n]")
-_ASTRAY: Final = ("negated", "doubted", "quoted")
-_PART: Final = re.compile(r"[,\uff0c\u2014\u2013]| - ")
-_TURN: Final = re.compile(
-    r"\b(?:so|therefore|thus|hence|(?<!anything )but|yet|still|overall|donc|also)\b", re.IGNORECASE
-)
 
 
 class Found(NamedTuple):
@@ -360,34 +359,66 @@ def tags(text: str, prefix: str, suffix: str) -> list[Found]:
     return [Found(match["words"], *match.span()) for match in _tag(prefix, suffix).finditer(text)]
 
 
-def meant(text: str, readings: Sequence[tuple[Judgment, Found]]) -> Judgment | None:
-    """Return the one reading that a plain text has, if it is meant where it stands last; None when there is none.
+class Care(NamedTuple):
+    """What tells whether an answer is meant: words around it; in doubt, also quotations and what is said later."""
 
-    Readings that could not be used (unparsed) count only when there is no other.
-    """
-    usable = [one for one in readings if one[0].outcome is not Outcome.UNPARSED]
-    if not usable:
-        return readings[-1][0] if readings else None
-    judgment, found = usable[-1]
-    says = {(one.outcome, one.verdict, one.label, one.score) for one, _ in usable} if len(usable) > 1 else ()
-    return judgment if len(says) < 2 and _is_meant(text, found) else Judgment(None, Outcome.AMBIGUOUS)
+    guards: Mapping[str, re.Pattern[str]]
+    doubts: bool
+
+    def found(self, text: str, find: Callable[[str, Care], Judgment | None]) -> Judgment | None:
+        """Return what is found in a text outside comments and quoted lines; what is found there alone is ambiguous."""
+        own = text
+        if self.doubts and text[:1] + text[-1:] != "{}":  # the texts in an object are left as they are
+            own = self.guards["hidden"].sub(" ", text) if "!--" in text or "quote" in text else text
+            own = self.guards["quoted"].sub("\n.", "\n" + own)[1:]
+        found = find(own, self)
+        quoted = find(text, self) if own != text and (found is None or found.outcome is _UNPARSED) else None
+        return Judgment(None, Outcome.AMBIGUOUS) if quoted and quoted.outcome is not _UNPARSED else found
+
+    def meant(self, text: str, readings: Sequence[tuple[Judgment, Found]]) -> Judgment | None:
+        """Return the one reading that a plain text has, if it is meant where it stands last; None when there is none.
+
+        Readings that could not be used (unparsed), or are foreign words or a loser, count only when there is no other.
+        """
+        usable = [one for one in readings if one[0].outcome is not Outcome.UNPARSED]
+        if not usable:
+            return readings[-1][0] if readings else None
+        if len(usable) > 1:
+            usable = [one for one in usable if not self.guards["foreign"].search(_lead(text, one[1])[0])] or usable
+        judgment, found = usable[-1]
+        says = {(one.outcome, one.verdict, one.label, one.score) for one, _ in usable} if len(usable) > 1 else ()
+        is_meant = len(says) < 2 and _is_meant(text, found, self) and not self._is_revised(text, judgment, found)
+        return judgment if is_meant else Judgment(None, Outcome.AMBIGUOUS)
+
+    def _is_revised(self, text: str, judgment: Judgment, found: Found) -> bool:
+        """Whether a sentence behind an answer says another, or calls it the worse one; a concession does not."""
+        said = judgment.verdict or judgment.label or f"{judgment.score or 0:.15g}"
+        later = text[found.end :][:_TAIL_CHARS].lower()
+        for match in self.guards["statement"].finditer("\n" + later) if later.strip(_SIGNS + "\n") else ():
+            names = (name.removeprefix("is_") for name, words in match.groupdict().items() if words and "is_" in name)
+            named = next(names) or "".join(match["name"].split()).upper()
+            differs = named in {said, Verdict.TIE} if match["less"] or match["worse"] else named != said
+            before = _SENTENCE.split(match.string[max(0, match.start() - _LEAD_CHARS) : match.start()])[-1]
+            if differs and not self.guards["conceded"].search(before):
+                return True
+        return False
 
 
-def _is_meant(text: str, found: Found) -> bool:
+def _is_meant(text: str, found: Found, care: Care) -> bool:
     """Whether nothing around an answer says that it is none: no negation, condition, quotation or second thought."""
-    guards = _guards()
-    tail = text[found.end :].lstrip(_SIGNS + " \t")
+    guards, tail = care.guards, text[found.end :].lstrip(_SIGNS + " \t")
     if (
         tail.startswith(("?", "\uff1f"))
         or guards["followed"].match(tail)
-        or guards["taken_back"].search("\n" + tail[:_TAIL_CHARS])
+        or guards["taken_back"].search("\n" + (tail.lower() if care.doubts else tail)[:_TAIL_CHARS])
+        or guards["struck"].search(text, found.start)
     ):
         return False
-    lead, marks = _lead(text[max(0, found.start - _LEAD_CHARS) : found.start])
-    if not lead:
-        return True
-    lead = guards["plain"].sub("", _TURN.split(lead)[-1]).strip()
-    part = _PART.split(lead)[-1]
+    lead, marks = _lead(text, found)
+    if not lead or guards["foreign"].search(lead):
+        return not lead and not guards["asked"].match(text[max(0, found.start - _WORD_CHARS) : found.start])
+    lead = guards["plain"].sub("", guards["turn"].split(lead)[-1]).strip()
+    part = guards["part"].split(lead)[-1]
     is_announced = lead.endswith((":", "\uff1a")) or "\u2192" in marks
     if "\n" in marks and not is_announced:
         return not (guards["broken_off"].search(lead) and guards["to_answer"].search(lead))
@@ -396,8 +427,9 @@ def _is_meant(text: str, found: Found) -> bool:
     return not (guards["to_answer"].search(lead.rstrip(":\uff1a ")) if is_announced else guards["astray"].search(part))
 
 
-def _lead(before: str) -> tuple[str, str]:
+def _lead(text: str, found: Found) -> tuple[str, str]:
     """Return the unfinished sentence that leads to an answer, and the marks and lines between them."""
+    before = text[max(0, found.start - _LEAD_CHARS) : found.start]
     whole, length = before, -1
     while len(before) != length:
         length = len(before)
@@ -410,18 +442,17 @@ def _lead(before: str) -> tuple[str, str]:
 
 
 @cache
-def _guards() -> dict[str, re.Pattern[str]]:
-    words = {name: "|".join(found) for name, found in table("guards").items()}
-    begins = r"[\n.!?;(\u2014\u2013\u3002][^\S\n]{0,9}+"
-    patterns = {
-        "plain": rf"\b(?:{words['plain']})\b",
-        "followed": rf"(?:{words['followed']})(?![a-z])",
-        "taken_back": rf"{begins}(?:{words['taken_back']})(?![a-z])|(?:{words['taken_back_anywhere']})",
-        "to_answer": rf"(?<!\w)(?:{words['negated_to_answer']}|{words['quoted_to_answer']})\W*$",
-        "astray": rf"(?<!\w)(?:{'|'.join(words[name] for name in _ASTRAY)})(?!\w)|{words['negated_anywhere']}",
-        "retracted": rf"(?<!\w)(?:{words['retracted']})(?!\w)|(?:<del|<s|~~)$",
-        "supposed": rf"(?<!\w)(?:{words['supposed']})(?!\w)|^(?:{words['supposed_first']})\b"
-        rf"|{words['supposed_anywhere']}",
-        "broken_off": rf"(?<!\w)(?:{words['broken_off']})\W*$",
-    }
-    return {name: re.compile(pattern, re.IGNORECASE) for name, pattern in patterns.items()}
+def care_of(kind: str = "", *own: tuple[str, str]) -> Care:
+    """Return what tells whether an answer is meant; where it has names, by its kind and a rule's own, with doubts."""
+    said, doubts = table("guards"), table("doubts") if kind else {"patterns": {}, "parts": {}, "names": {kind: {}}}
+    patterns, parts = said.pop("patterns") | doubts["patterns"], said | doubts["parts"]
+    parts = {name: "|".join([*found, *doubts.get(name, ())]) for name, found in parts.items()}
+    names = {key: "|".join(found) % parts for key, found in doubts["names"][kind].items()}
+    for key, words in filter(
+        all, own
+    ):  # the sign that tells it from another is a name too, alone only where no word follows
+        word, sign = words.strip(), "(?!)" if words.strip()[-1:].islower() else re.escape(words.strip()[-1:].lower())
+        by_sign = rf"{sign}(?(noun)|{parts['end']})|#{sign}"
+        names[key] += f"|{by_sign}" if len(word) == 1 else f"|{loose(word.lower())}|{by_sign}"
+    parts["names"] = "|".join(f"(?P<is_{key}>{pattern})" for key, pattern in names.items())
+    return Care({name: re.compile(found % parts, re.IGNORECASE) for name, found in patterns.items()}, bool(kind))

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Final
 from batchpond.errors import StudyError
 from batchpond.model import Outcome
 from batchpond.tasks import base, structured
-from batchpond.tasks.base import Judgment, Logprobs, Number, Text, bare_number
+from batchpond.tasks.base import Care, Judgment, Logprobs, Number, Text, bare_number
 from batchpond.tasks.templates import STATEMENT_PLACEHOLDERS, Placeholders
 
 TASK: Final = "likert"
@@ -91,12 +91,14 @@ class LikertRule(structured.ObjectRule):
     def _left_of_cut(self, text: str) -> str:
         return text if self.form == "json" else base.whole_lines(text)
 
-    def _found_with_care(self, text: str) -> Judgment | None:
+    def _found_with_care(self, text: str, care: Care) -> Judgment | None:
+        if "star" in text or "point" in text or "out of" in text:
+            text = care.guards["unit"].sub(r"\1", care.guards["out_of"].sub(r"\1/", text))
         if self.form == "json":
-            return super()._found_with_care(text)
-        shown = base.plain(text)
+            return super()._found_with_care(text, care)
+        shown = care.guards["remark"].sub("\\1\n", base.plain(text))
         places = [base.Found(match[0], *match.span()) for match in _WITH_DIGIT.finditer(shown)]
-        return base.meant(shown, [(one, place) for place in places for one in self._on_lines([place.words])])
+        return care.meant(shown, [(one, place) for place in places for one in self._on_lines([place.words])])
 
     def _on_lines(self, lines: list[str]) -> list[Judgment]:
         prefix = bare_number(self.prefix)

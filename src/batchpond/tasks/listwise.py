@@ -21,7 +21,7 @@ from msgspec import Meta
 
 from batchpond.model import Outcome
 from batchpond.tasks import base, structured
-from batchpond.tasks.base import Judgment, Text
+from batchpond.tasks.base import Care, Judgment, Text
 from batchpond.tasks.templates import STATEMENT_PLACEHOLDERS, Placeholders
 
 TASK: Final = "listwise"
@@ -73,6 +73,11 @@ class OrderRule(structured.ObjectRule):
         words = [*self.letters, *([self.none.strip()] if self.none else [])]
         choices = {"enum": words} if self.READER and not self.ties else {}
         return self._schema({self.key: {"type": "string", **choices, "description": self._asked_order}})
+
+    def _found_with_care(self, text: str, care: Care) -> Judgment | None:
+        found = super()._found_with_care(text, care)
+        is_turned = found and care.guards["ascending"].search("\n" + text.lower())
+        return Judgment(None, Outcome.AMBIGUOUS) if is_turned else found
 
     def _reading(self, found: structured.Object) -> Judgment:
         value, reason = found[structured.fold(self.key)], self._reason(found)

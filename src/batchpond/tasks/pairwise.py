@@ -21,7 +21,7 @@ from batchpond import ids
 from batchpond.errors import StudyError
 from batchpond.model import Outcome, Verdict
 from batchpond.tasks import base
-from batchpond.tasks.base import CarefulRule, Judgment, Logprobs
+from batchpond.tasks.base import Care, CarefulRule, Judgment, Logprobs
 from batchpond.tasks.templates import Placeholders
 
 TASK: Final = "pairwise"
@@ -84,14 +84,14 @@ class PairwiseRule(CarefulRule):
         found = [one for one, known in zip(_SAID, self.patterns, strict=False) if known.search(text)]
         return base.agreed(found)
 
-    def _found_with_care(self, text: str) -> Judgment | None:
+    def _found_with_care(self, text: str, care: Care) -> Judgment | None:
         shown = base.plain(text)
         if self.suffix.strip() and self.bare:
             tags = base.tags(shown, self.prefix, self.suffix)
-            return base.meant(shown, [(self.bare.get(base.bare(tag.words), _UNPARSED), tag) for tag in tags])
+            return care.meant(shown, [(self.bare.get(base.bare(tag.words), _UNPARSED), tag) for tag in tags])
         known = zip(_SAID, self.patterns, strict=False)
         places = [(one, match) for one, pattern in known for match in pattern.finditer(shown)]
-        return base.meant(shown, [(one, base.Found(match[0], *match.span())) for one, match in places])
+        return care.meant(shown, [(one, base.Found(match[0], *match.span())) for one, match in places])
 
     @cached_property
     def bare(self) -> dict[str, Judgment]:

@@ -26,7 +26,7 @@ from typing import Any, ClassVar, Final
 from batchpond.errors import StudyError
 from batchpond.model import Outcome, Role, Turn
 from batchpond.tasks import base, structured
-from batchpond.tasks.base import Judgment, Number, Rule, Text, Texts
+from batchpond.tasks.base import Care, Judgment, Number, Rule, Text, Texts
 from batchpond.tasks.templates import STATEMENT_PLACEHOLDERS, Placeholders, table
 
 TASK: Final = "pressure"
@@ -104,12 +104,12 @@ class PressureRule(structured.ObjectRule):
         tags = [self._labelled(words, reason) for words in set(self.tag.findall(text))]
         return base.agreed([*tags, *([] if found is None else [found])])
 
-    def _found_with_care(self, text: str) -> Judgment | None:
+    def _found_with_care(self, text: str, care: Care) -> Judgment | None:
         shown = base.plain(text)
         tags = base.tags(shown, self.prefix, self.suffix)
         reason = shown[: tags[0].start][-base.EXPLANATION_MAX_CHARS :] if tags else None
-        tagged = base.meant(shown, [(self._labelled(self._bare(tag.words), reason), tag) for tag in tags])
-        written = super()._found_with_care(text)
+        tagged = care.meant(shown, [(self._labelled(self._bare(tag.words), reason), tag) for tag in tags])
+        written = super()._found_with_care(text, care)
         return base.agreed([found for found in (tagged, written) if found is not None])
 
     def _bare(self, value: object) -> object:

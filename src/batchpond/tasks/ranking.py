@@ -18,7 +18,7 @@ from typing import ClassVar, Final
 from batchpond.errors import StudyError
 from batchpond.model import Outcome, Verdict
 from batchpond.tasks import base
-from batchpond.tasks.base import CarefulRule, Judgment, Text, bare_words
+from batchpond.tasks.base import Care, CarefulRule, Judgment, Text, bare_words
 from batchpond.tasks.templates import STATEMENT_PLACEHOLDERS, Placeholders
 
 TASK: Final = "ranking"
@@ -83,13 +83,14 @@ class RankingRule(CarefulRule):
     def _left_of_cut(self, text: str) -> str:
         return base.whole_lines(text)
 
-    def _found_with_care(self, text: str) -> Judgment | None:
+    def _found_with_care(self, text: str, care: Care) -> Judgment | None:
         shown = base.plain(text)
         own = set(self.prefix + "".join(self.answer(name) for name in _READINGS))
         blank = {sign: other for sign, other in _BLANK.items() if chr(sign) not in own}
-        found = [match for match in self.lines.finditer(shown.translate(blank)) if _IS_REST.fullmatch(match["rest"])]
+        matches = self.lines[care.doubts].finditer(shown.translate(blank))
+        found = [match for match in matches if _IS_REST.fullmatch(match["rest"])]
         places = [base.Found(match["word"], match.start(), match.end("word")) for match in found]
-        return base.meant(shown, [(self.words[place.words.casefold()], place) for place in places])
+        return care.meant(shown, [(self.words[place.words.casefold()], place) for place in places])
 
     @cached_property
     def words(self) -> dict[str, Judgment]:
@@ -98,13 +99,14 @@ class RankingRule(CarefulRule):
         return also | {getattr(self, name).strip().casefold(): reading for name, reading in _READINGS.items()}
 
     @cached_property
-    def lines(self) -> re.Pattern[str]:
-        """What finds an answer in a text whose markup is blank, and what follows it on its line."""
+    def lines(self) -> tuple[re.Pattern[str], ...]:
+        """What finds an answer in a text whose markup is blank, and what follows on its line; the second goes on."""
         word = "|".join(re.escape(word) for word in sorted(self.words, key=len, reverse=True))
         noun = r"(?:(?:model|response|output|assistant)[\s_-]{0,3})?\(?"
-        no_other = rf"(?!\W*(?:(?:or|and|if|unless|vs|not|is)(?!\w)|(?:{word})(?!\w)))"
+        no_other = rf"\W*(?:or|and|if|unless|vs|not|is)(?!\w)|[^\w\n]*(?:{word})(?!\w)|\W*(?:{word})"
         start = rf"(?<!\w){base.loose(self.prefix.strip())}\s{{0,20}}{noun}(?P<word>{word})(?!\w)"
-        return re.compile(rf"{start}(?P<rest>{no_other}[^\n]{{0,{_REST_CHARS}}})", re.IGNORECASE)
+        rests = (rf"(?P<rest>(?!{no_other}{end})[^\n]{{0,{_REST_CHARS}}})" for end in (r"(?!\w)", r"[^\w\n]*(?:\n|\Z)"))
+        return tuple(re.compile(start + rest, re.IGNORECASE) for rest in rests)
 
 
 _REST_CHARS: Final = 1_000

@@ -14,7 +14,7 @@ import orjson
 from batchpond.errors import StudyError
 from batchpond.model import Outcome
 from batchpond.tasks import base
-from batchpond.tasks.base import CarefulRule, Judgment, Text, agreed
+from batchpond.tasks.base import Care, CarefulRule, Judgment, Text, agreed
 
 CONFLICT: Final = object()
 _OBJECT: Final = re.compile(r'\{(?=\s*")')
@@ -163,7 +163,7 @@ def _values(text: str, key: str) -> list[tuple[object, int, int]]:
 
 
 def read_with_care(
-    text: str, keys: Sequence[str], bare: Callable[[object], object], reader: Callable[[Object], Judgment]
+    text: str, keys: Sequence[str], bare: Callable[[object], object], reader: Callable[[Object], Judgment], care: Care
 ) -> Judgment | None:
     """Return what `read_objects` does of the first of the keys, also of what is no JSON but names it, if it is meant.
 
@@ -176,13 +176,13 @@ def read_with_care(
 
     if (alone := whole(text)) and key in alone:
         return read_bare(alone)
-    shown = base.plain(text)
+    shown = base.plain(text).replace("**", "" if care.doubts else "**")
     found, start, end = read_objects(text, key, read_bare), shown.find("{"), shown.rfind("}") + 1
     if found is None and (values := _values(shown, key)):
         rest = {other: value for other in others for value, _, _ in _values(shown, other)}
         found = agreed([read_bare({**rest, key: value}) for value, _, _ in values])
         start, end = start if start >= 0 else values[0][1], max(end, values[-1][2])
-    return None if found is None else base.meant(shown, [(found, base.Found("", start, end))])
+    return None if found is None else care.meant(shown, [(found, base.Found("", start, end))])
 
 
 @dataclass(frozen=True)
@@ -204,8 +204,8 @@ class ObjectRule(CarefulRule):
     def _found(self, text: str) -> Judgment | None:
         return read_objects(text, self.key, self._reading)
 
-    def _found_with_care(self, text: str) -> Judgment | None:
-        return read_with_care(text, self.keys, self._bare, self._reading)
+    def _found_with_care(self, text: str, care: Care) -> Judgment | None:
+        return read_with_care(text, self.keys, self._bare, self._reading, care)
 
     def _bare(self, value: object) -> object:
         return value

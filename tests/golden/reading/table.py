@@ -1,15 +1,21 @@
 """How judges' answers are read, beside what a careful person reads in them: `python -m tests.golden.reading.table`.
 
-`seen/` and `sealed/` hold a file of answers for each task, written for this and labelled before the rules that are
-measured here were. An answer begins below a line `=== reading kind`; the kind `cut` was ended by its length. A reading
-is a verdict, score or label, or why there is none: `ambiguous`, `truncated`, `none`. What other tools read as a tie, 0
-or no flip where nothing can be read counts as misread. Lost otherwise is what says its verdict without the form that
-was asked for, or corrects itself.
+`seen/` and `sealed/` hold a file of answers for each task (`likert-line` is likert in its form `line`), written for
+this and labelled before the rules that are measured here were. An answer begins below a line `=== reading kind`; the
+kind `cut` was ended by its length. A reading is a verdict, score, label or order, or why there is none: `ambiguous`,
+`truncated`, `none`. What other tools read as a tie, 0 or no flip where nothing can be read counts as misread. Lost
+otherwise is what says its verdict without the form that was asked for, or corrects itself.
 
 The sealed answers were laid by first (their digest is held by a test) and read once the rules stood, never to mend
 them. Both parts and the rules have one author, who wrote all of them by hand: the sealed figures show that the rules
 were not fitted to single texts, not how they do on the answers of strangers. Answers of the kind `realistic`, and a few
 retracted ones, were added to the seen part while the rules were made.
+
+For the fourth reader 365 answers were added to the seen part, in batches of 235, 80 and 50 that were each labelled
+before its rules read them. At first it misread 1, 12 and 8 of them, and lost 1, 2 and 3 for their form; then its rules
+were mended. One answer, which is quoted as a whole, was labelled anew as ambiguous: that reader
+takes nothing in a quotation for a verdict. The sealed part has two such answers under their old labels; they are all
+that it loses there for their form.
 """
 
 from __future__ import annotations
@@ -18,18 +24,23 @@ import hashlib
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from batchpond.model import Finish, Response, ResponseStatus
-from batchpond.tasks.base import Judgment, Rule
+from batchpond.tasks.base import READER, Judgment, Rule
 from tests.rigs import seeds
 from tests.rigs.task import rule_of
 
 HERE: Final = Path(__file__).parent
 PAGE: Final = HERE / "README.md"
-TASKS: Final = ("pairwise", "ranking", "compliance", "likert", "pressure")
+RULES: Final[Mapping[str, Rule]] = {
+    **{task: rule_of(task) for task in ("pairwise", "ranking", "compliance", "likert", "pressure", "listwise")},
+    "likert-line": rule_of("likert", form="line"),
+}
+TASKS: Final = tuple(RULES)
+NEWEST: Final = f"batchpond, reader {READER}"
 PARTS: Final = ("seen", "sealed")
 NO_READING: Final = frozenset({"ambiguous", "truncated", "none"})
 NOT_FORM: Final = frozenset({"prose", "other_tag", "correction"})
@@ -64,7 +75,8 @@ Reader = Callable[[Case], str | None]
 
 def cases(part: str, task: str) -> Iterator[Case]:
     """Yield the answers of a part and task."""
-    text = (HERE / part / f"{task}.txt").read_text("utf-8")
+    path = HERE / part / f"{task}.txt"
+    text = path.read_text("utf-8") if path.exists() else ""
     for head, body in re.findall(r"^=== (.*)\n((?:(?!===).*(?:\n|\Z))*)", text, re.MULTILINE):
         reading, kind = head.split()
         yield Case(reading, kind, body.removesuffix("\n"))
@@ -72,7 +84,9 @@ def cases(part: str, task: str) -> Iterator[Case]:
 
 def digest(part: str) -> str:
     """Return the digest of a part's texts and labels."""
-    return hashlib.sha256(b"".join((HERE / part / f"{task}.txt").read_bytes() for task in TASKS)).hexdigest()
+    return hashlib.sha256(
+        b"".join(path.read_bytes() for task in TASKS if (path := HERE / part / f"{task}.txt").exists())
+    ).hexdigest()
 
 
 def said(judgment: Judgment) -> str | None:
@@ -85,11 +99,12 @@ def said(judgment: Judgment) -> str | None:
 
 def readers(task: str) -> dict[str, Reader]:
     """Return the ways to read a task's answers, by name."""
-    rule: Rule = rule_of(task)
+    rule = RULES[task]
     return {
-        "batchpond, reader 2": lambda case: said(rule.read_with_care(case.response)),
+        NEWEST: lambda case: said(rule.read_with_care(case.response)),
+        "batchpond, reader 3": lambda case: said(rule.read_with_care(case.response, 3)),
         "batchpond, reader 1": lambda case: said(rule.read(case.response)),
-        **{name: _of_text(read) for name, read in seeds.READERS[task].items()},
+        **{name: _of_text(read) for name, read in seeds.READERS.get(task, {}).items()},
     }
 
 
@@ -125,19 +140,19 @@ def page() -> str:
         lines.append("| --- | --- | --- | --- | --- | --- | --- |")
         for task in TASKS:
             n = len(list(cases(part, task)))
-            for name, reader in readers(task).items():
+            for name, reader in readers(task).items() if n else ():
                 lines.append(f"| {task} | {n} | {name} | {' | '.join(map(str, count(part, task, reader)))} |")
         lines.append("")
     return "\n".join(["# How answers are read", "", *lines])
 
 
 def main() -> None:
-    """Write the page, or with `--show` print what reader 2 does not read right of the seen part."""
+    """Write the page, or with `--show` print what the newest reader does not read right of the seen part."""
     if "--show" not in sys.argv:
         PAGE.write_text(page(), "utf-8")
         return
     for task in TASKS:
-        reader = readers(task)["batchpond, reader 2"]
+        reader = readers(task)[NEWEST]
         for case in cases("seen", task):
             if (done := how(case, reader(case))) != "right":
                 sys.stdout.write(f"{task} {done} {case.kind} {case.reading} {case.text!r} -> {reader(case)}\n")
