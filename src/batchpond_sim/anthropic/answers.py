@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 from batchpond_sim.judges.judge import Judgement, Panel, Says, count_tokens
-from batchpond_sim.judges.speech import EFFORT_TOKENS, RowAnswer, picture_problem, schema_problem
+from batchpond_sim.judges.speech import EFFORT_TOKENS, RowAnswer, picture_problem, schema_problem, shown_tokens
 
 EFFORTS = ("low", "medium", "high", "xhigh", "max")
 _EFFORTS_4_6 = ("low", "medium", "high", "max")
@@ -428,13 +428,14 @@ def _completed(params: dict[str, Any], family: Family, judged: Judgement, force:
 def _usage(params: dict[str, Any], prompt: str, said: _Completion, conditions: Conditions) -> dict[str, Any]:
     prefix, ttl = _cached_prefix(params)
     created = read = 0
+    n_tokens = count_tokens(prompt) + shown_tokens(params["model"], params["messages"]) + _PROMPT_EXTRA_TOKENS
     n_prefix = count_tokens(prefix) if prefix else 0
     if n_prefix >= CACHED_TOKENS_MIN:
         name = hashlib.sha256(f"{params['model']}|{prefix}".encode("utf-8", "surrogatepass")).hexdigest()
         created, read = (0, n_prefix) if name in conditions.cached else (n_prefix, 0)
         conditions.cached.add(name)
     return {
-        "input_tokens": count_tokens(prompt) + _PROMPT_EXTRA_TOKENS - created - read,
+        "input_tokens": n_tokens - created - read,
         "cache_creation_input_tokens": created,
         "cache_read_input_tokens": read,
         "cache_creation": {

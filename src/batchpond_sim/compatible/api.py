@@ -88,16 +88,12 @@ class CompatibleSimulator(Api):
 
     def _chat(self, request: Request, call: Call, _project: str, _argument: str) -> Answer:
         body = request.read_json()
-        refused = _refused_body(body)
-        if refused is None and (problem := speech.picture_problem(body["messages"])) is not None:
-            refused = _error(400, problem)
-        if refused is not None:
+        if (refused := _refused_body(body)) is not None:
             return refused
         model = body["model"]
         style = _style(model)
         effort = body.get("reasoning_effort", "low") if style else "none"
-        limit = _limit(body)
-        asked = speech.Asked(model, speech.messages_text(body["messages"]), effort, True, limit)
+        asked = speech.Asked(model, speech.messages_text(body["messages"]), effort, True, _limit(body))
         judged = self._world.panel.answer(model, asked.prompt, self.live_key(body))
         if judged.says is Says.ERROR:
             return self._fault_reply(500, "status")
@@ -147,13 +143,7 @@ def _refused_body(body: Any) -> Reply | None:
         return _error(400, f"max_tokens must be at least 1, got {limit}.")
     if body.get("reasoning_effort", "low") not in speech.EFFORT_TOKENS:
         return _error(400, f"reasoning_effort: unknown value {body['reasoning_effort']}")
-    return _refused_format(body.get("response_format"))
-
-
-def _refused_format(form: Any) -> Reply | None:
-    if not isinstance(form, dict) or form.get("type") != "json_schema":
-        return None
-    wrong = speech.named_schema_problem(form.get("json_schema"))
+    wrong = speech.picture_problem(body["messages"]) or speech.format_problem(body.get("response_format"))
     return None if wrong is None else _error(400, wrong)
 
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from batchpond_sim.judges.judge import Judgement, Panel, Says, count_tokens
-from batchpond_sim.judges.speech import EFFORT_TOKENS, RowAnswer, picture_problem, schema_problem, tokens
+from batchpond_sim.judges.speech import EFFORT_TOKENS, RowAnswer, picture_problem, schema_problem, shown_tokens, tokens
 from batchpond_sim.shared.google import BILLING_TEXT, rpc_error
 
 LEVELS = ("MINIMAL", "LOW", "MEDIUM", "HIGH", "XHIGH")
@@ -339,6 +339,7 @@ def answer(
     if judged.says is Says.ERROR:
         return _server_error()
     said = _completed(wanted, family, judged, force)
+    said = replace(said, prompt_tokens=said.prompt_tokens + shown_tokens(model, request))
     body, config = _response(model, family, wanted, said), named(named(request).get("generationConfig"))
     if config.get("responseLogprobs") and said.text:
         body["candidates"][0]["logprobsResult"] = _logprobs(said.text, int(config.get("logprobs") or 0))

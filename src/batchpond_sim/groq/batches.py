@@ -33,9 +33,7 @@ def answer(
     model = str(body["model"])
     limit = body.get("max_completion_tokens", body.get("max_tokens"))
     effort = str(body.get("reasoning_effort") or _usual(model)).replace("default", "medium")
-    asked = speech.Asked(
-        model, speech.messages_text(body["messages"]), effort, True, limit if isinstance(limit, int) else None
-    )
+    asked = speech.Asked(model, speech.messages_text(body["messages"]), effort, True, limit)
     judged = panel.answer(asked.model, asked.prompt, request_key)
     if judged.says is Says.ERROR:
         return _broken()

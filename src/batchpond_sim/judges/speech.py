@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import base64
 import binascii
+import io
 import math
 import re
+import tomllib
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from importlib import resources
 from typing import Any
+
+import imagesize  # type: ignore[import-untyped]
 
 from batchpond_sim.judges.judge import Judgement, Says, count_tokens
 
@@ -55,6 +60,12 @@ def _object_problems(schema: dict[str, Any], path: tuple[str, ...], where: str) 
         yield from _problems(part, (*path, "properties", name))
 
 
+def format_problem(form: Any) -> str | None:
+    """Return what is wrong with a `response_format` of chat completions, None where nothing is or it has no schema."""
+    is_schema = isinstance(form, dict) and form.get("type") == "json_schema"
+    return named_schema_problem(form.get("json_schema")) if is_schema else None
+
+
 def named_schema_problem(form: Any) -> str | None:
     """Return what is wrong with a schema that has a name, as OpenAI's `json_schema` is."""
     if not isinstance(form, dict) or not isinstance(form.get("name"), str):
@@ -99,7 +110,8 @@ class Asked:
     prompt: str
     effort: str
     wants_summary: bool
-    max_tokens: int | None
+    max_tokens: Any
+    messages: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,14 +166,14 @@ def completed(asked: Asked, judged: Judgement, force: str) -> Completion:
         text = ""
     reasoning = int(EFFORT_TOKENS[asked.effort] * (0.5 + judged.u))
     n_spoken = count_tokens(refusal or text) if refusal or text else 0
-    limit = asked.max_tokens
+    limit = asked.max_tokens if isinstance(asked.max_tokens, int) else None
     if force == "truncated_text":
         limit = reasoning + n_spoken // 2
     if limit is not None and reasoning + n_spoken > limit:
         reasoning = min(reasoning, limit)
         n_spoken = limit - reasoning
         text, refusal, finish = text[: n_spoken * 4], None, "length"
-    tokens_in = count_tokens(asked.prompt) + 7
+    tokens_in = count_tokens(asked.prompt) + 7 + shown_tokens(asked.model, asked.messages)
     return Completion(text, refusal, finish, tokens_in, reasoning + n_spoken, reasoning, judged.thoughts, judged.key)
 
 
@@ -230,3 +242,28 @@ def _problem(kind: str | None, data: Any) -> str | None:
     if kind not in _MAGIC:
         return f"{kind} is not a supported media type"
     return None if re.match(_MAGIC[kind], content) else f"the image does not match the provided media type {kind}"
+
+
+_COUNTS: list[dict[str, Any]] = tomllib.loads((resources.files(__package__) / "pictures.toml").read_text())["models"]
+
+
+def shown_tokens(model: str, body: Any) -> int:
+    """Return how many tokens the pictures and documents of a body are, by the arithmetic that the model's guide has."""
+    rule = next((one for one in _COUNTS if re.match(one["name"], model)), None)
+    return sum(_counted(rule, base64.b64decode(data)) for _, data in _shown(body)) if rule else 0
+
+
+def _counted(rule: dict[str, Any], content: bytes) -> int:
+    if content.startswith(b"%PDF-"):
+        return int(rule.get("page", 0)) * len(re.findall(rb"/Type\s*/Page(?![A-Za-z])", content))
+    size = imagesize.get(io.BytesIO(content))
+    fitted = min(1.0, rule.get("long", math.inf) / max(size), rule.get("short", math.inf) / min(size))
+    crop = sorted((256, 768, min(size) // 1.5))[1] if max(size) > 384 else 384
+    side = crop if "crops" in rule else rule.get("side", max(size))
+    across, down = (round(part * fitted / side, 6) for part in size)
+    n, most = min(math.ceil(across) * math.ceil(down), rule.get("cap", math.inf)), rule.get("most", math.inf)
+    if n > most:  # first by its area, then to whole squares on one side
+        shrunk = [part * math.sqrt(most / across / down) for part in (across, down)]
+        whole = min(math.floor(part) / part for part in shrunk)
+        n = math.prod(math.ceil(round(part * whole, 6)) for part in shrunk)
+    return int(rule.get("base", 0) + math.ceil(rule.get("each", 0) * n) + rule.get("row", 0) * math.ceil(down))

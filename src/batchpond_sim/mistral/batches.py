@@ -49,9 +49,7 @@ def answer(
         return refused
     limit = body.get("max_tokens")
     effort = "medium" if body.get("prompt_mode") == "reasoning" else str(body.get("reasoning_effort") or "none")
-    asked = speech.Asked(
-        model, speech.messages_text(body["messages"]), effort, True, limit if isinstance(limit, int) else None
-    )
+    asked = speech.Asked(model, speech.messages_text(body["messages"]), effort, True, limit, body["messages"])
     judged = panel.answer(asked.model, asked.prompt, request_key)
     if judged.says is Says.ERROR:
         return _broken()
@@ -92,10 +90,7 @@ def _refused(body: dict[str, Any]) -> speech.RowAnswer | None:
         return _bad(f"reasoning_effort must be one of {', '.join(_EFFORTS)}")
     if temperature is not None and not (isinstance(temperature, int | float) and 0 <= temperature <= TEMPERATURE_MAX):
         return _bad(f"temperature must be from 0 to {TEMPERATURE_MAX}")
-    form = body.get("response_format")
-    if not isinstance(form, dict) or form.get("type") != "json_schema":
-        return None
-    problem = speech.named_schema_problem(form.get("json_schema"))
+    problem = speech.format_problem(body.get("response_format"))
     return None if problem is None else _bad(problem)
 
 

@@ -230,9 +230,7 @@ def _asked_chat(body: dict[str, Any]) -> speech.Asked:
     model = str(body.get("model"))
     limit = body.get("max_completion_tokens", body.get("max_tokens"))
     effort = _effort(CHAT, body) or _default_effort(model)
-    return speech.Asked(
-        model, speech.messages_text(body["messages"]), effort, False, limit if isinstance(limit, int) else None
-    )
+    return speech.Asked(model, speech.messages_text(body["messages"]), effort, False, limit, body["messages"])
 
 
 def _asked_responses(body: dict[str, Any]) -> speech.Asked:
@@ -242,9 +240,8 @@ def _asked_responses(body: dict[str, Any]) -> speech.Asked:
         prompt = f"{body['instructions']}\n\n{prompt}"
     reasoning = body.get("reasoning")
     wants = isinstance(reasoning, dict) and bool(reasoning.get("summary"))
-    limit = body.get("max_output_tokens")
     effort = _effort(RESPONSES, body) or _default_effort(model)
-    return speech.Asked(model, prompt, effort, wants, limit if isinstance(limit, int) else None)
+    return speech.Asked(model, prompt, effort, wants, body.get("max_output_tokens"), body["input"])
 
 
 def _snapshot(model: str) -> str:

@@ -99,9 +99,7 @@ def _refused_messages(body: dict[str, Any]) -> speech.RowAnswer | None:
 
 
 def _refused_format(form: Any) -> speech.RowAnswer | None:
-    if not isinstance(form, dict) or form.get("type") != "json_schema":
-        return None
-    problem = speech.named_schema_problem(form.get("json_schema"))
+    problem = speech.format_problem(form)
     return None if problem is None else _bad(problem)
 
 
@@ -118,7 +116,8 @@ def _asked(body: dict[str, Any]) -> speech.Asked:
     model, switch = str(body["model"]), body.get("reasoning")
     is_on = _REASONS.match(model) is not None or (isinstance(switch, dict) and switch.get("enabled") is True)
     effort = str(body.get("reasoning_effort") or ("medium" if is_on else "none"))
-    return speech.Asked(model, speech.messages_text(body["messages"]), effort, False, body.get("max_tokens"))
+    said = body["messages"]
+    return speech.Asked(model, speech.messages_text(said), effort, False, body.get("max_tokens"), said)
 
 
 def _chat_body(

@@ -52,8 +52,7 @@ def answer(body: dict[str, Any], request_key: str, panel: Panel, created_at: int
         return refused
     limit = body.get("max_completion_tokens", body.get("max_tokens"))
     effort = str(body.get("reasoning_effort") or "none")
-    prompt = speech.messages_text(body["messages"])
-    asked = speech.Asked(str(body["model"]), prompt, effort, True, limit if isinstance(limit, int) else None)
+    asked = speech.Asked(str(body["model"]), speech.messages_text(body["messages"]), effort, True, limit)
     judged = panel.answer(asked.model, asked.prompt, request_key)
     if judged.says is Says.ERROR:
         return _broken()
@@ -97,10 +96,7 @@ def _refused(body: dict[str, Any]) -> speech.RowAnswer | None:
     effort = body.get("reasoning_effort")
     if effort is not None and effort not in _EFFORTS:
         return _bad(f"Argument not supported on this model: reasoning_effort = {effort}")
-    form = body.get("response_format")
-    if not isinstance(form, dict) or form.get("type") != "json_schema":
-        return None
-    problem = speech.named_schema_problem(form.get("json_schema"))
+    problem = speech.format_problem(body.get("response_format"))
     return None if problem is None else _bad(problem)
 
 

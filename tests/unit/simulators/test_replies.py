@@ -17,6 +17,7 @@ from batchpond.tasks.pressure import conversation, tactics, transcript
 from batchpond.tasks.templates import builtin as templates
 from batchpond_sim import SimulatorError
 from batchpond_sim.judges.judge import Panel, parse_judge
+from tests.rigs.filled import fill
 from tests.rigs.task import answered
 
 N = 400
@@ -52,7 +53,7 @@ class Models:
 
 def prompt(task: str, rule: Rule, template: str, **values: str) -> str:
     """Return a filled built-in template."""
-    return rule.placeholders.fill(templates(task)[template].text, {**VALUES, **rule.values(), **values})
+    return fill(rule.placeholders, templates(task)[template].text, {**VALUES, **rule.values(), **values})
 
 
 def judged(models: Models, task: str, template: str, **values: str) -> Judgment:
