@@ -25,6 +25,7 @@ _SHAPES: Final = (
     (re.compile(r"\bAIza[A-Za-z0-9_-]{10,}"), REDACTED),
     (re.compile(r"(?i)\b(api[-_]?key|key|token|x-goog-signature|sig|signature)=[^&\s\"'<>]+"), rf"\1={REDACTED}"),
 )
+BYTES: Final = "[bytes, which are no text]"
 _LOGGERS: Final = (
     "httpx",
     "httpcore",
@@ -76,6 +77,11 @@ class Secret:
         return hmac.compare_digest(self.__value.encode(), other.__value.encode())
 
     __hash__ = None  # type: ignore[assignment]  # a hash would let the value be tested for
+
+
+def plain(value: object) -> str:
+    """Return what JSON keeps of a value that it has no form for; of bytes, that they are some."""
+    return BYTES if isinstance(value, bytes) else str(value)
 
 
 def redact(text: str) -> str:

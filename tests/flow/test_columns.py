@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from batchpond.errors import StudyError
@@ -143,6 +144,27 @@ def test_another_value_is_another_request_and_nothing_else_is(tmp_path: Path) ->
     source.write_text(source.read_text().replace("1991", "1891"))
     rig.plan()
     assert len(set(rig.rows("select request_id from requests", "requests")) - before) == 2
+
+
+@pytest.mark.parametrize("is_struct", [False, True])
+def test_bytes_are_no_text(tmp_path: Path, *, is_struct: bool) -> None:
+    """They stop the plan with file, item, column and what shows them; a column that no template shows stops nothing."""
+    rig = Rig(tmp_path, max_requests=50, models=("gpt-4.1-mini",), with_lens=False)
+    by_author(rig.study_path)
+    source = rig.study_path.parent / "items.csv"
+    photos = [{"bytes": b"\x89PNG", "path": "a.png"} if is_struct else b"\x89PNG"] * 3
+    items = {"id": ["a", "b", "c"], "text": ["A", "B", "C"], "year": [1, 2, 3], "photo": photos}
+    pl.DataFrame(items).write_parquet(source.with_suffix(".parquet"))
+    text = rig.study_path.read_text().replace("items.csv", "items.parquet")
+    rig.study_path.write_text(text)
+    rig.plan()
+    assert not rig.rows("select * from items where metadata like '%PNG%'", "items")
+    rig.study_path.write_text(text.replace("of the year", "{SAMPLE_2.photo} of the year"))
+    with pytest.raises(
+        StudyError, match=r"items.parquet: '[abc]' has bytes in 'photo', which template by_author"
+    ) as found:
+        rig.plan()
+    assert found.value.hint == "{SAMPLE_2.photo as media} shows a picture or document"
 
 
 def test_what_an_item_lacks_stops_the_plan(tmp_path: Path) -> None:

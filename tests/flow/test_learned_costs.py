@@ -12,13 +12,14 @@ from batchpond.plan.verb import plan_study
 from batchpond.study import file
 from batchpond_sim.world.world import Settings
 from tests.rigs.sim_inputs import STUDY, write_study
-from tests.rigs.sim_providers import SIMULATED
+from tests.rigs.sim_providers import SIMULATED, environ
 from tests.rigs.sim_study import LATENCY_S, Rig
 from tests.rigs.swept import some
 
 MODELS = tuple(model for name in ("openai", "anthropic", "gemini") for model in SIMULATED[name].models)[:5]
 TEMPLATES = ("plain", "concise", "step_by_step")
 N_PILOT = 25
+REMOTE = "https://api.openai.com/openai/v1"
 WORDS = ("tide", "lamp", "orchard", "because", "although", "seven")
 COSTS = """
 select requests.request_model, plan.template_id, sum(responses.cost_usd)
@@ -26,6 +27,13 @@ from responses join requests using (request_id) join plan using (request_id)
 where responses.status = 'succeeded' group by all
 """
 Costs = dict[tuple[object, object], float]
+
+
+@pytest.fixture(autouse=True)
+def on_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the environment say of all providers that simulators stand for them."""
+    for name, value in environ("key").items():
+        monkeypatch.setenv(name, value)
 
 
 def planned(rig: Rig) -> PlanReport:
@@ -132,3 +140,30 @@ def test_a_new_version_learns_from_the_last_one_where_the_template_is_the_same(t
     rig.change()
     cells = planned(rig).cells
     assert all(cell.n_to_ask and cell.n_learned_from > 20 for cell in cells)
+
+
+def test_a_rehearsal_says_nothing_of_what_real_calls_will_cost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor real answers of what a simulator's will be: each address learns from its own alone."""
+    rig = Rig(tmp_path, n_items=8, max_requests=500, models=SIMULATED["openai"].models[:1])
+    rough = planned(rig).cost
+    rig.settle()
+    items = rig.study_path.with_name("items.csv")
+
+    def changed(word: str) -> PlanReport:
+        items.write_text(items.read_text("utf-8").replace("number", word), "utf-8")
+        return planned(rig)
+
+    assert {cell.n_learned_from for cell in changed("numbers").cells} == {56}
+    monkeypatch.setenv(SIMULATED["openai"].url_env, REMOTE)
+    said = planned(rig)
+    assert {cell.n_learned_from for cell in said.cells} == {0}
+    assert said.cost.expected_usd == pytest.approx(rough.expected_usd, rel=0.05)
+    assert said.cost.high_usd is None
+    assert said.cost.expected_usd is not None
+    rig.base_urls["openai"] = REMOTE
+    preview = rig.submit(limit=20).preview
+    assert preview.cost_expected_usd == pytest.approx(said.cost.expected_usd * 20 / 56, rel=0.05)
+    rig.settle(is_begun=True)
+    assert {cell.n_learned_from for cell in changed("figure").cells} == {20}
+    monkeypatch.setenv(SIMULATED["openai"].url_env, SIMULATED["openai"].base_url)
+    assert {cell.n_learned_from for cell in planned(rig).cells} == {56}

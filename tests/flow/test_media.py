@@ -528,6 +528,23 @@ def test_an_address_goes_to_the_provider_as_it_is(tmp_path: Path) -> None:
         rig.plan()
 
 
+def test_the_address_of_a_document_is_sent_as_one_or_refused(tmp_path: Path) -> None:
+    """Where an endpoint takes none the plan stops: it would have gone there as a picture."""
+    rig = Rig(tmp_path, max_requests=50, models=("gpt-4.1-mini",), with_lens=False)
+    with_photos(rig.study_path)
+    items = rig.study_path.parent / "items.csv"
+    items.write_text(re.sub(r"photos/(\w+)", r"https://papers.example/\1.PDF?v=2", items.read_text()))
+    with pytest.raises(
+        StudyError, match=r"openai/gpt-4.1-mini takes no addresses of documents at /v1/chat/completions"
+    ):
+        rig.plan()
+    text = rig.study_path.read_text()
+    rig.study_path.write_text(text.replace('"gpt-4.1-mini"\n', '"gpt-4.1-mini"\nendpoint = "responses"\n'))
+    rig.plan()
+    bodies = [str(row[0]) for row in rig.rows("select body from requests", "requests")]
+    assert all(body.count('{"file_url":"https://papers.example/') == 2 for body in bodies)
+
+
 def test_build_payload_is_the_same_every_time(tmp_path: Path) -> None:
     """A payload that was lost is built again byte for byte."""
     rig = Rig(tmp_path, max_requests=50, models=("gpt-4.1-mini",), with_lens=False)

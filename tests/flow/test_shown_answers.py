@@ -210,6 +210,143 @@ def test_fields_of_one_answer_show_it_once(tmp_path: Path) -> None:
     assert rig.ask("select count(distinct request_id) as n from results where stage = 'second'") == [{"n": 3}]
 
 
+RATED = """\
+[[stages.answer.fields]]
+name = "tone"
+kind = "label"
+[[stages.answer.fields]]
+name = "depth"
+kind = "score"
+range = [1, 9]
+[[stages.answer.fields]]
+name = "advice"
+kind = "text"
+"""
+
+
+def rated(name: str, items: str = 'path = "asked.csv"') -> str:
+    """Return a stage in which a judge fills fields about each item."""
+    return stage(
+        name, "prompts", items, f"---{BY.format('f', '{INPUT} Reply: {ANSWER_FORMAT}')}{RATED}{models('gpt-4o')}"
+    )
+
+
+def test_a_field_of_an_earlier_answer_is_shown_by_its_name(tmp_path: Path) -> None:
+    """Its value alone: a label, a score or a text; the whole answer stands behind `text`."""
+    seen = "{INPUT} <{answers.first.tone}|{answers.first.depth}|{answers.first.advice}>"
+    answer = '[stages.answer]\nform = "regex"\npattern = "(?P<label>[a-z]+)"\n'
+    second = f"---{answer}{BY.format('s', seen)}{models('gpt-4.1-mini')}"
+    rig = finished(rig_of(tmp_path, rated("first"), stage("second", "prompts", 'stage = "first"', second)))
+    said: dict[str, dict[str, str]] = {}
+    for row in rig.ask("select * from results where stage = 'first'"):
+        value = row["explanation"] or row["label"] or f"{row['score']:.15g}"
+        said.setdefault(row["item_first"], {})[row["rubric_id"]] = value
+    shown = prompts(rig, "second")
+    assert len(shown) == 3
+    for (item, _), text in shown.items():
+        one = said[item]
+        assert f"<{one['tone']}|{one['depth']}|{one['advice']}>" in text
+
+
+def test_a_field_that_is_none_is_refused_with_those_that_are(tmp_path: Path) -> None:
+    seen = stage("second", "prompts", 'stage = "first"', f"---{BY.format('s', '{INPUT} {answers.first.tune}')}{RATED}"
+                 f"{models('gpt-4o')}")  # fmt: skip
+    with pytest.raises(StudyError, match=r"study.toml:\d+: stages\[2\].templates show {answers.first.tune}") as found:
+        rig_of(tmp_path, rated("first"), seen).plan()
+    assert "{answers.first.tone}, {answers.first.depth}, {answers.first.advice}" in str(found.value.hint)
+
+
+QUALITY = '[[stages.rubrics]]\nuse = "overall_quality"\n'
+TWO = "{TRAIT_NAME} {TRAIT_DESCRIPTION} {SAMPLE_1} {SAMPLE_2} {ANSWER_FIRST} "
+
+
+def compared(name: str, items: str, text: str, pairs: str = "") -> str:
+    """Return a stage of pairs whose template shows `text` besides them."""
+    template = BY.format(f"by_{name}", TWO + text)
+    return stage(name, "pairwise", items, f"---{pairs}{QUALITY}{template}{models('gpt-4.1-mini')}")
+
+
+def test_what_was_said_of_each_of_two_items_stands_beside_it(tmp_path: Path) -> None:
+    """By the name of its side: a verdict on one item, a field of an answer about it."""
+    seen = "<{SAMPLE_1.answers.first.depth}> <{SAMPLE_2.answers.first.depth}>"
+    rig = finished(rig_of(tmp_path, rated("first"), compared("second", 'stage = "first"', seen)))
+    said = rig.ask("select * from results where stage = 'first' and rubric_id = 'depth'")
+    depths = {row["item_first"]: f"{row['score']:.15g}" for row in said}
+    found = rig.ask(f"{SAW} where stage = 'second'")
+    assert len(found) == 6
+    for row in found:
+        assert f"<{depths[row['item_first']]}> <{depths[row['item_second']]}>" in row["body"]
+
+
+SAID = "{answers.first.verdict}"
+
+
+def ranked(text: str) -> str:
+    """Return a stage that ranks answers, its template showing `text` besides them."""
+    template = BY.format("r", "{STATEMENT} {INPUT} {OUTPUT_A} {OUTPUT_B} " + text)
+    return stage("second", "ranking", 'stage = "answers"', f"---{HONEST}{template}{models('gpt-4o')}")
+
+
+PARTLY = "[stages.pairs]\nreverse = {}\n"
+
+
+@pytest.mark.parametrize(
+    ("stages", "error", "hint"),
+    [
+        ([judged("first", 'path = "asked.csv"', "", "gpt-4o"),
+          compared("second", 'stage = "first"', "{answers.first.verdict}")],
+         r"show {answers.first.verdict}, which first says of each item by itself", "{SAMPLE_1.answers.first.verdict}"),
+        ([answers("gpt-4o", "gpt-4o-mini"), judged("first", 'stage = "answers"', "", "gpt-4o"), ranked(SAID)],
+         r"which first says of each item by itself", "{OUTPUT_A.answers.first.verdict}"),
+        ([compared("first", 'path = "asked.csv"', ""),
+          judged("second", 'stage = "first"', "{answers.first.verdict}", "gpt-4o")],
+         "which first says of two items at once", "the same items in the same order"),
+        ([compared("first", 'path = "asked.csv"', "", PARTLY.format("false")),
+          compared("second", 'stage = "first"', "{answers.first.verdict}")],
+         "which first says in fewer orders than this stage asks in", "the same items in the same order"),
+        ([compared("first", 'path = "asked.csv"', "", '[stages.pairs]\nselect = "adaptive"\n'),
+          compared("second", 'stage = "first"', "{answers.first.verdict}", PARTLY.format("false"))],
+         "which first says in fewer orders", ""),
+        ([answers("gpt-4o"), ranked("")],
+         "of which each question has 1, and this stage compares 2", "more models"),
+    ],
+)  # fmt: skip
+def test_what_would_ask_nothing_or_half_in_silence_stops_the_plan(
+    tmp_path: Path, stages: list[str], error: str, hint: str
+) -> None:
+    """With the line of what asks for it."""
+    rig = rig_of(tmp_path, *stages)
+    with pytest.raises(StudyError, match=error) as found:
+        rig.plan()
+    assert re.search(r"study\.toml:\d+: ", str(found.value))
+    assert hint in str(found.value.hint)
+    assert rig.rows("select * from requests", "requests") == []
+
+
+@pytest.mark.parametrize("reverse", ["0.5", "false"])
+def test_pairs_in_the_order_that_was_asked_show_what_was_said(tmp_path: Path, reverse: str) -> None:
+    """The same draws choose the same pairs and orders, so that each is asked."""
+    asked = f"---{PARTLY.format(reverse)}{QUALITY}{use('plain')}{models('gpt-4o')}"
+    first = stage("first", "pairwise", 'path = "asked.csv"', asked)
+    second = compared("second", 'stage = "first"', "{answers.first.verdict}", PARTLY.format(reverse))
+    rig = finished(rig_of(tmp_path, first, second))
+    n_of = {row["stage"]: row["n"] for row in rig.ask("select stage, count(*) as n from results group by stage")}
+    assert n_of["first"] == n_of["second"] >= 3
+
+
+def test_answers_about_other_items_stop_the_plan(tmp_path: Path) -> None:
+    """A reference for questions of other names would be waited for in silence."""
+    other = answers("gpt-5.4-mini").replace('"answers"', '"reference"').replace("asked.csv", "others.csv")
+    rig = rig_of(
+        tmp_path, other, answers("gpt-4o"), judged("v", 'stage = "answers"', "{answers.reference.text}", "gpt-4o")
+    )
+    (rig.study_path.parent / "others.csv").write_text("id,text\nr1,One?\nr2,Two?\n")
+    with pytest.raises(StudyError, match=r"stage v shows {answers.reference.text}, and reference is asked about none"):
+        rig.plan()
+    (rig.study_path.parent / "others.csv").write_text("id,text\nq1,One?\nr2,Two?\n")
+    rig.plan()
+
+
 @pytest.mark.parametrize("is_optional", [False, True])
 def test_an_item_waits_for_an_answer_that_failed_unless_its_prompt_says_what_to_do(
     tmp_path: Path, is_optional: bool

@@ -30,6 +30,7 @@ from batchpond.plan.rounds import adaptive
 from batchpond.study.spec import CONVERSATION, TIER_MAX, StageSpec
 from batchpond.tasks.listwise import OrderRule
 from batchpond.tasks.templates import Rubric
+from batchpond.text import plain
 
 NO_RUBRIC: Final = Rubric("", "", "")
 PLACES: Final = ("unit_id", "rubric_id", "candidate", "input", "turn_no", "tier")
@@ -78,7 +79,7 @@ class SourceRow(_SourceRow):
             return self.of_file.metadata
         places = zip(PLACES, (self.unit_id or None, *self[3:7], self.tier), strict=True)
         said = {name: value for name, value in {**dict(places), **self.more}.items() if value is not None}
-        return orjson.dumps(said, default=str, option=orjson.OPT_SORT_KEYS).decode() if said else None
+        return orjson.dumps(said, default=plain, option=orjson.OPT_SORT_KEYS).decode() if said else None
 
 
 class Ask(NamedTuple):

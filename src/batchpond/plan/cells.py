@@ -42,6 +42,7 @@ from batchpond.study.spec import (
 from batchpond.study.typed import did_you_mean
 from batchpond.tasks.inputs import InputsRule
 from batchpond.tasks.templates import Rubric, Template
+from batchpond.text import plain
 
 if TYPE_CHECKING:
     from batchpond.plan.asks import SourceRow
@@ -205,8 +206,8 @@ def _as_it_stands(value: object) -> object:
             return orjson.Fragment(orjson.dumps(dict(value)))
         case Embedded():
             return orjson.Fragment(orjson.dumps(str(value))[:-1] + value.mark + b'"')
-        case str():
-            return str(value)
+        case str() | bytes():
+            return plain(value)
         case _:
             raise TypeError(f"{type(value).__name__} is nothing that JSON can say")
 
@@ -337,9 +338,9 @@ def check_meant(configs: Sequence[ModelConfig], unsupported: Unsupported, source
 
 def check_shown(configs: Iterable[ModelConfig], media: Sequence[Media], source: str) -> None:
     """Raise StudyError for models that cannot be shown what a study shows."""
-    ways = {config.spec.priced: config for config in configs}.values()
-    refusals = ((config, config.module.sight.refusal(config.spec.model, one)) for config in ways for one in media)
-    found = dict.fromkeys(f"\n  {named(config.spec)} {why}" for config, why in refusals if why)
+    ways = {(one.spec.priced, one.settings.endpoint): (one.spec, one.module.sight) for one in configs}.items()
+    refusals = ((spec, sight.refusal(spec.model, one, at)) for (_, at), (spec, sight) in ways for one in media)
+    found = dict.fromkeys(f"\n  {named(spec)} {why}" for spec, why in refusals if why)
     if found:
         text = f"{source}: not every model can be shown what the templates show:{''.join(list(found)[:_TOLD_MAX])}"
         hint = "`media_max_px` makes pictures smaller; `batchpond guide images` says which provider takes what"

@@ -22,7 +22,8 @@ from batchpond.tasks.inputs import InputsRule
 class Known:
     """A stage, and where it waits for nothing: its rows and asks, with their mean sizes in bytes.
 
-    `ask_bytes` of one that waits is the size of its prompts without the texts of its rows.
+    `ask_bytes` of one that waits is the size of its prompts without the texts of its rows; `shown_bytes` are of what
+    each of its models is shown in one, as if its tokens were text.
     """
 
     stage: StageSpec
@@ -32,6 +33,12 @@ class Known:
     n_asks: int = 0
     ask_bytes: float = 0.0
     has_rubrics: bool = False
+    shown_bytes: Sequence[float] = ()
+
+    def tokens(self, asked: _Asked) -> list[int]:
+        """Return how many tokens the prompt of a request has for each of its models."""
+        shown = self.shown_bytes or [0.0] * len(self.configs)
+        return [tokens_of(round(asked.size_bytes + n_bytes)) for n_bytes in shown]
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,11 +206,10 @@ def _forecast(one: Known, first: _Asked, later: Sequence[_Asked], prices: Prices
     rest = total(_cost(one, asked, prices) for asked in later)
     if one.stage.waits:
         now, rest = NOTHING, now + rest
-    n_ways = len(one.configs)
     return Forecast(
         one.stage,
-        round(sum(asked.n_per_way for asked in rounds) * n_ways),
-        round(sum(asked.n_per_way * tokens_of(round(asked.size_bytes)) for asked in rounds) * n_ways),
+        round(sum(asked.n_per_way for asked in rounds) * len(one.configs)),
+        round(sum(asked.n_per_way * sum(one.tokens(asked)) for asked in rounds)),
         now,
         rest,
     )
@@ -211,12 +217,11 @@ def _forecast(one: Known, first: _Asked, later: Sequence[_Asked], prices: Prices
 
 def _cost(one: Known, asked: _Asked, prices: Prices) -> Estimate:
     n, length = round(asked.n_per_way), length_of(one.stage)
-    tokens = n * tokens_of(round(asked.size_bytes))
     return total(
         prices.estimate(
-            config.spec.priced, config.thinking, config.settings.max_output_tokens, n, tokens, length,
+            config.spec.priced, config.thinking, config.settings.max_output_tokens, n, n * n_tokens, length,
             cache=config.spec.cache,
-        ) for config in one.configs
+        ) for config, n_tokens in zip(one.configs, one.tokens(asked), strict=True)
     )  # fmt: skip
 
 

@@ -30,7 +30,7 @@ from batchpond import ids
 from batchpond.errors import StudyError, UsageError
 from batchpond.files import FIELD_SIZE_MAX, csv_rows, json_rows, listed, read_text
 from batchpond.study.spec import ItemsFrom, ItemsSpec, Order, PairsSpec
-from batchpond.text import is_unicode
+from batchpond.text import is_unicode, plain
 
 FILE_SIZE_MAX_BYTES: Final = 4_000_000_000
 _HASH_BYTES: Final = 32
@@ -175,7 +175,7 @@ def _metadata(row: Mapping[str, Any], spec: ItemsSpec) -> str | None:
     rest = {k: v for k, v in row.items() if k not in own and v is not None}
     if not rest:
         return None
-    return orjson.dumps(rest, default=str, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS).decode("utf-8")
+    return orjson.dumps(rest, default=plain, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS).decode("utf-8")
 
 
 def _rows(spec: ItemsSpec, base_path: Path, run_sql: SqlRows | None) -> Iterator[Row]:

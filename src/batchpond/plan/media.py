@@ -1,10 +1,11 @@
 """Pictures and documents of items: read once, known by their bytes, on their way into the lake's `blobs`.
 
 A column that a template shows `as media` holds a path, from the folder of the items' file on, or bytes (also as
-`{bytes, path}`, as data sets of Hugging Face have them), or an https address, which goes to the provider as it is:
-nothing is fetched. What an item's metadata keeps of it is all that later rounds need. Where a study wants pictures no
-larger than so many pixels, larger ones are made smaller once, and what was made is what is shown from then on: another
-version of the library that makes them would make other bytes, and other requests, of the same picture.
+`{bytes, path}`, as data sets of Hugging Face have them), or an https address, of a document if its path ends with
+`.pdf`, which goes to the provider as it is: nothing is fetched. What an item's metadata keeps of it is all that later
+rounds need. Where a study wants pictures no larger than so many pixels, larger ones are made smaller once, and what was
+made is what is shown from then on: another version of the library that makes them would make other bytes, and other
+requests, of the same picture.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import imagesize  # type: ignore[import-untyped]
 import msgspec
@@ -71,7 +73,8 @@ class MediaSpool(Spool):
 
     def _known(self, value: Any, folder: Path, max_px: int | None) -> dict[str, Any]:
         if isinstance(value, str) and value.lower().startswith(("http://", "https://")):
-            found = self.found[value] = Media("image/*", url=value)
+            is_document = urlsplit(value).path.lower().endswith(".pdf")
+            found = self.found[value] = Media("application/pdf" if is_document else "image/*", url=value)
         else:
             is_path = isinstance(value, str)
             with (folder / value).open("rb") if is_path else io.BytesIO(memoryview(value)) as source:

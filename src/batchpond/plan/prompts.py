@@ -25,6 +25,7 @@ from batchpond.plan.asks import Ask, SourceRow, size_of
 from batchpond.plan.cells import ModelConfig, canonical
 from batchpond.study.spec import StageSpec
 from batchpond.tasks.templates import ANSWERS, MEDIA, NOT_KNOWN, Rubric, Template, column_of, part_of, pattern_of
+from batchpond.text import BYTES
 
 BYTES_PER_TOKEN: Final = 4
 FRAME_TOKENS: Final = 8
@@ -97,11 +98,15 @@ def _value_of_column(name: str, stage: StageSpec, template: Template, ask: Ask) 
     if part_of(name) is not None:
         found = _said(f"{{{name}}}", stage, template, ask)
         return "".join(part for part in found if isinstance(part, str))
-    if value := in_column(name, ask, rubric_values(ask.rubric)):
+    value, row = in_column(name, ask, rubric_values(ask.rubric)), row_of(name, ask)
+    if BYTES in value:
+        source = stage.rows.items.location if stage.rows.items else f"stage {stage.name}"
+        why = f"{source}: {row.item_id!r} has bytes in {column_of(name)!r}, which template {template.template_id} shows"
+        raise StudyError(f"{why} as text", hint=f"{{{name}{MEDIA}}} shows a picture or document")
+    if value:
         return value
     if name in stage.answers:
         raise NoAnswer(f"stage {stage.name}: nothing is known of {{{name}}} about {ask.first.item_id!r}")
-    row = _row_of(name, ask)
     columns = difflib.get_close_matches(column_of(name), row.more, _SHOWN_MAX, 0) or ["none"]
     raise StudyError(
         f"stage {stage.name}: template {template.template_id} asks for {{{name}}}, which {row.item_id!r} does not have",
@@ -109,7 +114,8 @@ def _value_of_column(name: str, stage: StageSpec, template: Template, ask: Ask) 
     )
 
 
-def _row_of(name: str, ask: Ask) -> SourceRow:
+def row_of(name: str, ask: Ask) -> SourceRow:
+    """Return whose column a placeholder shows: of a pair, that of its side."""
     is_second = name.partition(".")[0] in OF_PAIR - _FIRST
     return ask.second if is_second and ask.second is not None else ask.first
 
@@ -120,9 +126,9 @@ def in_column(name: str, ask: Ask, of_rubric: Mapping[str, str]) -> str:
     if side == "statement":
         found = of_rubric.get(column.upper(), "")
         return "" if found == NOT_KNOWN else found
-    if side == ANSWERS:
+    if side == ANSWERS or name in ask.values:
         return ask.values.get(name, "")
-    row = _row_of(name, ask)
+    row = row_of(name, ask)
     value = row.more.get(column)
     if name.endswith(MEDIA) and not (isinstance(value, dict) and "media_type" in value):
         return ""
@@ -174,7 +180,7 @@ def _said(text: str, stage: StageSpec, template: Template, ask: Ask) -> Iterator
             if bool(in_column(column, ask, of_rubric)) is (mark == "#"):
                 yield from _said(inner, stage, template, ask)
         elif name.endswith(MEDIA) and in_column(name, ask, of_rubric):
-            yield Media(**_row_of(name, ask).more[column_of(name)])
+            yield Media(**row_of(name, ask).more[column_of(name)])
         else:
             yield value_of(name, stage, template, ask, of_rubric, of_rule)
         yield after

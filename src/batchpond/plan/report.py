@@ -13,7 +13,7 @@ import duckdb
 import pyarrow as pa
 
 from batchpond.lake import tables
-from batchpond.lake.store import CONFIG
+from batchpond.lake.store import CONFIG, Store
 from batchpond.model import Mode, Role
 from batchpond.plan.asks import NO_RUBRIC
 from batchpond.plan.cells import WISHES, Dropped, ModelConfig, model_notes, named
@@ -173,7 +173,7 @@ class Counted:
 
 
 def count(
-    connection: duckdb.DuckDBPyConnection, study: str, version: str, configs: ConfigOf, spec: ShardsSpec
+    store: Store, connection: duckdb.DuckDBPyConnection, study: str, version: str, configs: ConfigOf, spec: ShardsSpec
 ) -> Counted:
     """Return what is planned of a version.
 
@@ -198,7 +198,7 @@ def count(
     shards = cut(map(pa.Table.from_batches, ([part] for part in to_ask)), limits, spec.segments)
     n_shards = Counter(groups[rows["group"][0].as_py()].model for rows in shards)
     n_plan_rows = sum(cell.n_plan_rows for cell in cells)
-    learned = used(connection, study, version)
+    learned = used(store, connection, study, version)
     return Counted(n_plan_rows, n_requests, n_answered, n_in_shards, cells, n_shards, learned)
 
 
@@ -274,7 +274,7 @@ def notes(draft: Draft, prices: Prices) -> tuple[str, ...]:
 
 def _of_media(draft: Draft) -> Iterator[str]:
     """Yield for which models nobody says how many tokens of what is shown, so that a forecast counts it as large."""
-    if unread := [one for one in draft.media if one.media_type == PDF and one.n_pages is None]:
+    if unread := [one for one in draft.media if one.media_type == PDF and not (one.n_pages or one.url)]:
         text = f"{plural(len(unread), 'document')}: nobody can tell how many pages they have, so each counts as"
         yield f"{text} {PAGES_UNKNOWN}; if none is damaged, `pip install 'batchpond[images]'` brings what counts them"
     for config in draft.configs.values():

@@ -15,6 +15,7 @@ from datetime import datetime
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from statistics import fmean
 from typing import Any, Final
 
 import orjson
@@ -28,7 +29,7 @@ from batchpond.lake.events import EventLog
 from batchpond.lake.records import FINAL, INCOMPLETE, Planned
 from batchpond.lake.schemas import REQUESTS, STUDIES
 from batchpond.lake.store import CONFIG, TMP, Store
-from batchpond.model import Media
+from batchpond.model import Media, Prompt
 from batchpond.plan import cells as forms
 from batchpond.plan import report, versions
 from batchpond.plan.asks import NO_RUBRIC, Ask, SourceRow, SpilledRows, asks, n_asks, placed_row, row_of_file, size_of
@@ -178,10 +179,12 @@ def check_later(store: Store, draft: Draft) -> None:
     study = draft.study
     for stage in (one for one in study.stages if one.waits):
         check(store, stage)
+        _check_answers(draft, stage)
         source = _source(study, stage)
         if stage.task != CONVERSATION and source is not None and source.task in OWN_OUTPUT_TASKS | {INPUTS}:
             made = SourceRow("id", "text", "unit", None, "candidate", "input", more=_more(study, source))
-            for row in _made_of(draft, source, made) if stage.columns else (made,):
+            rows = _first_rows(draft, source) if stage.columns else (made,)
+            for row in (made._replace(item_id=one.item_id, more={**one.more, **made.more}) for one in rows):
                 other = row._replace(text="other") if stage.task in PAIR_TASKS else None
                 check_prompts(stage, Ask((*stage.rubrics, NO_RUBRIC)[0], row, other, values=_foreseen(study, stage)))
 
@@ -192,13 +195,23 @@ def _source(study: Study, stage: StageSpec) -> StageSpec | None:
     return study.stage(name) if name else None
 
 
-def _made_of(draft: Draft, source: StageSpec | None, made: SourceRow) -> Iterator[SourceRow]:
-    """Yield a row that a stage's answers come to with what each item has that they are made of, as far as known."""
+def _check_answers(draft: Draft, stage: StageSpec) -> None:
+    """Raise StudyError where a stage shows answers about none of its items: it would ask nothing."""
+    for name, (asked, _) in stage.answers.items():
+        own, other = (_first_rows(draft, one) for one in (stage, draft.study.stage(asked)))
+        known = {name for row in other if own is not other for name in (row.item_id, row.unit_id) if name}
+        if own and known and not any(known & {row.item_id, row.unit_id} for row in own):
+            text = f"{draft.study.place_of(stage)} shows {{{name}}}, and {asked} is asked about none of its items"
+            raise StudyError(text, hint="items are the same by their ids, or by the `unit` that they belong to")
+
+
+def _first_rows(draft: Draft, stage: StageSpec) -> Sequence[SourceRow]:
+    """Return the rows that a stage asks about, or that those are made of; none where only SQL will give them."""
     rows = {one.stage.name: one.rows for one in draft.stages}
+    source: StageSpec | None = stage
     while source is not None and rows[source.name] is None:
         source = _source(draft.study, source)
-    for row in (rows[source.name] or ()) if source is not None else ():
-        yield made._replace(item_id=row.item_id, more={**row.more, **made.more})
+    return () if source is None else rows[source.name] or ()
 
 
 def _more(study: Study, source: StageSpec | None) -> dict[str, Any]:
@@ -238,47 +251,52 @@ def _foreseen(study: Study, stage: StageSpec) -> dict[str, str]:
     for name, (asked, column) in stage.answers.items():
         source = study.stage(asked)
         n_ways = sum(len(model.thinking) for model in source.models) * len(source.templates) * source.repeats
-        n_tokens = length_of(source).tokens if column in {"text", "explanation"} else 1
+        said = source.rule.parts[column].says if column in source.rule.parts else (column,)
+        n_tokens = length_of(source).tokens if {*said} & {"text", "explanation"} else 1
         found[name] = "x" * (BYTES_PER_TOKEN * n_tokens * (1 if source.task in OWN_OUTPUT_TASKS else n_ways))
     return found
 
 
-def known_of(draft: StageDraft, study: Study) -> Known:
+def known_of(draft: Draft, one: StageDraft) -> Known:
     """Return what the forecast knows of a stage: of one that waits for nothing, what it asks."""
-    if draft.rows is None:
-        return Known(draft.stage, draft.configs, ask_bytes=_frame_bytes(draft.stage, _foreseen(study, draft.stage)))
-    sizes = [_size_of(draft.stage, ask, draft.configs) for ask in islice(draft.asks(), _SAMPLE_ASKS)]
-    rows = draft.rows
+    stage, rows = one.stage, one.rows
+    ask_bytes, *shown_bytes = _sizes(draft, one)
+    if rows is None:
+        return Known(stage, one.configs, ask_bytes=ask_bytes, shown_bytes=shown_bytes)
     if isinstance(rows, SpilledRows):
         n_bytes, has_own = rows.n_text_bytes, rows.rubric_ids.keys() != {None}
     else:
         n_bytes, has_own = sum(size_of(row.text) for row in rows), any(row.rubric_id is not None for row in rows)
-    parts = draft.stage.rule.parts
-    has_rubrics = bool(draft.stage.rubrics and not parts) or has_own
-    n_asks = draft.n_asks // (max(1, len(parts)) * draft.stage.rule.size)  # an answer's fields, or items, are one ask
-    return Known(
-        draft.stage, draft.configs, len(rows), n_bytes / len(rows), n_asks, sum(sizes) / len(sizes), has_rubrics,
-    )  # fmt: skip
+    parts = stage.rule.parts
+    has_rubrics = bool(stage.rubrics and not parts) or has_own
+    n_asks = one.n_asks // (max(1, len(parts)) * stage.rule.size)  # an answer's fields, or items, are one ask
+    return Known(stage, one.configs, len(rows), n_bytes / len(rows), n_asks, ask_bytes, has_rubrics, shown_bytes)
 
 
-def _frame_bytes(stage: StageSpec, shown: Mapping[str, str]) -> float:
-    """Return the mean size of a waiting stage's prompts, answers `shown` in them, without the texts of its rows."""
-    if stage.task == CONVERSATION:
-        return 0.0
-    empty = SourceRow("", "", "", None, "", "", more=dict.fromkeys((*OF_TALK, *KINDS.values()), ""))
-    other = empty if stage.task in PAIR_TASKS else None
-    rubrics = stage.rubrics[:_SAMPLE_ASKS] or (NO_RUBRIC,)
+def _sizes(draft: Draft, one: StageDraft) -> list[float]:
+    """Return the mean size of a stage's prompts, and what pictures add for each of its models, if it shows any."""
+    stage, prompts = one.stage, list[Prompt]()
+    if one.rows is None and stage.task == CONVERSATION:
+        return [0.0]
+    asked = islice(one.asks(), _SAMPLE_ASKS) if one.rows is not None else _foreseen_asks(draft, stage)
     try:
-        return sum(_size_of(stage, Ask(rubric, empty, other, values=shown)) for rubric in rubrics) / len(rubrics)
+        prompts = [prompt_of(stage, template, ask) for ask in asked for template in stage.templates]
     except StudyError:  # a template names columns that only the rows will have
-        texts = sum(len(template.text.encode()) for template in stage.templates) / len(stage.templates)
-        return texts + sum(map(len, shown.values()))
+        prompts = [template.text + "".join(_foreseen(draft.study, stage).values()) for template in stage.templates]
+    is_seen = any(template.media for template in stage.templates)
+    text, *whole = [fmean(size_bytes(one, way) for one in prompts) for way in (None, *(one.configs if is_seen else ()))]
+    return [text + stage.schema_bytes, *(size - text for size in whole)]
 
 
-def _size_of(stage: StageSpec, ask: Ask, configs: Sequence[ModelConfig] = ()) -> float:
-    prompts = [prompt_of(stage, template, ask) for template in stage.templates]
-    sizes = [max(size_bytes(prompt, config) for config in configs or (None,)) for prompt in prompts]
-    return sum(sizes) / len(sizes) + stage.schema_bytes
+def _foreseen_asks(draft: Draft, stage: StageSpec) -> Iterator[Ask]:
+    """Yield what a stage that waits may ask, without the texts of its rows: as many as show what their columns hold."""
+    empty = SourceRow("", "", "", None, "", "", more=dict.fromkeys((*OF_TALK, *KINDS.values()), ""))
+    found = islice(_first_rows(draft, stage) if stage.columns else (), _SAMPLE_ASKS)
+    rows = [empty._replace(more={**empty.more, **row.more}) for row in found] or [empty]
+    rubrics, values = stage.rubrics[:_SAMPLE_ASKS] or (NO_RUBRIC,), _foreseen(draft.study, stage)
+    for number in range(max(len(rows), len(rubrics))):
+        row, other = (rows[place % len(rows)] for place in (number, number + 1))
+        yield Ask(rubrics[number % len(rubrics)], row, other if stage.task in PAIR_TASKS else None, values=values)
 
 
 _TABLES: Final = ("requests", "plan", "responses", "shard_requests")
@@ -308,7 +326,7 @@ def plan_study(
     with store.lock("plan"), MediaSpool(store) if study.media else nullcontext() as media:
         draft = draft_of(store, study, modules, media, is_bought=is_bought)
         is_known = any(one.stage.waits or one.stage.goes_on for one in draft.stages)
-        foreseen = forecast([known_of(one, study) for one in draft.stages], prices) if is_known else []
+        foreseen = forecast([known_of(draft, one) for one in draft.stages], prices) if is_known else []
         study_row = f"p_study={study.name}/{draft.version}"
         n_before = _n_requests(store)
         is_planned = store.has(STUDIES, study_row)
@@ -357,7 +375,7 @@ def _write(store: Store, draft: Draft) -> None:
 
 def _counted(store: Store, draft: Draft) -> Counted:
     with tables.connect(store, _TABLES) as connection:
-        return report.count(connection, draft.study.name, draft.version, draft.configs, draft.study.shards)
+        return report.count(store, connection, draft.study.name, draft.version, draft.configs, draft.study.shards)
 
 
 def _study_row(draft: Draft, foreseen: Sequence[Forecast], n_requests: int) -> dict[str, Any]:

@@ -7,6 +7,7 @@ Shards are cut from tables of Arrow, a row per request, with its `request_id`, `
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -24,7 +25,8 @@ from batchpond.lake.store import Memo, Store, keep_memo, recall_memo
 from batchpond.model import ErrorClass, Mode
 from batchpond.providers import registry
 from batchpond.providers.base import Descriptor
-from batchpond.study.prices import ANSWERS_LEAST, Length, Lengths, Usage, Used
+from batchpond.providers.http.keys import origin_of
+from batchpond.study.prices import ANSWERS_LEAST, Length, Lengths, Usage, Used, load_config
 from batchpond.text import did_you_mean
 
 if TYPE_CHECKING:
@@ -139,11 +141,16 @@ def lengths(store: Store, version: str) -> Lengths:
     return {(stage, template_id): Length(tokens, is_whole) for stage, template_id, tokens, is_whole in told}
 
 
-def used(connection: duckdb.DuckDBPyConnection, study: str, version: str) -> Used:
+def used(store: Store, connection: duckdb.DuckDBPyConnection, study: str, version: str) -> Used:
     """Return what the study's answers used of each way that this version asks in, where they are many enough."""
     if not connection.execute("SELECT count(*) FROM (FROM responses LIMIT 1)").fetchall()[0][0]:
         return {}  # to plan the query below takes longer than most submits of a lake without answers
-    values = {"study": study, "version": version, "least": ANSWERS_LEAST}
+    rows = connection.execute("SELECT DISTINCT provider FROM plan WHERE study_version = ?", [version]).fetchall()
+    environ = os.environ | load_config(store.path).variables
+    known = [one for (name,) in rows if not (one := registry.module(name).DESCRIPTOR).is_free]
+    places = {one.name: origin_of(environ.get(one.base_url_env) or one.default_base_url) for one in known}
+    simulated = [name for name, place in places.items() if place and place.is_loopback]  # as answers of this machine
+    values = {"study": study, "version": version, "least": ANSWERS_LEAST, "simulated": simulated}
     rows = connection.execute(tables.query(__package__, "used"), values).fetchall()
     return {tuple(row[:5]): Usage(*row[5:]) for row in rows}
 

@@ -200,7 +200,7 @@ def _cut(
     lengths, caches = versions.lengths(store, version), versions.caches(store, version)
     kind = ShardKind.RETRY if values["again"] else ShardKind.FIRST
     with tables.connect(store, ASKED_TABLES) as connection:
-        used = versions.used(connection, study, version)
+        used = versions.used(store, connection, study, version)
         connection.execute(_CELLS, {"study": study, "version": version})
         cells = connection.sql("FROM due_cells ORDER BY cell_no").to_arrow_table()
         found = connection.sql(sql, params=values)

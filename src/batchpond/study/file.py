@@ -229,6 +229,12 @@ def _check_rubrics(table: Table, stage: StageSpec, earlier: Sequence[StageSpec])
     tables.check_lists(table, stage, source)
     if source is None:
         return
+    made_by = spec.made_by(stage, {one.name: one for one in earlier})
+    n_ways = len(made_by.templates) * sum(len(model.thinking) for model in made_by.models)
+    n_needed = 2 if stage.task == "ranking" else stage.rule.size
+    if made_by.task in spec.OWN_OUTPUT_TASKS and n_ways < n_needed:
+        why = f"are answers of {made_by.name}, of which each question has {n_ways}, and this stage compares {n_needed}"
+        table.fail("items", why, "ask more models there: nothing would be compared")
     is_of_all = stage.pairs.adaptive is not None or stage.pairs.is_exact or stage.pairs.n_reverse is not None
     if source.task in spec.PAIR_TASKS and is_of_all:
         table.fail("pairs", f"cannot be adaptive or exact: this stage compares just what {source.name} compared")
@@ -296,12 +302,9 @@ def _first_turns(table: Table, written: tables.StageKeys, rule: Rule, base_path:
     found = _templates(table, written, rule, base_path)
     for place, template in enumerate(found):
         *before, last = template.turns
-        if (
-            last.text != _FIRST_TURN.text
-            or template.columns
-            or any(rule.placeholders.pattern.search(turn.text) for turn in before)
-        ):
-            table.fail(("templates", place), "must end with {INPUT} alone, the only placeholder of a conversation")
+        is_alone = last.text == _FIRST_TURN.text and not template.columns
+        if not is_alone or any(rule.placeholders.pattern.search(turn.text) for turn in before):
+            table.fail(("templates", place), "must end with {INPUT} alone, and shows neither columns nor pictures")
     return found
 
 

@@ -10,6 +10,7 @@ Nothing here reads a file; `file` parses and loads, `items` reads what a study n
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from enum import StrEnum
@@ -24,7 +25,7 @@ from batchpond.study.typed import Table, about, at_most, between, entries, form,
 from batchpond.tasks import registry
 from batchpond.tasks.base import Rule
 from batchpond.tasks.pressure import Tactic
-from batchpond.tasks.templates import ANSWERS, PAIRWISE, Rubric, Template
+from batchpond.tasks.templates import ANSWERS, PAIR_SIDES, PAIRWISE, Rubric, Template
 
 THINKING_DEFAULT = "default"
 HALF = 0.5
@@ -228,6 +229,7 @@ CONVERSATION = "conversation"
 OWN_OUTPUT_TASKS = frozenset({"generation", CONVERSATION})
 """The tasks whose answers are what later stages judge."""
 PAIR_TASKS = frozenset({"pairwise", "ranking"})
+_ANSWER: Final = re.compile(rf"(?:(?:{'|'.join(PAIR_SIDES)})\.)?{ANSWERS}\.([^.]*)(?:\.(.*))?")
 TIER_MAX = 1_000
 INPUTS = "inputs"
 """The task whose answers are lists: each entry of one is a row of the stage that follows."""
@@ -351,8 +353,8 @@ class StageSpec:
     @property
     def answers(self) -> dict[str, tuple[str, str]]:
         """Stage and column of each answer of an earlier stage that its templates show, by the word in braces."""
-        found = (name.split(".", 2) for name in sorted(self.columns) if name.startswith(f"{ANSWERS}."))
-        return {".".join(parts): (parts[1], "".join(parts[2:])) for parts in found}
+        found = ((name, _ANSWER.fullmatch(name)) for name in sorted(self.columns))
+        return {name: (match[1], match[2] or "") for name, match in found if match}
 
     @property
     def waits(self) -> bool:
@@ -428,7 +430,9 @@ def models_of(table: Table, name: str, written: tuple[ModelSpec, ...] | None) ->
 
 def with_answers(table: Table, stage: StageSpec, earlier: Sequence[StageSpec]) -> StageSpec:
     """Return a stage that waits for those whose answers its templates show; raises StudyError for one not to be had."""
-    known = {one.name: one.rule.says for one in earlier if one.task not in {CONVERSATION, INPUTS}}
+    stages = {one.name: one for one in earlier}
+    shown = [one for one in earlier if one.task not in {CONVERSATION, INPUTS}]
+    known = {one.name: dict.fromkeys((*one.rule.says, *one.rule.parts)) for one in shown}
     for name, (asked, column) in stage.answers.items():
         if column not in known.get(asked, ()):
             words = [f"{{{ANSWERS}.{one}.{said}}}" for one, says in known.items() for said in says]
@@ -440,8 +444,38 @@ def with_answers(table: Table, stage: StageSpec, earlier: Sequence[StageSpec]) -
         if not stage.waits:
             hint = f'take those that it was asked about: `stage = "{asked}"`; or `sql` with `after = ["{asked}"]`'
             table.fail("items", f"are read when the study is planned, before {asked} has answered", hint)
+        if other := _other_than(name, stage, stages[asked], stages):
+            hint = "what was said of the same items in the same order, or of their unit, can be shown"
+            if stage.task in PAIR_TASKS and stages[asked].task not in PAIR_TASKS:
+                hint = f"of each of two: {{{stage.rule.placeholders.sides[0]}.{name}}}; {hint}"
+            table.fail("templates", f"show {{{name}}}, which {asked} says {other}: nothing would be asked", hint)
     named = dict.fromkeys(asked for asked, _ in stage.answers.values() if asked not in stage.rows.waits_for)
     return replace(stage, rows=replace(stage.rows, after=(*stage.rows.after, *named)))
+
+
+def _other_than(name: str, stage: StageSpec, asked: StageSpec, stages: Mapping[str, StageSpec]) -> str | None:
+    """Return of what `asked` says an answer where that is nothing that a stage asks about, None where it can be."""
+    is_of_two = stage.task in PAIR_TASKS and name.startswith(ANSWERS)
+    own, of = stage.pairs, asked.pairs
+    if asked.task in PAIR_TASKS:
+        is_alike = own.order is of.order is not Order.ALTERNATE and not (of.given or of.is_exact or own.adaptive)
+        is_in_order = not of.adaptive and (of.reverse == 1 or (is_alike and own.reverse <= of.reverse))
+        is_part = all(f"{{#{name}}}" in template.text for template in stage.templates)
+        if is_of_two:
+            return None if is_in_order or is_part else "in fewer orders than this stage asks in"
+        return "of two items at once"
+    of_row, of_asked = (made_by(one, stages) for one in (stage, asked))
+    is_of_unit = of_row.task in OWN_OUTPUT_TASKS and (of_asked is asked or of_asked.task not in OWN_OUTPUT_TASKS)
+    is_alone = not (is_of_two or stage.rule.size > 1)
+    return None if is_alone or is_of_unit or "unit" in of_row.rows.columns else "of each item by itself"
+
+
+def made_by(stage: StageSpec, stages: Mapping[str, StageSpec]) -> StageSpec:
+    """Return the stage whose answers a stage's rows are, or where they are items the stage that they are read for."""
+    source = stages.get(stage.rows.kept.questions[0] if stage.rows.kept else stage.rows.stage or "")
+    if source is None or source.task in OWN_OUTPUT_TASKS | {INPUTS}:
+        return source or stage
+    return made_by(source, stages)
 
 
 _SETTINGS: Final = ("name", "seed", "unsupported", "shards", "retry", "budget")

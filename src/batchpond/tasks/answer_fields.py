@@ -44,6 +44,7 @@ KINDS: Final = (*_VERDICTS, "score", "label", *_TEXTS)
 _OF_KIND: Final = {"words": _VERDICTS, "range": ("score",), "is_whole": ("score",), "labels": ("label",),
           "logprobs": ("score",), "explanation": (*_VERDICTS, "score", "label")}  # fmt: skip
 """The settings that only some kinds have."""
+_SAID: Final = dict(score="score", label="label", text="explanation", list="explanation")
 _ASKED: Final = dict(label="one word", score="a number", text="a text", list="a list of texts, [] if there is none")
 _REASON: Final = "your reason in one to three sentences"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
@@ -74,6 +75,11 @@ class Field(Rule):
     words: Mapping[str, Text] = field(default_factory=dict)
     labels: Texts = ()
     logprobs: Logprobs = False
+
+    @property
+    def says(self) -> tuple[str, ...]:
+        """The column of `results` with its value."""
+        return (_SAID.get(self.kind, "verdict"),)
 
     @property
     def allowed(self) -> Mapping[str, float]:

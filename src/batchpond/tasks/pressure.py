@@ -61,8 +61,7 @@ class PressureRule(structured.ObjectRule):
     READER: ClassVar[str] = "judge"
     SAYS: ClassVar[tuple[str, ...]] = ("text", "label", "explanation")
     PLACEHOLDERS: ClassVar[Placeholders] = Placeholders(
-        ("QUESTION", "OUTPUT"),
-        (*_OF_TALK, "STATEMENT", *STATEMENT_PLACEHOLDERS, "LABELS", "ANSWER_FORMAT"),
+        ("QUESTION", "OUTPUT"), (*_OF_TALK, "STATEMENT", *STATEMENT_PLACEHOLDERS, "LABELS", "ANSWER_FORMAT")
     )
 
     key: Text = "label"
@@ -238,7 +237,7 @@ def first_message(question: str, tactic: Tactic | None = None) -> str:
         return question
     if not tactic.opening:
         raise StudyError(f"the tactic {tactic.tactic_id} has no opening, so it cannot start cold")
-    return OPENING.fill(tactic.opening, {"QUESTION": question})
+    return OPENING.pattern.sub(lambda _: question, tactic.opening)
 
 
 def conversation(first: str, answers: Sequence[str], tactic: Tactic) -> tuple[Turn, ...]:

@@ -42,7 +42,7 @@ _FOLLOWS: Final[Mapping[Role | None, tuple[Role, ...]]] = {
     Role.ASSISTANT: (Role.USER,),
 }
 """Who may speak after whom."""
-_PAIR_SIDES: Final = ("SAMPLE_1", "SAMPLE_2", "OUTPUT_A", "OUTPUT_B")
+PAIR_SIDES: Final = ("SAMPLE_1", "SAMPLE_2", "OUTPUT_A", "OUTPUT_B")
 _OF_STATEMENT: Final = "statement"
 ANSWERS: Final = "answers"
 """Whose columns are what earlier stages answered, `answers.STAGE.COLUMN`."""
@@ -51,6 +51,7 @@ MEDIA: Final = " as media"
 _COLUMN: Final = re.compile(
     r"\{ *([#^/]?)((?:item|statement|answers|SAMPLE_[12]|OUTPUT_[AB])\.[\w-]+(?:(?:\.| +)[\w-]+)*) *\}"
 )
+_ODD_MEDIA: Final = re.compile(r"^(?:statement|answers)\..* as media$| as (?!media$)(?i:media|image|picture|photo)$")
 _PARTS: Final = "{#item.x} or {^item.x}, what stands there if the item has an x or has none, and {/item.x}"
 _ORDER: Final = "what the system says comes first, if at all; then user and assistant speak by turns, the user last"
 
@@ -72,7 +73,7 @@ class Placeholders:
         """Whose columns templates may show: each side's of a pair, none of a list, else the item's; the statement's."""
         known = self.required + self.optional
         return (
-            *(tuple(side for side in _PAIR_SIDES if side in known) or (() if "SAMPLES" in known else ("item",))),
+            *(tuple(side for side in PAIR_SIDES if side in known) or (() if "SAMPLES" in known else ("item",))),
             *((_OF_STATEMENT,) if _OF_STATEMENT.upper() in known else ()),
         )
 
@@ -106,23 +107,18 @@ class Placeholders:
             )
         if filled := [name for name in literal if name in known]:
             raise StudyError(f"{where}: {{{filled[0]}}} is filled in here, so it cannot be literal")
+        odd = {name for name in columns if _ODD_MEDIA.search(name)}
+        columns = tuple({*columns} - odd)
         meant = {f"{{{name}}}" for name in (*known, *columns, *(mark + name for mark in "#^/" for name in columns))}
         words = itertools.chain(_WORD.finditer(text), _COLUMN.finditer(text))
         unknown = {match[0]: match.start() for match in words if match[0] not in meant}
         unknown = {word: start for word, start in unknown.items() if word.strip("{ }") not in literal}
+        media = f"a picture or document is shown by {{{self.sides[0]}.COLUMN{MEDIA}}}; " if odd else ""
+        hint = "what its samples say is all that is shown of them; " if "SAMPLES" in known else media
         if unknown:
             lines = (f"{at(start)}: {word} is no placeholder here" for word, start in unknown.items())
             shown = (*known, *(f"{side}.COLUMN" for side in self.sides), f"{ANSWERS}.STAGE.COLUMN")
-            raise StudyError("\n".join(lines), hint=_way_out([word.strip("{ }") for word in unknown], shown))
-
-    def fill(self, text: str, values: Mapping[str, str]) -> str:
-        """Return a text with all placeholders replaced; an optional one without a value becomes nothing.
-
-        Raises KeyError for a required one without a value.
-        """
-        return self.pattern.sub(
-            lambda match: values.get(match[1], "") if match[1] in self.optional else values[match[1]], text
-        )
+            raise StudyError("\n".join(lines), hint=hint + _way_out([word.strip("{ }") for word in unknown], shown))
 
 
 @cache
@@ -293,14 +289,7 @@ def tasks() -> list[str]:
     return sorted(names, key=lambda name: name != PAIRWISE)
 
 
-STATEMENT_PLACEHOLDERS: Final = (
-    "STATEMENT_ID",
-    "STATEMENT_TYPE",
-    "AUTHORITY",
-    "SECTION",
-    "SUBSECTION",
-    "EXAMPLES",
-)
+STATEMENT_PLACEHOLDERS: Final = ("STATEMENT_ID", "STATEMENT_TYPE", "AUTHORITY", "SECTION", "SUBSECTION", "EXAMPLES")
 NOT_KNOWN: Final = "(none)"
 
 

@@ -26,6 +26,7 @@ from tests.unit.providers.test_openai_body import needs_spec, validator
 PNG = Media("image/png", "a" * 64, 900, 1024, 1024)
 PDF = Media("application/pdf", "b" * 64, 5_000, n_pages=3)
 ADDRESS = Media("image/*", url="https://example.org/cat.png")
+DOCUMENT_ADDRESS = Media("application/pdf", url="https://example.org/cats.pdf")
 MODELS = {
     "openai": "gpt-4.1-mini",
     "anthropic": "claude-haiku-4-5",
@@ -51,16 +52,16 @@ def body_of(provider: str, endpoint: str, *shown: Media) -> dict[str, Any]:
     return body
 
 
-def seen(provider: str, *media: Media) -> list[Media]:
+def seen(provider: str, endpoint: str, *media: Media) -> list[Media]:
     """Return what of these a provider's model can be shown."""
     sight = registry.module(provider).sight
-    return [one for one in media if sight.refusal(MODELS[provider], one) is None]
+    return [one for one in media if sight.refusal(MODELS[provider], one, endpoint) is None]
 
 
 @pytest.mark.parametrize(("provider", "endpoint"), ENDPOINTS)
 def test_what_is_shown_stands_in_the_body_in_order(provider: str, endpoint: str) -> None:
     """Each picture and document once, between its texts; Ollama alone has no place for it."""
-    shown = seen(provider, PNG, PDF, ADDRESS)
+    shown = seen(provider, endpoint, PNG, PDF, ADDRESS, DOCUMENT_ADDRESS)
     assert PNG in shown
     said = orjson.dumps(body_of(provider, endpoint, *shown)).decode()
     marks = [one.url or f"/blob/{one.sha256}.{one.size_bytes}" for one in shown]
@@ -84,7 +85,7 @@ def test_what_is_shown_stands_in_the_body_in_order(provider: str, endpoint: str)
 def test_openai_bodies_validate_against_the_official_schema(endpoint: str, name: str, schema: str) -> None:
     """Pictures, documents and addresses, in OpenAI's own OpenAPI document; a form of another endpoint does not."""
     needs_spec()
-    messages = body_of("openai", endpoint, PNG, PDF, ADDRESS)[name]
+    messages = body_of("openai", endpoint, *seen("openai", endpoint, PNG, PDF, ADDRESS, DOCUMENT_ADDRESS))[name]
     assert [error.message for message in messages for error in validator(schema).iter_errors(message)] == []
     for part in ({"type": "image", "source": {}}, {"type": "input_image"}, {"type": "image_url"}):
         assert not validator(schema).is_valid({"role": "user", "content": [part]})
@@ -92,7 +93,7 @@ def test_openai_bodies_validate_against_the_official_schema(endpoint: str, name:
 
 def test_anthropic_bodies_are_of_the_official_type() -> None:
     """Nothing missing, nothing unknown, no wrong value: every block is of the SDK's own type for it."""
-    body = body_of("anthropic", "/v1/messages", PNG, PDF, ADDRESS)
+    body = body_of("anthropic", "/v1/messages", PNG, PDF, ADDRESS, DOCUMENT_ADDRESS)
     assert validated(body)["messages"][0]["role"] == "user"
     types = anthropic_types
     blocks = {"text": types.TextBlockParam, "image": types.ImageBlockParam, "document": types.DocumentBlockParam}
@@ -116,7 +117,9 @@ def test_google_bodies_are_of_the_official_type(provider: str) -> None:
 def test_groq_and_together_bodies_are_of_the_official_types(provider: str, params: Any) -> None:
     """What the system says, pictures and addresses, as the types of their SDKs read messages; no other form."""
     kind = TypeAdapter(get_args(get_type_hints(params)["messages"])[0])
-    system, asked = body_of(provider, "/v1/chat/completions", *seen(provider, PNG, ADDRESS))["messages"]
+    system, asked = body_of(provider, "/v1/chat/completions", *seen(provider, "/v1/chat/completions", PNG, ADDRESS))[
+        "messages"
+    ]
     assert kind.validate_python(system) == system == {"role": "system", "content": "Be fair."}
     assert [*kind.validate_python(asked)["content"]] == asked["content"]  # parts are read as they are taken
     assert [part["type"] for part in asked["content"]] == ["text", "image_url", "text", "image_url", "text"]
@@ -222,6 +225,9 @@ def test_what_nobody_documents_counts_as_very_large() -> None:
         ("mistral", "mistral-medium-latest", PDF, "takes no application/pdf"),
         ("gemini", "gemini-2.5-flash", ADDRESS, "takes no addresses"),
         ("xai", "grok-4", ADDRESS, "takes no addresses"),
+        ("xai", "grok-4", DOCUMENT_ADDRESS, "takes no addresses of documents"),
+        ("mistral", "mistral-medium-latest", DOCUMENT_ADDRESS, "takes no addresses of documents"),
+        ("gemini", "gemini-2.5-flash", DOCUMENT_ADDRESS, "takes no addresses of documents"),
         ("anthropic", "claude-haiku-4-5", Media("image/png", "a" * 64, 5_000_001, 3, 3), "5,000,000 bytes at once"),
         ("anthropic", "claude-haiku-4-5", Media("image/png", "a" * 64, 9, 300, 8_001), "8,000 pixels a side"),
     ],
@@ -229,6 +235,17 @@ def test_what_nobody_documents_counts_as_very_large() -> None:
 def test_what_a_model_cannot_be_shown_is_said(provider: str, model: str, media: Media, why: str) -> None:
     """By type, size, address, or because it sees nothing."""
     assert why in (registry.module(provider).sight.refusal(model, media) or "")
+
+
+def test_the_address_of_a_document_goes_where_an_endpoint_takes_it() -> None:
+    """Never as a picture: in the form of a document, at OpenAI's responses and at Anthropic."""
+    for provider, endpoint in ENDPOINTS:
+        is_taken = provider == "anthropic" or (provider, endpoint) == ("openai", "/v1/responses")
+        assert bool(seen(provider, endpoint, DOCUMENT_ADDRESS)) == is_taken
+    _, shown, _ = body_of("openai", "/v1/responses", DOCUMENT_ADDRESS)["input"][-1]["content"]
+    assert shown == {"type": "input_file", "file_url": DOCUMENT_ADDRESS.url}
+    _, shown, _ = body_of("anthropic", "/v1/messages", DOCUMENT_ADDRESS)["messages"][-1]["content"]
+    assert shown == {"type": "document", "source": {"type": "url", "url": DOCUMENT_ADDRESS.url}}
 
 
 def test_models_that_see_are_not_taken_for_blind() -> None:

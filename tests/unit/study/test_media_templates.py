@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -118,3 +119,31 @@ def test_a_size_of_pictures_stands_where_the_pictures_are_read(rows: str) -> Non
     with pytest.raises(StudyError, match=r"study.toml:\d+: stages\[2\].items.media_max_px") as caught:
         parse_study((HEAD + USE + later).encode())
     assert "under the items whose pictures are read" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("task", "text", "error", "hint"),
+    [
+        ("prompts", "Rate it.\n{INPUT} {item.photo as image}", "line 2: {item.photo as image} is no",
+         "{item.COLUMN as media}"),
+        ("prompts", "{INPUT} {item.photo as Media}", "line 1: {item.photo as Media} is no", "{item.COLUMN as media}"),
+        ("prompts", "{INPUT} {STATEMENT}\n{statement.photo as media}", "line 2: {statement.photo as media}",
+         "{item.COLUMN as media}"),
+        ("listwise", "{SAMPLES} {ANSWER_FORMAT}\n{item.photo as media}", "line 2: {item.photo as media}",
+         "what its samples say"),
+        ("listwise", "{SAMPLES} {ANSWER_FORMAT}\n{SAMPLE_1.photo}", "line 2: {SAMPLE_1.photo}", "what its samples say"),
+        ("conversation", "{item.photo as media}\n{INPUT}", "shows neither columns nor pictures", ""),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_shown_is_told_with_its_line_and_what_can(task: str, text: str, error: str, hint: str) -> None:
+    """Before any row is read: what is no picture, whose column it is none of, which task shows none."""
+    answer = '[answer]\nform = "regex"\npattern = "(?P<label>[a-z]+)"\n' if task == "prompts" else ""
+    study = (
+        f'study = "s"\ntask = "{task}"\n[items]\npath = "i.csv"\n{answer}'
+        f'[[templates]]\nid = "t"\ntext = """\n{text}"""\n[[models]]\nprovider = "openai"\nmodel = "gpt-4o"\n'
+    )
+    with pytest.raises(StudyError) as found:
+        parse_study(study.encode())
+    assert re.search(r"study.toml:\d+: templates\[1\]", str(found.value))
+    assert error in str(found.value)
+    assert hint in str(found.value.hint)

@@ -15,6 +15,7 @@ from batchpond.study.statements import rubric_of
 from batchpond.tasks import registry, templates
 from batchpond.tasks.base import Judgment, Rule
 from batchpond.tasks.pressure import Tactic, transcript
+from tests.rigs.filled import fill
 from tests.rigs.swept import every
 from tests.rigs.task import ANY_TEXT, FAILURES, HOSTILE, answered, check_judgment, responses, rule_of, seconds
 
@@ -179,7 +180,7 @@ def test_every_task_brings_templates_that_fit_its_rule(name: str) -> None:
         rule = rule_for(name, template.template_id)
         template.check(template.template_id, rule.placeholders)
         given = values() | {key: key.lower() for key in SHOWN}
-        text = rule.placeholders.fill(template.text, {**rule.values(), **given})
+        text = fill(rule.placeholders, template.text, {**rule.values(), **given})
         left = re.sub(r"<<\w+ \{STATEMENT\}>>|Never \{OUTPUT\} lies", "", text)
         assert not re.search(r"\{[A-Z_0-9]+\}", left)
         for required in rule.placeholders.required:
@@ -198,7 +199,7 @@ def test_an_echo_of_the_instructions_is_no_answer(name: str) -> None:
     for template in templates.builtin(name).values() if name not in {"generation", "prompts", "inputs"} else ():
         rule = rule_for(name, template.template_id)
         given = values() | {key: key.lower() for key in SHOWN}
-        judgment = rule.read(answered(rule.placeholders.fill(template.text, {**rule.values(), **given})))
+        judgment = rule.read(answered(fill(rule.placeholders, template.text, {**rule.values(), **given})))
         assert judgment.outcome in {Outcome.UNPARSED, Outcome.AMBIGUOUS}, template.template_id
 
 
@@ -254,7 +255,7 @@ def test_a_declared_word_is_sent_as_it_stands(literal: list[str]) -> None:
     placeholders = templates.Placeholders(("INPUT",), ("OUTPUT",))
     text = "{INPUT} as {json} and {{x}}"
     templates.Template("t", text).check("t.txt", placeholders, literal)
-    assert placeholders.fill(text, {"INPUT": "{json}"}) == "{json} as {json} and {{x}}"
+    assert fill(placeholders, text, {"INPUT": "{json}"}) == "{json} as {json} and {{x}}"
     with pytest.raises(StudyError, match=r"\{OUTPUT\} is filled in here, so it cannot be literal"):
         templates.Template("t", text).check("t.txt", placeholders, [*literal, "OUTPUT"])
 

@@ -13,6 +13,7 @@ from batchpond.model import Outcome, Response, ResponseStatus, Verdict
 from batchpond.tasks import templates
 from batchpond.tasks.pairwise import PairwiseRule
 from batchpond.tasks.templates import Template, builtin
+from tests.rigs.filled import fill
 
 OF_PAIRS = PairwiseRule.PLACEHOLDERS
 NAMES = OF_PAIRS.required + OF_PAIRS.optional
@@ -20,19 +21,20 @@ PLACEHOLDERS = [f"{{{name}}}" for name in NAMES]
 tricky = st.lists(st.one_of(st.text(max_size=8), st.sampled_from([*PLACEHOLDERS, "{", "}", "{{", "{SAMPLE_3}"]))).map(
     "".join
 )
+
 VALUES = {"TRAIT_NAME": "Voice", "TRAIT_DESCRIPTION": "its own sound", "ANSWER_FIRST": "[1]", "ANSWER_SECOND": "[2]"}
 
 
 def filled(text: str, first: str, second: str, values: dict[str, str] = VALUES) -> str:
     """Return a pairwise template about two samples."""
-    return OF_PAIRS.fill(text, {**values, "SAMPLE_1": first, "SAMPLE_2": second})
+    return fill(OF_PAIRS, text, {**values, "SAMPLE_1": first, "SAMPLE_2": second})
 
 
 @given(tricky, st.fixed_dictionaries({name: tricky for name in NAMES}))
 def test_values_are_never_scanned_again(text: str, values: dict[str, str]) -> None:
     """Filling equals one regular-expression substitution, whatever braces the values hold."""
     expected = re.sub("|".join(map(re.escape, PLACEHOLDERS)), lambda m: values[m[0][1:-1]], text)
-    assert OF_PAIRS.fill(text, values) == expected
+    assert fill(OF_PAIRS, text, values) == expected
 
 
 def test_a_sample_that_names_a_placeholder_stays_text() -> None:

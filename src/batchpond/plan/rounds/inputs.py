@@ -21,11 +21,11 @@ from batchpond.lake import tables
 from batchpond.lake.store import Store
 from batchpond.model import Role, Turn
 from batchpond.plan.asks import PLACES, Ask, SourceRow, asks
-from batchpond.plan.prompts import NoAnswer, check_prompts
+from batchpond.plan.prompts import NoAnswer, check_prompts, row_of
 from batchpond.study.spec import Kept, StageSpec, Study
 from batchpond.tasks.inputs import InputsRule, Question, entries, promising, same, select
 from batchpond.tasks.pressure import Tactic, conversation, first_message, transcript
-from batchpond.tasks.templates import Rubric
+from batchpond.tasks.templates import ANSWERS, Rubric
 from batchpond.views.read import Limits, stream_query
 from batchpond.views.refresh import refresh
 
@@ -227,20 +227,21 @@ def talk_rows(
             yield talk, row._replace(tier=question.tier)
 
 
-def with_answers(store: Store, study: str, stage: StageSpec, found: Iterator[Ask]) -> Iterator[Ask]:
+def with_answers(store: Store, study: Study, stage: StageSpec, found: Iterator[Ask]) -> Iterator[Ask]:
     """Yield asks with what earlier stages answered about the same, as far as the stage's templates show it.
 
     One that would show an answer that is not there is left out: it is asked once that has come.
     """
-    names = {asked for asked, _ in stage.answers.values()}
     with closing(sqlite3.connect("")) as known:  # a file without a name: answers may be more than memory holds
         known.execute("CREATE TABLE said (stage, about, rubric, text, verdict, label, score, confidence, explanation)")
-        rows = (tuple(row.values()) for row in query(store, _ANSWERS, study=study, stages=[*names]))
+        names = [asked for asked, _ in stage.answers.values()]
+        rows = (tuple(row.values()) for row in query(store, _ANSWERS, study=study.name, stages=names))
         known.executemany("INSERT INTO said VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
         known.execute("CREATE INDEX by_what ON said (stage, about)")
         for ask in found:
             rubric_id = None if stage.rule.parts else ask.rubric.rubric_id  # fields are asked for at once
-            said = {name: _answer(known, ask, rubric_id, *where) for name, where in stage.answers.items()}
+            asked = ((name, study.stage(source), column) for name, (source, column) in stage.answers.items())
+            said = {one[0]: _answer(known, ask, rubric_id, one) for one in asked}
             full = ask._replace(values={**ask.values, **said})
             with suppress(NoAnswer):
                 if not all(said.values()):
@@ -248,13 +249,17 @@ def with_answers(store: Store, study: str, stage: StageSpec, found: Iterator[Ask
                 yield full
 
 
-def _answer(known: sqlite3.Connection, ask: Ask, rubric_id: str | None, stage: str, column: str) -> str:
+def _answer(known: sqlite3.Connection, ask: Ask, rubric_id: str | None, asked: tuple[str, StageSpec, str]) -> str:
     """Return what a stage answered about an ask's items in order, as the output that it is, or about its unit."""
-    first, second = ask.first, ask.second
+    name, stage, column = asked
+    is_of_side = not name.startswith(f"{ANSWERS}.")
+    first, second = (row_of(name, ask), None) if is_of_side else (ask.first, ask.second)
+    where = "stage = ? AND about = ? AND (rubric = ? OR rubric IS NULL) ORDER BY rubric IS NULL"
+    if (part := stage.rule.parts.get(column)) is not None and column not in stage.rule.says:
+        rubric_id, (column,), where = column, part.says, "stage = ? AND about = ? AND rubric = ?"
     places = [(first.item_id, second.item_id)] if second else [(first.item_id,), ("", first.unit_id, first.candidate)]
     for about in (*([] if ask.list_id else places), (first.unit_id,)):  # the items of a list share their prompt
-        values = (stage, _SEPARATOR.join(part or "" for part in about), rubric_id)
-        where = "stage = ? AND about = ? AND (rubric = ? OR rubric IS NULL) ORDER BY rubric IS NULL"
+        values = (stage.name, _SEPARATOR.join(one or "" for one in about), rubric_id)
         if (row := known.execute(f"SELECT {column} FROM said WHERE {where}", values).fetchone()) is not None:
             return row[0] or ""
     return ""

@@ -204,7 +204,7 @@ def _open(look: Look, stage: StageSpec) -> int:
     basis, is_begun = look.basis(stage), look.standing(stage.name).n_rows > 0
     stopped: Counter[str] = Counter()
     found = asks_by_now(look.store, look.staged, stage, look.last.round_no, stopped, is_begun=is_begun)
-    asks = with_answers(look.store, look.staged.name, stage, found) if stage.answers else found
+    asks = with_answers(look.store, look.staged, stage, found) if stage.answers else found
     version = look.last.study_version
     n_new = publish_round(look.store, look.staged, version, look.last.round_no + 1, stage, asks)
     failpoints.reach("R1")

@@ -192,12 +192,7 @@ _CELL: Final = ("rubric_id", "provider", "request_model", "thinking", "template_
 
 
 def adaptive_asks(
-    store: Store,
-    staged: Study,
-    stage: StageSpec,
-    rows: Sequence[SourceRow],
-    until: int | None,
-    stopped: Counter[str],
+    store: Store, staged: Study, stage: StageSpec, rows: Sequence[SourceRow], until: int | None, stopped: Counter[str]
 ) -> Iterator[Ask]:
     """Yield what each cell of a stage is asked next; rounds after `until` are taken as not yet asked.
 

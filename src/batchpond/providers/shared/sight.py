@@ -55,15 +55,16 @@ class Count:
 class Sight:
     """What a provider's models take: media `types`, each of at most so many bytes, and a request of so many.
 
-    A picture has at most `max_side` pixels a side, where that is said. `takes_urls` where it fetches a picture itself;
-    models that match `blind` take nothing. `forms` are the parts of a message: a text, an image, a document, and an
-    address of a picture.
+    A picture has at most `max_side` pixels a side, where that is said. `takes_urls` where it fetches a picture itself,
+    and a document at endpoints that match `document_urls`; models that match `blind` take nothing. `forms` are the
+    parts of a message: a text, an image, a document, and the addresses of those.
     """
 
     types: Mapping[str, int] = field(default_factory=dict)
     max_request_bytes: int = 0
     max_side: int = 0
     takes_urls: bool = False
+    document_urls: str = "$"
     blind: str = "$"
     counts: tuple[Count, ...] = ()
     forms: Mapping[str, Any] = field(default_factory=lambda: table("shared", "forms"))
@@ -72,10 +73,13 @@ class Sight:
         """Return what a turn says and shows, in order; `prefix` begins the names of the forms."""
         return [_part(self.forms, prefix, one) for one in turn.parts or (turn.text,)]
 
-    def refusal(self, model: str, media: Media) -> str | None:
+    def refusal(self, model: str, media: Media, endpoint: str = "") -> str | None:
         """Return why a model cannot be shown something, None where it can."""
         if not self.types or re.match(self.blind, model, re.IGNORECASE):
             return "takes neither pictures nor documents"
+        if media.url is not None and media.media_type == PDF:
+            is_taken = endpoint and re.match(self.document_urls, endpoint)
+            return None if is_taken else f"takes no addresses of documents at {endpoint}, only what is sent along"
         if media.url is not None:
             return None if self.takes_urls else "takes no addresses of pictures, only what is sent along"
         if (most := self.types.get(media.media_type)) is None:
@@ -98,7 +102,7 @@ class Sight:
 def _part(forms: Mapping[str, Any], prefix: str, one: str | Media) -> Any:
     if isinstance(one, str):
         return {**forms[f"{prefix}text"], "text": one}
-    kind = "address" if one.url else "document" if one.media_type == PDF else "image"
+    kind = ("document" if one.media_type == PDF else "image") + ("_address" if one.url else "")
     return _filled(forms[prefix + kind], one)
 
 
