@@ -393,6 +393,20 @@ def test_the_forecast_counts_what_is_shown(tmp_path: Path) -> None:
     assert tokens("{answers.first.verdict}", "gpt-4o") - plain < 30
 
 
+def test_the_forecast_of_a_conversation_that_waits_counts_what_stands_before_it(tmp_path: Path) -> None:
+    """Its system prompt is read with every turn."""
+
+    def tokens(said: str) -> int:
+        template = BY.format("t", f"[[system]]\n{said}\n[[user]]\n{{INPUT}}")
+        asked = f"turns = 1\n---{template}{models('gpt-4o')}"
+        rig = rig_of(
+            tmp_path / f"{len(said)}", answers("gpt-4o"), stage("talk", "conversation", 'stage = "answers"', asked)
+        )
+        return next(one for one in rig.planned().stages if one.name == "talk").input_tokens
+
+    assert tokens("Be brief. " * 400) - tokens("Be brief. ") == pytest.approx(3 * 2 * 3990 / 4, rel=0.01)
+
+
 def test_what_is_foretold_is_about_what_is_asked(tmp_path: Path) -> None:
     rig = rig_of(
         tmp_path,

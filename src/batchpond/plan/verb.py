@@ -276,8 +276,6 @@ def known_of(draft: Draft, one: StageDraft) -> Known:
 def _sizes(draft: Draft, one: StageDraft) -> list[float]:
     """Return the mean size of a stage's prompts, and what pictures add for each of its models, if it shows any."""
     stage, prompts = one.stage, list[Prompt]()
-    if one.rows is None and stage.task == CONVERSATION:
-        return [0.0]
     asked = islice(one.asks(), _SAMPLE_ASKS) if one.rows is not None else _foreseen_asks(draft, stage)
     try:
         prompts = [prompt_of(stage, template, ask) for ask in asked for template in stage.templates]
