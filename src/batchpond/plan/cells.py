@@ -213,8 +213,6 @@ def _as_it_stands(value: object) -> object:
 
 
 _WORDS: Final = {kind: re.compile(rf"(?i)\b(?:{'|'.join(words)})\b") for kind, words in LENGTHS["words"].items()}
-_FIELD: Final = re.compile(r'":|</')
-_TEXT: Final = re.compile(r"sentences(?:: a text)?|a text|a list of")
 
 
 def length_of(stage: StageSpec, template: Template | None = None) -> Length:
@@ -234,8 +232,8 @@ def _tokens(stage: StageSpec, text: str) -> int:
     asked = _WORDS["not_asked"].sub("exactly", text)
     is_in_steps, is_why, is_brief = (_WORDS[kind].search(asked) is not None for kind in ("in_steps", "why", "brief"))
     form = stage.rule.values().get("ANSWER_FORMAT", "")
-    if n_fields := len(_FIELD.findall(form)) or text.count('":'):
-        n_texts = len(_TEXT.findall(form)) if form else int(is_why)
+    if n_fields := form.count('":') + form.count("</") or text.count('":'):
+        n_texts = len(re.findall("sentences(?:: a text)?|a text|a list of", form)) if form else int(is_why)
         steps = tokens["prose"] if is_in_steps and not is_brief else 0
         return n_fields * tokens["key"] + n_texts * tokens["reason"] + steps
     if is_in_steps or is_why:

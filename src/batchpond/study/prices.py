@@ -38,11 +38,9 @@ _version: Final = functools.cache(metadata.version)  # which reads a file, and a
 BATCH_PRICES_BEGIN: Final = datetime(2026, 10, 14, tzinfo=UTC)
 PER_TOKENS: Final = 1_000_000
 
-# What answers and thoughts take before any is there is said, with where that is known from, in the guide `costs`.
 ANSWER_TOKENS_LOW: Final = 12
 LENGTHS: Final = table("lengths")
 THINKING_TOKENS: Final[Mapping[str, int]] = LENGTHS["thinking"]
-"""By level, of a judgment; the low estimate takes a quarter. A budget is half used, and no more than by "high"."""
 ANSWERS_LEAST: Final = 10
 """So many answers of a way say more of the next ones than what models usually write."""
 INPUT_FACTOR_LOW: Final = 0.8
