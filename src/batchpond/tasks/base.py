@@ -394,7 +394,7 @@ class Care(NamedTuple):
         """Whether a sentence behind an answer says another, or calls it the worse one; a concession does not."""
         said = judgment.verdict or judgment.label or f"{judgment.score or 0:.15g}"
         later = text[found.end :][:_TAIL_CHARS].lower()
-        for match in self.guards["statement"].finditer("\n" + later) if later.strip(_SIGNS + "\n") else ():
+        for match in self.guards["statement"].finditer("\n" + later) if later.strip("`\n ") else ():
             names = (name.removeprefix("is_") for name, words in match.groupdict().items() if words and "is_" in name)
             named = next(names) or "".join(match["name"].split()).upper()
             differs = named in {said, Verdict.TIE} if match["less"] or match["worse"] else named != said
@@ -411,12 +411,12 @@ def _is_meant(text: str, found: Found, care: Care) -> bool:
         tail.startswith(("?", "\uff1f"))
         or guards["followed"].match(tail)
         or guards["taken_back"].search("\n" + (tail.lower() if care.doubts else tail)[:_TAIL_CHARS])
-        or guards["struck"].search(text, found.start)
+        or guards["struck"].search(text, found.end if found.words else found.start)
     ):
         return False
     lead, marks = _lead(text, found)
     if not lead or guards["foreign"].search(lead):
-        return not lead and not guards["asked"].match(text[max(0, found.start - _WORD_CHARS) : found.start])
+        return not lead and not ("?" in text and guards["asked"].match(text[: found.start][-_WORD_CHARS:]))
     lead = guards["plain"].sub("", guards["turn"].split(lead)[-1]).strip()
     part = guards["part"].split(lead)[-1]
     is_announced = lead.endswith((":", "\uff1a")) or "\u2192" in marks

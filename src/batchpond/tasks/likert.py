@@ -96,7 +96,7 @@ class LikertRule(structured.ObjectRule):
             text = care.guards["unit"].sub(r"\1", care.guards["out_of"].sub(r"\1/", text))
         if self.form == "json":
             return super()._found_with_care(text, care)
-        shown = care.guards["remark"].sub("\\1\n", base.plain(text))
+        shown = care.guards["remark"].sub(lambda found: f"{found[1]}\n", base.plain(text))
         places = [base.Found(match[0], *match.span()) for match in _WITH_DIGIT.finditer(shown)]
         return care.meant(shown, [(one, place) for place in places for one in self._on_lines([place.words])])
 

@@ -11,11 +11,11 @@ them. Both parts and the rules have one author, who wrote all of them by hand: t
 were not fitted to single texts, not how they do on the answers of strangers. Answers of the kind `realistic`, and a few
 retracted ones, were added to the seen part while the rules were made.
 
-For the fourth reader 365 answers were added to the seen part, in batches of 235, 80 and 50 that were each labelled
-before its rules read them. At first it misread 1, 12 and 8 of them, and lost 1, 2 and 3 for their form; then its rules
-were mended. One answer, which is quoted as a whole, was labelled anew as ambiguous: that reader
-takes nothing in a quotation for a verdict. The sealed part has two such answers under their old labels; they are all
-that it loses there for their form.
+For the fourth reader 368 answers were added to the seen part: in batches of 235, 80 and 50, each labelled before its
+rules read them, and three while they were mended. At first it misread 1, 12 and 8 of a batch and lost 1, 2 and 3 for
+their form. One answer, which is quoted as a whole, was labelled anew as ambiguous: that reader takes nothing in a
+quotation for a verdict. The sealed part has two such answers under their old labels; they are all that it loses there
+for their form.
 """
 
 from __future__ import annotations
