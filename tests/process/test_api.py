@@ -46,9 +46,10 @@ def publish_judgment(store: Store, name: str, study: str, verdict: str | None, o
 def test_public_names_are_pinned() -> None:
     """What the package exports is exactly this, and all of it is there."""
     assert batchpond.__all__ == [
-        "Adoption", "Browsing", "CancelReport", "Finding", "ForeignReport", "ImportReport", "Lake", "LiveReport",
-        "PlanReport", "RecoverReport", "Report", "RetryReport", "Sheet", "Study", "SubmitPreview", "SubmitReport",
-        "SyncReport", "__version__", "errors", "progress",
+        "Adoption", "Attempt", "Browsing", "CancelReport", "CellReport", "Counts", "Estimate", "FailureCount",
+        "Finding", "ForeignReport", "FoundBatch", "ImportReport", "Lake", "LaneProgress", "LiveReport", "ModelCost",
+        "ModelReport", "Note", "PlanReport", "Question", "RecoverReport", "Report", "RetryReport", "Sheet",
+        "StageReport", "Study", "SubmitPreview", "SubmitReport", "SyncReport", "__version__", "errors", "progress",
     ]  # fmt: skip
     assert all(getattr(batchpond, name) is not None for name in batchpond.__all__)
     assert dir(batchpond) == batchpond.__all__

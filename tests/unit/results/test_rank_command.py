@@ -489,3 +489,26 @@ def test_a_jury_of_one_judge_says_that_it_is_none(golden_lake: Path) -> None:
     with pytest.raises(UsageError, match="no pairs that two judges were asked about, and one judge is no jury") as told:
         call(golden_lake, "rank", "--by", "majority")
     assert "leave out `--by majority`" in str(told.value.hint)
+
+
+def test_a_jurys_reliability_holds_as_little_as_that_of_its_judges_where_rounds_chose_the_pairs(
+    tmp_path: Path,
+) -> None:
+    """A pair that rounds of any judge chose is a chosen one; held out is what nobody's chose."""
+    builder = LakeBuilder(tmp_path / "lake")
+    purposes = {
+        "ab": ("gain", "holdout"),
+        "ac": ("start", "start"),
+        "bc": ("holdout", "holdout"),
+        "cd": ("gain", "gain"),
+    }
+    builder.imported(
+        [{"study": "s", "import_key": f"{first}{second}{judge}", "provider": "p", "request_model": str(judge),
+          "item_first": first, "item_second": second, "verdict": "first" if first < second else "second",
+          "outcome": "decided", "purpose": purpose}
+         for pair, asked in purposes.items() for judge, purpose in enumerate(asked)
+         for first, second in (pair, pair[::-1])]
+    )  # fmt: skip
+    builder.build()
+    rows = ranked(builder.store.path, "--by", "majority", "--summary")
+    assert [(row["is_reliability_valid"], row["n_held_out"]) for row in rows] == [(False, 1)]

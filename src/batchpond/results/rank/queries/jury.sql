@@ -16,7 +16,7 @@ SELECT
   sides.candidate_hi AS candidate_second,
   CASE jury.{word} WHEN 'lo' THEN 'first' WHEN 'hi' THEN 'second' ELSE jury.{word} END AS verdict,
   CASE WHEN jury.{word} IS NOT NULL THEN 'decided' WHEN jury.n_pending = 0 THEN 'undecided' END AS outcome,
-  CAST(NULL AS VARCHAR) AS purpose
+  chosen.purpose
 FROM {source} AS jury
 JOIN (
   SELECT
@@ -29,4 +29,16 @@ JOIN (
   AND sides.unit_id IS NOT DISTINCT FROM jury.unit_id
   AND sides.item_lo = jury.item_lo
   AND sides.item_hi = jury.item_hi
+-- a pair that rounds of any judge chose is a chosen one, held out where none chose it
+LEFT JOIN (
+  SELECT study, rubric_id, unit_id, item_lo, item_hi, coalesce(min(purpose) FILTER (purpose <> 'holdout'), 'holdout') AS purpose
+  FROM pair_judgments
+  WHERE purpose IS NOT NULL
+  GROUP BY study, rubric_id, unit_id, item_lo, item_hi
+) AS chosen
+  ON chosen.study = jury.study
+  AND chosen.rubric_id = jury.rubric_id
+  AND chosen.unit_id IS NOT DISTINCT FROM jury.unit_id
+  AND chosen.item_lo = jury.item_lo
+  AND chosen.item_hi = jury.item_hi
 WHERE jury.task = 'pair' {of_study}
