@@ -1,6 +1,6 @@
 """One lake of each earlier format, left with an open batch: it is finished by this version, or refused with what to do.
 
-Commits 27086c8, c869075, 2def5bb, 7b2494b and 6ddc426 made them with their own `simulate`, `plan` and `submit`;
+Commits 1ca394d, c869075, 2def5bb, 7b2494b and 6ddc426 made them with their own `simulate`, `plan` and `submit`;
 `test_old_lakes` has cc06c86.
 """
 
@@ -27,7 +27,7 @@ from tests.golden.lakes import desk
 from tests.rigs.swept import every
 
 TAKEN_ON = {
-    "of_7b2494b": (1, 28_476), "of_2def5bb": (2, 28_477), "of_c869075": (3, 28_478), "of_27086c8": (4, 28_479),
+    "of_7b2494b": (1, 28_476), "of_2def5bb": (2, 28_477), "of_c869075": (3, 28_478), "of_1ca394d": (4, 28_479),
 }  # fmt: skip
 """The formats of lakes that this version takes on, and the ports of their simulators."""
 WITH_ALL_COLUMNS = 5
