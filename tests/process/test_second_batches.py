@@ -59,7 +59,10 @@ def test_the_advice_names_the_later_batch_that_still_runs(account: FakeOpenAI, p
 def test_a_copy_that_was_quicker_is_seen_right_before_the_create(
     account: FakeOpenAI, program: Program, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Defect 3.3: where the last look is older than 5 s, one page right before the POST shows the other's batch."""
+    """Defect 3.3: after an upload of 5 s what the account has is looked at anew, which shows the other's batch.
+
+    A copy that sends is told, so that somebody stops it.
+    """
     answered = account.answer
 
     def answer(method: str, path: str, body: bytes, kind: str) -> Answer:
@@ -72,7 +75,9 @@ def test_a_copy_that_was_quicker_is_seen_right_before_the_create(
         return result
 
     monkeypatch.setattr(account, "answer", answer)
-    assert program.submit().returncode == 0
+    done = program.submit()
+    assert done.returncode == 3, done.stderr
+    assert "a copy of this lake sent it" in done.stderr
     assert (account.count("POST", "/batches"), account.count("GET", "/batches"), len(account.batches)) == (0, 2, 1)
     assert program.sync().returncode == 0
     assert program.outcomes() == {"decided": N}

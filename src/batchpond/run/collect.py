@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from shutil import rmtree
+from tempfile import mkdtemp
 from typing import Any, Final
+from weakref import finalize
 
 from batchpond import ids
 from batchpond.answers import derive
@@ -50,7 +52,7 @@ def collect_ended(session: Session, seen: Mapping[str, RemoteBatch]) -> None:
         raise
     finally:
         if session.folder is not None and not session.arrivals:
-            session.folder.cleanup()
+            rmtree(session.folder, ignore_errors=True)
             session.folder = None
     _settle(session, proven)
 
@@ -59,14 +61,15 @@ def _collected(
     session: Session, ended: Sequence[Attempt], seen: Mapping[str, RemoteBatch]
 ) -> Iterator[list[Verified | Mismatch]]:
     """Yield what each batch comes to, in their order, while files of the next ones are on their way to a folder."""
-    begun, here = list[_Arrival](), {attempt.attempt_id for attempt in ended}
-    for gone in session.arrivals.keys() - here:  # another process has settled it meanwhile
-        del session.arrivals[gone]
+    # What came for a batch that another process settled meanwhile, or whose provider is out by now, came for nothing.
+    begun, come = list[_Arrival](), session.arrivals
+    session.arrivals = {}
     with Work("collecting", "batches", len(ended)) as work:
         for attempt in (*ended, *[None] * (AT_ONCE - 1)):
             if attempt is not None and attempt.client_name not in session.providers.out:
                 with session.isolated(attempt.client_name, f"batch {attempt.batch_id}"):
-                    begun += _arriving(session, attempt, seen.get(attempt.attempt_id), len(begun))
+                    held = come.get(attempt.attempt_id)
+                    begun += _arriving(session, attempt, seen.get(attempt.attempt_id), held, len(begun))
             if begun and (attempt is None or len(begun) == AT_ONCE):
                 first = begun.pop(0)
                 if not session.is_here(first.way):
@@ -107,13 +110,14 @@ class _Arrival:
         return self.brought.pop(file_id)
 
 
-def _arriving(session: Session, attempt: Attempt, batch: RemoteBatch | None, n_begun: int) -> list[_Arrival]:
+def _arriving(
+    session: Session, attempt: Attempt, batch: RemoteBatch | None, held: _Arrival | None, n_begun: int
+) -> list[_Arrival]:
     """Ask how a batch stands, unless that was seen, and begin to bring the files of one that none was taken from.
 
     Returns nothing where it had its turn in this pass, or has to wait until others have come, or where another process
     brings it.
     """
-    held: _Arrival | None = session.arrivals.pop(attempt.attempt_id, None)
     if held is None and (attempt.attempt_id in session.tried or n_begun + len(session.arrivals) >= AT_ONCE):
         return []
     session.tried.add(attempt.attempt_id)
@@ -125,8 +129,10 @@ def _arriving(session: Session, attempt: Attempt, batch: RemoteBatch | None, n_b
     batch = batch or provider.get(attempt.known_batch_id)
     # A stale replica names no files yet; believing it would call every answer missing.
     files = provider.result_files(batch) if batch is not None and batch.state.is_terminal else ()
-    session.folder = session.folder or TemporaryDirectory(dir=session.store.path / TMP, ignore_cleanup_errors=True)
-    arrival = _Arrival(provider, attempt, batch, files, Path(session.folder.name))
+    if session.folder is None:  # it goes with the pass, however that ends
+        session.folder = Path(mkdtemp(dir=session.store.path / TMP))
+        finalize(session, rmtree, session.folder, ignore_errors=True)
+    arrival = _Arrival(provider, attempt, batch, files, session.folder)
     wanted = () if attempt.downloads else [file_id for _, file_id in files]
     way = beside("download", partial(arrival.bring, *wanted), session.store.payload_path(attempt.attempt_id))
     if way is None:

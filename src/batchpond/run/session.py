@@ -18,7 +18,6 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import cached_property, partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from threading import Thread
 from typing import Any, Final, Self, TypeVar
 
@@ -204,7 +203,7 @@ def beside(name: str, work: Callable[[], _T], claim: Path, *, is_told: bool = Fa
     return found
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, weakref_slot=True)
 class Session:
     """The state of a pass. Make it while holding the lake's lock.
 
@@ -236,7 +235,7 @@ class Session:
     looked_at_s: dict[str, float] = field(default_factory=dict)
     uploads: dict[str, Future[RemoteFile]] = field(default_factory=dict)
     arrivals: dict[str, Any] = field(default_factory=dict)
-    folder: TemporaryDirectory[str] | None = None
+    folder: Path | None = None
     tried: set[str] = field(default_factory=set)
     lets_go: bool = False
     read_parts: dict[str, list[Path]] | None = None

@@ -165,7 +165,7 @@ def _tell_conflicts(session: Session, known: set[str]) -> None:
 
 def bring_in(session: Session, seen: Mapping[str, RemoteBatch]) -> None:
     """Collect what ended and read what is unread; without either, nothing of what reads answers is loaded."""
-    if any(attempt.phase is Phase.ENDED for attempt in session.open_state.attempts.values()):
+    if session.arrivals or any(one.phase is Phase.ENDED for one in session.open_state.attempts.values()):
         from batchpond.run.collect import collect_ended
 
         collect_ended(session, seen)

@@ -332,14 +332,16 @@ def asked_twice(judge: str, words: str) -> list[Row]:
     ]  # fmt: skip
 
 
-def test_a_judge_without_a_majority_anywhere_is_in_the_tables_and_among_what_is_left_out(tmp_path: Path) -> None:
-    """Its pairs are undecided, which the caption counts; its votes say something about places, and are shown."""
+def test_a_judge_without_a_majority_anywhere_is_in_the_tables_and_nothing_of_it_is_left_out(tmp_path: Path) -> None:
+    """Its repeats split on every pair, which the table counts; its votes say how consistent it is, and of places."""
     findings(tmp_path, [*asked_twice("m1", "first first"), *asked_twice("m2", "first second")])
     told = {one.key: one for one in build.build(tmp_path / "lake", "s").exhibits()}
     assert told["consistency"].frame["request_model"].to_list() == ["m1", "m2"]
-    assert "Left out: 5 pairs without a majority in an order." in told["consistency"].caption
+    (split,) = told["consistency"].frame.filter(pl.col("request_model") == "m2").to_dicts()
+    assert (split["n_split"], split["consistency_decided"], split["conflict_rate"]) == (5, 0.5, 0.5)
+    assert "Nothing was left out." in told["consistency"].caption
     assert told["position"].frame.filter(pl.col("request_model") == "m2")["position_logodds"].to_list() == [0.0]
-    assert "Left out: 5 pairs without a majority in both orders." in told["position"].caption
+    assert "Nothing was left out." in told["position"].caption
 
 
 def test_labels_of_pairs_in_one_order_are_no_judge_of_the_win_matrix(tmp_path: Path) -> None:

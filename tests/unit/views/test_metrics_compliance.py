@@ -166,7 +166,7 @@ def test_calibration_reference() -> None:
 
 
 def test_pairs_are_calibrated_too() -> None:
-    """A person's choice between two items is the truth for both orders; where people disagree there is none."""
+    """A person's choice between two items is the truth for both orders; where people disagree each has a part of it."""
     model = [("A", "B", "first", 0.9), ("B", "A", "first", 0.6), ("A", "C", "tie", 0.7), ("A", "D", "second", 0.8)]
     people = [
         ("B", "A", "second", "h1"),
@@ -178,4 +178,7 @@ def test_pairs_are_calibrated_too() -> None:
     rows += [{"item_first": a, "item_second": b, "verdict": v, "provider": "human", "request_model": h,
               "template_id": "people"} for a, b, v, h in people]  # fmt: skip
     ((got,),) = of_pairs(rows, "metric_calibration")
-    assert (got["n"], got["n_correct"], got["n_no_truth"], got["auroc"]) == (3, 2, 1, 1.0)
+    assert (got["n"], got["n_correct"], got["n_split"], got["n_no_truth"]) == (4, 2, 1, 0)
+    assert got["accuracy"] == 2.5 / 4
+    # half a right verdict at .8 and half a wrong one, which are not compared with each other
+    assert got["auroc"] == pytest.approx((1 + 0.5 + 1 + 0.5) / (2.5 * 1.5 - 0.25))
