@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import signal
 import threading
 import time
@@ -167,6 +168,28 @@ def test_another_command_has_the_lake_while_a_pass_downloads_and_brings_nothing_
     assert gate.n_held + beside.n_held == N_BATCHES
     rig.wire.restart()
     assert all(attempt.phase is Phase.VERIFIED for attempt in rig.attempts())
+    rig.settle(is_begun=True)
+    assert rig.violations() == []
+
+
+class FirstIsLate(random.Random):
+    """Draws by which the first file comes late, and no other."""
+
+    n_drawn = 0
+
+    def random(self) -> float:
+        self.n_drawn += 1
+        return 0.0 if self.n_drawn == 1 else 0.9
+
+
+def test_a_batch_that_is_found_for_a_shard_sent_before_is_not_bought_again_in_the_same_pass(rig: Rig) -> None:
+    """The second batch was refused and made all the same; the first, whose file was late, is what looks for it."""
+    rig.lateness = FirstIsLate()
+    rig.world.add_fault("batches.create@1:status_after=400")
+    rig.submit()
+    assert [attempt.phase for attempt in rig.attempts()][:2] == [Phase.UPLOADED, Phase.REJECTED]
+    rig.lateness = None
+    rig.submit()
     rig.settle(is_begun=True)
     assert rig.violations() == []
 

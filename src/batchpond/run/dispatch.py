@@ -301,9 +301,10 @@ def send_study(
     budget: Budget | None = None
     settings = load_config(session.store.path)
     due_now = list(candidates(session.store, session.open_state, study))
-    for at, (shard, latest) in enumerate(each(due_now, f"sending {study}", "batches", len(due_now)), 1):
+    for at, (shard, _) in enumerate(each(due_now, f"sending {study}", "batches", len(due_now)), 1):
         if shard.mode is Mode.LIVE:
             continue
+        latest = session.open_state.latest_attempt(shard.shard_id)  # its batch may have been found for another shard
         obstacle: Obstacle | None
         match readiness(latest, trigger):
             case Readiness.DONE:
