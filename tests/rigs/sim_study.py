@@ -14,7 +14,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,6 +26,7 @@ import httpx
 import pyarrow as pa
 
 from batchpond import ids
+from batchpond.errors import UsageError
 from batchpond.lake import disk, events, failpoints, tables
 from batchpond.lake.attempts import Attempt, LakeState, Phase, fold
 from batchpond.lake.events import EventLog, read
@@ -281,9 +282,9 @@ class Rig:
             )
 
     def retry(self) -> None:
-        """Run `retry --yes` for everything that failed, where there is a submission."""
+        """Run `retry --yes` for all that failed, where there is a submission; of a plan made since it is refused."""
         if STUDY in self.lake_state().approvals:
-            with self._points():
+            with self._points(), suppress(UsageError):
                 retry(
                     self.store(), STUDY, classes=list(ErrorClass), max_attempts=3, confirm=lambda *_: True,
                     providers=self.providers(), on_note=lambda note: self.notes.append(note.message),
