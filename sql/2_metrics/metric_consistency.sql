@@ -110,9 +110,9 @@ drawn AS (
   SELECT
     *,
     greatest(0.0, power(1 - consistency_decided, 2) * win_squares + power(consistency_decided, 2) * flip_squares
-      - 2 * consistency_decided * (1 - consistency_decided) * win_flips) / (decided * decided) AS decided_by_pair,
-    greatest(0.0, agreed_squares - n_both * consistency_all * consistency_all) / (n_both * n_both) AS all_by_pair,
-    greatest(0.0, flip_squares - n_both * conflict_rate * conflict_rate) / (n_both * n_both) AS conflict_by_pair
+      - 2 * consistency_decided * (1 - consistency_decided) * win_flips) / nullif(decided * decided, 0) AS decided_by_pair,
+    greatest(0.0, agreed_squares - n_both * consistency_all * consistency_all) / nullif(n_both * n_both, 0) AS all_by_pair,
+    greatest(0.0, flip_squares - n_both * conflict_rate * conflict_rate) / nullif(n_both * n_both, 0) AS conflict_by_pair
   FROM rates
 ),
 errors AS (

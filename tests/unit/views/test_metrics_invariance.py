@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
@@ -10,7 +11,7 @@ import pytest
 from scipy import stats
 
 from batchpond.model import Outcome
-from tests.rigs.metrics import column, measured
+from tests.rigs.metrics import column, measured, of_pairs
 from tests.rigs.sql import CELL, Row, differs, judged, result, table, views_over
 
 WORDS = ("first", "second", "tie", "unparsed", "refused", "error", "ambiguous", None)
@@ -296,3 +297,18 @@ def test_the_excess_conflict_has_a_sound_standard_error() -> None:
     views = measured(judged(rows), "metric_repeat")["metric_repeat"]
     spread = column(views, "position_excess_conflict").std()
     assert 0.85 < column(views, "position_excess_conflict_se_these_items").mean() / spread < 1.15
+
+
+OF_PAIRS = (
+    "metric_consistency", "metric_position_bias", "metric_agreement", "metric_agreement_overall", "metric_paired",
+    "metric_agreement_categories", "metric_jury", "metric_repeat", "metric_power", "metric_variance", "report_judges",
+    "metric_length", "metric_cascade", "metric_judge_bias",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("n_rows", [3, 8, 40])
+def test_what_cannot_be_said_is_null_and_never_nan_or_infinite(n_rows: int) -> None:
+    """Of few judgments, failures and gaps among them; a NaN is neither above nor below anything."""
+    for view, rows in zip(OF_PAIRS, of_pairs(random_rows(n_rows, n_rows), *OF_PAIRS), strict=True):
+        numbers = [(name, value) for row in rows for name, value in row.items() if isinstance(value, float)]
+        assert [(view, name) for name, value in numbers if not math.isfinite(value)] == []
