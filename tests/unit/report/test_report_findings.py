@@ -401,12 +401,13 @@ def test_what_labels_could_have_found_is_no_test_of_the_judges(tmp_path: Path) -
 
 
 def test_what_is_right_stands_beside_how_many_are_labelled(tmp_path: Path) -> None:
-    """A jury's accuracy is of the labelled units, and not of those that it was asked about."""
+    """A jury's accuracy is of the labelled units that it has a verdict on, and not of those that it was asked about."""
     rows = [row | {"rubric_id": "s"} for row in voted("tt tf ff tt ft tt") + voted("t f", provider="human")]
     findings(tmp_path, rows)
     (exhibit,) = [one for one in build.build(tmp_path / "lake", "s").exhibits() if one.key == "jury"]
-    assert [exhibit.frame[name].to_list() for name in ("n_units", "labelled")] == [[12], [4]]
-    assert {"labelled", "majority right"} < {column.title for column in exhibit.columns}
+    assert [exhibit.frame[name].to_list() for name in ("n_units", "n_labelled", "majority_units")] == [[12], [4], [2]]
+    titles = [column.title for column in exhibit.columns]
+    assert titles.index("majority right") + 1 == titles.index("of")
 
 
 def test_what_audits_confirm_stands_beside_how_many_were_audited(tmp_path: Path) -> None:
