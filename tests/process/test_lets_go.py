@@ -20,7 +20,7 @@ from batchpond.lake.attempts import Phase
 from batchpond.lake.store import Store
 from batchpond.plan.verb import plan_study
 from batchpond.providers import registry
-from batchpond.run import submit, sync
+from batchpond.run import session, submit, sync
 from batchpond.run.collect import AT_ONCE
 from batchpond.run.session import Providers
 from batchpond.study.file import load
@@ -168,6 +168,24 @@ def test_another_command_has_the_lake_while_a_pass_downloads_and_brings_nothing_
     assert gate.n_held + beside.n_held == N_BATCHES
     rig.wire.restart()
     assert all(attempt.phase is Phase.VERIFIED for attempt in rig.attempts())
+    rig.settle(is_begun=True)
+    assert rig.violations() == []
+
+
+def test_who_does_not_get_the_lake_again_says_that_what_was_sent_stands(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Busy, as every command that finds another writer, but something was changed; a later pass sends the rest."""
+    monkeypatch.setattr(session, "TURN_WAIT_S", 0.0)
+    gate = Gate(rig, is_upload)
+    sending = in_background(lambda: submitted(rig, gate))
+    with held_at(gate, sending, rig), rig.store().lock("other"):
+        gate.opened.set()
+        with pytest.raises(BusyError) as told:
+            sending.result(DEADLINE_S)
+    assert "nothing was changed" not in f"{told.value.hint}"
+    assert "goes on with the rest" in f"{told.value.hint}"
+    rig.wire.restart()
     rig.settle(is_begun=True)
     assert rig.violations() == []
 

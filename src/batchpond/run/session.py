@@ -28,6 +28,7 @@ from batchpond.clock import Clock, each
 from batchpond.errors import (
     AccessError,
     BatchpondError,
+    BusyError,
     ExitCode,
     LakeError,
     ProviderError,
@@ -279,7 +280,11 @@ class Session:
         for _ in each(as_completed(ways), "waiting for", "files", len(ways)):
             pass
         lock = partial(self.store.lock, purpose)
-        held.enter_context(disk.waited_for(lock, self.store.clock, TURN_WAIT_S))
+        try:
+            held.enter_context(disk.waited_for(lock, self.store.clock, TURN_WAIT_S))
+        except BusyError as error:
+            hint = "what was sent and brought in is on record; `batchpond sync` goes on with the rest"
+            raise BusyError(error.message, hint=hint) from None
         self.log = EventLog(self.store)
         self._state = fold(self.log.recent)
         self.rules = Rules(self.store, self._state.readers)
