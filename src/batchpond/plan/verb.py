@@ -199,10 +199,19 @@ def _check_answers(draft: Draft, stage: StageSpec) -> None:
     """Raise StudyError where a stage shows answers about none of its items: it would ask nothing."""
     for name, (asked, _) in stage.answers.items():
         own, other = (_first_rows(draft, one) for one in (stage, draft.study.stage(asked)))
-        known = {name for row in other if own is not other for name in (row.item_id, row.unit_id) if name}
-        if own and known and not any(known & {row.item_id, row.unit_id} for row in own):
+        if own is not other and own and other and not _are_alike(own, other):
             text = f"{draft.study.place_of(stage)} shows {{{name}}}, and {asked} is asked about none of its items"
             raise StudyError(text, hint="items are the same by their ids, or by the `unit` that they belong to")
+
+
+def _are_alike(own: Sequence[SourceRow], other: Sequence[SourceRow]) -> bool:
+    """Whether any of these rows is, or belongs to, what one of the others is or does; holds the ids of a part alone."""
+    rows = iter(own)
+    while part := list(islice(rows, _IDS_AT_ONCE)):
+        known = {name for row in part for name in (row.item_id, row.unit_id) if name}
+        if not known or any(row.item_id in known or row.unit_id in known for row in other):
+            return True
+    return False
 
 
 def _first_rows(draft: Draft, stage: StageSpec) -> Sequence[SourceRow]:
@@ -297,6 +306,7 @@ def _foreseen_asks(draft: Draft, stage: StageSpec) -> Iterator[Ask]:
         yield Ask(rubrics[number % len(rubrics)], row, other if stage.task in PAIR_TASKS else None, values=values)
 
 
+_IDS_AT_ONCE: Final = 100_000
 _TABLES: Final = ("requests", "plan", "responses", "shard_requests")
 
 
