@@ -369,13 +369,8 @@ def model_notes(configs: Sequence[ModelConfig], prices: Prices) -> tuple[str, ..
     """Return what to know about a study's models before money is spent, each once, by how much it may hurt."""
     found = [_unknown(config, prices) for config in configs]
     found += [problem for config in configs for problem in not_taken(config)]
-    for spec in (config.spec for config in configs):
-        if names := ", ".join(name for name, usual in _PRICED_APART.items() if spec.parameters.get(name) not in usual):
-            what = f'costs and budgets take the usual one; [prices."{named(spec)}"] of config.toml sets another'
-            found.append(f"{named(spec)}: what a token costs may depend on {names}: {what}")
-    days = ((one.spec, base.day_of(one.spec.model, base.known(one.spec.provider).ends)) for one in configs)
-    ends = "is announced to be served until {}; requests that have not run by then fail"
-    found += [day and f"{named(spec)} {ends.format(day)}" for spec, day in days]
+    found += [_priced_apart(config.spec) for config in configs]
+    found += [_ends(config.spec) for config in configs]
     batched = (config for config in configs if config.spec.mode is not Mode.FILES)
     found += [f"{one.spec.provider}: {caveat}" for one in batched for caveat in one.module.caveats(one.spec.model)]
     return tuple(dict.fromkeys(note for note in found if note))
@@ -397,6 +392,17 @@ def _unknown(config: ModelConfig, prices: Prices) -> str | None:
     question = f"did you mean {' or '.join(near)}?" if near else "no name there is like it"
     question = f"it is one of {owner}'s" if owner else question
     return f"{named(config.spec)} is not among the models of {config.spec.provider} that batchpond knows: {question}"
+
+
+def _priced_apart(spec: ModelSpec) -> str | None:
+    names = [name for name, usual in _PRICED_APART.items() if spec.parameters.get(name) not in usual]
+    what = f'costs and budgets take the usual one; [prices."{named(spec)}"] of config.toml sets another'
+    return f"{named(spec)}: what a token costs may depend on {', '.join(names)}: {what}" if names else None
+
+
+def _ends(spec: ModelSpec) -> str | None:
+    day = base.day_of(spec.model, base.known(spec.provider).ends)
+    return day and f"{named(spec)} is announced to be served until {day}; requests that have not run by then fail"
 
 
 def check_served(store: Store, configs: Iterable[ModelConfig], source: str) -> None:

@@ -209,9 +209,16 @@ class Prices:
         return unit.cost_usd(said.input_tokens, cached, said.output_tokens, written, for_an_hour)
 
     def estimate(
-        self, asked: PricedModel, thinking: str, max_output_tokens: int | None, n_requests: int, input_tokens: int,
-        length: Length = USUAL, used: Usage | None = None, cache: str | None = None,
-    ) -> Estimate:  # fmt: skip
+        self,
+        asked: PricedModel,
+        thinking: str,
+        max_output_tokens: int | None,
+        n_requests: int,
+        input_tokens: int,
+        length: Length = USUAL,
+        used: Usage | None = None,
+        cache: str | None = None,
+    ) -> Estimate:
         """Return the rough cost of requests, by what was `used` before; at worst a `cache` is only written to."""
         if n_requests == 0:
             return NOTHING

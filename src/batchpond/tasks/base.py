@@ -448,9 +448,10 @@ def care_of(kind: str = "", *own: tuple[str, str]) -> Care:
     patterns, parts = said.pop("patterns") | doubts["patterns"], said | doubts["parts"]
     parts = {name: "|".join([*found, *doubts.get(name, ())]) for name, found in parts.items()}
     names = {key: "|".join(found) % parts for key, found in doubts["names"][kind].items()}
-    for key, words in filter(
-        all, own
-    ):  # the sign that tells it from another is a name too, alone only where no word follows
+    for key, words in own:
+        if not words:
+            continue
+        # The sign that tells it from another is a name too, alone only where no word follows.
         word, sign = words.strip(), "(?!)" if words.strip()[-1:].islower() else re.escape(words.strip()[-1:].lower())
         by_sign = rf"{sign}(?(noun)|{parts['end']})|#{sign}"
         names[key] += f"|{by_sign}" if len(word) == 1 else f"|{loose(word.lower())}|{by_sign}"
