@@ -138,17 +138,19 @@ def test_a_judge_has_answered_itself_before_it_sees_the_answer(tmp_path: Path) -
         assert said[row["unit_id"]] not in theirs
 
 
-def test_a_judge_is_guided_by_a_reference_in_a_column(tmp_path: Path) -> None:
+@pytest.mark.parametrize("task", ["compliance", "likert"])
+def test_a_judge_is_guided_by_a_reference_in_a_column(tmp_path: Path, task: str) -> None:
     """By a built-in template; without the column the plan stops, and nothing is asked."""
     rows = 'path = "told.csv"\ninput = "question"'
-    rig = rig_of(tmp_path, judged_by("compliance_reference", rows, "gpt-5.4-mini"))
+    judge = judged_by(f"{task}_reference", rows, "gpt-5.4-mini").replace('"compliance"', f'"{task}"')
+    rig = rig_of(tmp_path, judge)
     told = rig.study_path.parent / "told.csv"
     told.write_text("id,text,question\na,It was 1912.,When?\n")
     with pytest.raises(StudyError, match=r"item\.reference"):
         rig.plan()
     told.write_text("id,text,question,reference\na,It was 1912.,When?,In 1913.\n")
     ((_, asked),) = prompts(finished(rig), "judge").items()
-    shown = re.findall("=== (?:Request|Reference|Answer to be checked) ===\n(.*)", asked)
+    shown = re.findall("=== (?:Request|Reference|Answer to be (?:checked|rated)) ===\n(.*)", asked)
     assert shown == ["When?", "In 1913.", "It was 1912."]
     assert rig.ask("select outcome from results") == [{"outcome": "decided"}]
 

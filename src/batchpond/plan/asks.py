@@ -30,7 +30,7 @@ from batchpond.plan.rounds import adaptive
 from batchpond.study.spec import CONVERSATION, TIER_MAX, StageSpec
 from batchpond.tasks.listwise import OrderRule
 from batchpond.tasks.templates import Rubric
-from batchpond.text import plain
+from batchpond.text import did_you_mean, plain
 
 NO_RUBRIC: Final = Rubric("", "", "")
 PLACES: Final = ("unit_id", "rubric_id", "candidate", "input", "turn_no", "tier")
@@ -225,22 +225,33 @@ def n_asks(stage: StageSpec, rows: Sequence[SourceRow], pairs: Pairs | None) -> 
 
 
 def _ranking(stage: StageSpec, rows: Sequence[SourceRow]) -> Iterator[Ask]:
-    """Every ordered pair of candidates on what both answered, by name: no order of files or folders decides."""
+    """Every ordered pair of candidates on what both answered, by name: no order of files or folders decides.
+
+    With a baseline only those that it is one of.
+    """
     by_unit: dict[tuple[str, str | None], list[int]] = {}
-    lacking = []
+    lacking, known, baseline = [], set[str](), stage.pairs.baseline
     for place, row in enumerate(rows):
         by_unit.setdefault((row.unit_id, row.rubric_id), []).append(place)
         if row.candidate is None:
             lacking.append(row.item_id)
+        else:
+            known.add(row.candidate)
     if lacking:
         raise StudyError(
             f"stage {stage.name}: {len(lacking)} rows have no candidate, the first is {lacking[0]!r}",
             hint="name the column with the model's name: [stages.items] candidate = ...",
         )
+    if baseline is not None and not stage.waits and baseline not in known:
+        raise StudyError(
+            f"stage {stage.name}: pairs.baseline is {baseline!r}, and no row has that candidate",
+            hint=did_you_mean(baseline, sorted(known), "it is a name of the column `candidate`"),
+        )
     for places in by_unit.values():
         ordered = sorted((rows[place] for place in places), key=lambda row: (row.candidate or "", row.item_id))
         for lo, hi in itertools.combinations(ordered, 2):
-            if lo.candidate == hi.candidate:
+            names = {lo.candidate, hi.candidate}
+            if len(names) == 1 or (baseline is not None and baseline not in names):
                 continue
             for rubric in _rubrics_of(stage, lo):
                 yield Ask(rubric, lo, hi)

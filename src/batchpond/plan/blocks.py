@@ -25,7 +25,7 @@ from batchpond.plan.cells import Cell, ModelConfig, cell_id
 from batchpond.plan.items import Item, Pairs, named, names_of, pair_ids, showings, strings_of
 from batchpond.plan.prompts import Bodies, Column, Prompts, Said
 from batchpond.plan.versions import check_line, limits_of
-from batchpond.study.spec import OWN_OUTPUT_TASKS, THINKING_DEFAULT, StageSpec
+from batchpond.study.spec import OWN_OUTPUT_TASKS, StageSpec, label_of
 from batchpond.tasks.templates import Rubric, Template
 
 ASK_COLUMNS: Final = (
@@ -244,12 +244,6 @@ def grid_blocks(found: Round, grid: Grid, n_rows: int = BLOCK_ROWS) -> Iterator[
                 [cell], np.zeros(n, np.int32), columns(part), slots, repeat_no,
                 names_of(way.hash_of(bodies, repeat_no.tolist())), bodies, prompts.tokens_of(n_bytes),
             )  # fmt: skip
-
-
-def label_of(provider: str, model: str, thinking: str, template_id: str, *, n_templates: int) -> str:
-    """Return what tells one way to ask from the others of a stage; a model's own outputs go on under that name."""
-    label = f"{provider}/{model}" if thinking == THINKING_DEFAULT else f"{provider}/{model}@{thinking}"
-    return label if n_templates == 1 else f"{label}#{template_id}"
 
 
 class _Way:

@@ -176,7 +176,8 @@ def _n_pairs(flow: _Flow, stage: StageSpec) -> float:
     if flow.n_pairs:
         return flow.n_pairs
     if stage.task == "ranking":
-        return flow.n_rows * max(0, flow.n_candidates - 1) / 2
+        n_others = max(0, flow.n_candidates - 1)
+        return flow.n_rows * n_others / (2 if stage.pairs.baseline is None else max(1, flow.n_candidates))
     possible = flow.n_rows * max(0.0, flow.n_rows - 1) / 2
     if stage.pairs.count is not None:
         return min(possible, stage.pairs.count)

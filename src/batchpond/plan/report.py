@@ -25,6 +25,7 @@ from batchpond.providers.shared.sight import PAGES_UNKNOWN, PDF
 from batchpond.study.prices import USUAL, Estimate, Lengths, Prices, Used, total
 from batchpond.study.spec import OWN_OUTPUT_TASKS, Order, PairsSpec, ShardsSpec, StageSpec
 from batchpond.tasks.pairwise import PairwiseRule
+from batchpond.tasks.templates import STATEMENT_PLACEHOLDERS
 from batchpond.text import Shown, plural
 
 if TYPE_CHECKING:
@@ -253,7 +254,8 @@ def notes(draft: Draft, prices: Prices) -> tuple[str, ...]:
     found = [note for stage in draft.stages for note in (*_of_inputs(stage.stage), *_of_outputs(stage.stage, draft))]
     found += model_notes([config for stage in draft.stages for config in stage.configs], prices)
     told = [(f"stage {one.stage.name}: " if len(draft.stages) > 1 else "", one) for one in draft.stages]
-    found += [about + note for about, stage in told for note in (*_of_answers(stage), *_of_caches(stage))]
+    for about, stage in told:
+        found += [about + note for note in (*_of_answers(stage), *_of_statements(stage.stage), *_of_caches(stage))]
     found += _of_prices(draft.stages, prices)
     found += _of_media(draft)
     if (claims := draft.study.claims) is not None:
@@ -324,6 +326,18 @@ def _of_answers(draft: StageDraft) -> Iterator[str]:
             yield (
                 f"template {template.template_id} does not spell out the {'two' if len(most) == 1 else 'three'} "
                 f"answers; a reply counts only if it holds exactly one of {', '.join(most)} and {last}"
+            )
+
+
+def _of_statements(stage: StageSpec) -> Iterator[str]:
+    """Yield what templates say of statements that none of the stage's rubrics has, so that it stands empty."""
+    known = [rubric_values(rubric) for rubric in stage.rubrics]
+    for template in stage.templates if known else ():
+        shown = [name for name in STATEMENT_PLACEHOLDERS if f"{{{name}}}" in template.text]
+        if empty := [f"{{{name}}}" for name in shown if not any(values.get(name) for values in known)]:
+            yield (
+                f"template {template.template_id} shows {', '.join(empty)}, which no rubric here has: nothing stands"
+                f" there in any prompt; `batchpond templates --task {stage.task}` has others"
             )
 
 

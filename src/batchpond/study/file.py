@@ -159,7 +159,7 @@ def _stage(
         templates=(_first_turns if is_talk else _templates)(table, written, rule, base_path),
         models=spec.models_of(table, "models", written.models),
         rubrics=_fields_of(table, rule) if isinstance(rule, FieldsRule) else _rubrics(table, written, base_path),
-        pairs=_pairs_of(table.inside("pairs"), written.pairs) if task == "pairwise" else written.lists.as_pairs,
+        pairs=_pairs_of(table.inside("pairs"), written.pairs) if task in spec.PAIR_TASKS else written.lists.as_pairs,
         repeats=written.repeats,
         tactics=_tactics(table, written) if is_talk else (),
         turns=written.turns if is_talk else 0,
@@ -190,8 +190,14 @@ def _check_keys(table: Table, stage: StageSpec) -> None:
     if stage.task != spec.CONVERSATION:
         table.refuse(("tactics", "turns", "cold_start"), why, f'it belongs to `task = "{spec.CONVERSATION}"`')
     table.refuse(CHAIN_KEYS, why, "it is for inputs that are made in rounds")
-    if stage.task != "pairwise":
+    pairs = table.inside("pairs")
+    if stage.task == "ranking":
+        others = [name for name in pairs.data if name != "baseline"]
+        pairs.refuse(others, why, "each two candidates, or each and the `baseline`, are asked about in both orders")
+    elif stage.task != "pairwise":
         table.refuse(["pairs"], why)
+    else:
+        pairs.refuse(["baseline"], why, 'it belongs to `task = "ranking"`, whose items are candidates\' answers')
     if stage.is_structured and stage.output_schema is None:
         table.fail("structured", f"has no meaning for answers of the task {stage.task} as they are read here",
                    "compliance, likert, listwise, pressure answers in JSON and fields can be held to one")  # fmt: skip
@@ -230,14 +236,13 @@ def _check_rubrics(table: Table, stage: StageSpec, earlier: Sequence[StageSpec])
     if source is None:
         return
     made_by = spec.made_by(stage, {one.name: one for one in earlier})
-    n_ways = len(made_by.templates) * sum(len(model.thinking) for model in made_by.models)
-    n_needed = 2 if stage.task == "ranking" else stage.rule.size
-    if made_by.task in spec.OWN_OUTPUT_TASKS and n_ways < n_needed:
-        why = f"are answers of {made_by.name}, of which each question has {n_ways}, and this stage compares {n_needed}"
-        table.fail("items", why, "ask more models there: nothing would be compared")
-    is_of_all = stage.pairs.adaptive is not None or stage.pairs.is_exact or stage.pairs.n_reverse is not None
+    if made_by.task in spec.OWN_OUTPUT_TASKS:
+        _check_candidates(table, stage, made_by)
+    pairs = stage.pairs
+    is_of_all = pairs.adaptive is not None or pairs.is_exact or pairs.n_reverse is not None or pairs.baseline
     if source.task in spec.PAIR_TASKS and is_of_all:
-        table.fail("pairs", f"cannot be adaptive or exact: this stage compares just what {source.name} compared")
+        why = "cannot have a baseline" if pairs.baseline else "cannot be adaptive or exact"
+        table.fail("pairs", f"{why}: this stage compares just what {source.name} compared", "choose the pairs there")
     if source.task == spec.CONVERSATION and stage.rubrics and not stage.rule.parts:
         table.fail("rubrics", f"cannot be given: conversations of {source.name} are judged by their tactics")
     if source.rule.parts and stage.rows.where is not None and "rubric_id" not in stage.rows.where:
@@ -251,6 +256,20 @@ def _check_rubrics(table: Table, stage: StageSpec, earlier: Sequence[StageSpec])
     if (source.task in spec.OWN_OUTPUT_TASKS or kept) and lacking:
         name = kept.name if kept else source.name
         table.fail("rubrics", f"lacks {lacking[0]!r}, to which answers of {name} belong")
+
+
+def _check_candidates(table: Table, stage: StageSpec, made_by: StageSpec) -> None:
+    names, baseline = spec.candidates_of(made_by), stage.pairs.baseline
+    n_needed = 2 if stage.task == "ranking" else stage.rule.size
+    if len(names) < n_needed:
+        why = f"are answers of {made_by.name}, of which each question has {len(names)}"
+        table.fail(
+            "items", f"{why}, and this stage compares {n_needed}", "ask more models there: nothing would be compared"
+        )
+    if baseline not in (None, *names):
+        table.fail(
+            ("pairs", "baseline"), f"is {baseline!r}, which nobody of {made_by.name} is called", ", ".join(names)
+        )
 
 
 def _rows(table: Table, written: tables.StageKeys, stages: Sequence[StageSpec]) -> RowsSpec:
@@ -413,7 +432,7 @@ def _pairs_of(table: Table, written: tables.Pairs) -> PairsSpec:
     is_exact = bool(given or written.block) if written.exact is None else written.exact
     return PairsSpec(
         written.share, written.count, written.order, reverse, written.repeats, None, given, written.block,
-        written.n_reverse, is_exact,
+        written.n_reverse, is_exact, written.baseline,
     )  # fmt: skip
 
 

@@ -110,7 +110,8 @@ class PairsSpec:
     They are chosen of those that `given` names, by the two ids in its columns, or of items with the same value of the
     column `block`. With `is_exact` shares are met exactly, else by a draw of each pair; `n_reverse` is in `reverse`'s
     place.
-    Of lists, `count` and `reverse` are set alone, and their size is the answer rule's.
+    Of lists, `count` and `reverse` are set alone, and their size is the answer rule's; of a ranking `baseline` alone,
+    the candidate with whom all others are compared.
     With `adaptive`, `count` is the most judgments of a cell and `reverse` the share that is asked in the other order.
     """
 
@@ -124,6 +125,7 @@ class PairsSpec:
     block: str | None = None
     n_reverse: int | None = None
     is_exact: bool = False
+    baseline: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +239,7 @@ INPUTS = "inputs"
 
 def pairs_config(plain: dict[str, Any]) -> dict[str, Any]:
     """Return the plain values of pairs without what came later and is not said: so their study keeps its version."""
-    later = ("adaptive", "given", "block", "n_reverse", "is_exact")
+    later = ("adaptive", "given", "block", "n_reverse", "is_exact", "baseline")
     return {name: value for name, value in plain.items() if name not in later or value not in (None, False)}
 
 
@@ -468,6 +470,19 @@ def _other_than(name: str, stage: StageSpec, asked: StageSpec, stages: Mapping[s
     is_of_unit = of_row.task in OWN_OUTPUT_TASKS and (of_asked is asked or of_asked.task not in OWN_OUTPUT_TASKS)
     is_alone = not (is_of_two or stage.rule.size > 1)
     return None if is_alone or is_of_unit or "unit" in of_row.rows.columns else "of each item by itself"
+
+
+def label_of(provider: str, model: str, thinking: str, template_id: str, *, n_templates: int) -> str:
+    """Return what tells one way to ask from the others of a stage; a model's own outputs go on under that name."""
+    label = f"{provider}/{model}" if thinking == THINKING_DEFAULT else f"{provider}/{model}@{thinking}"
+    return label if n_templates == 1 else f"{label}#{template_id}"
+
+
+def candidates_of(stage: StageSpec) -> list[str]:
+    """Return under which names the outputs of a stage go on."""
+    ways = [(one.provider, one.model, level) for one in stage.models for level in one.thinking]
+    n = len(stage.templates)
+    return [label_of(*way, template.template_id, n_templates=n) for way in ways for template in stage.templates]
 
 
 def made_by(stage: StageSpec, stages: Mapping[str, StageSpec]) -> StageSpec:

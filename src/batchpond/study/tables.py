@@ -96,6 +96,7 @@ class Pairs(spec.AdaptiveSpec):
     reverse: Annotated[bool, about("share also asked with the items swapped")] | Share | None = None
     n_reverse: Annotated[int, between(0, 10**9, "or so many of them")] | None = None
     exact: Annotated[bool, about("meet shares exactly; left out, with path, sql or block alone")] | None = None
+    baseline: Annotated[Text, about("ranking: each candidate is compared with this one alone")] | None = None
     repeats: Repeats = 1
 
 

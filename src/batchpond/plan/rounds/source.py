@@ -20,11 +20,10 @@ from batchpond.lake import tables
 from batchpond.lake.store import TMP, Store
 from batchpond.plan import asks
 from batchpond.plan.asks import Ask, SourceRow, SpilledRows
-from batchpond.plan.blocks import label_of
 from batchpond.plan.items import Item
 from batchpond.plan.rounds import adaptive, inputs
 from batchpond.plan.rounds.adaptive import Asked, Stop
-from batchpond.study.spec import CONVERSATION, INPUTS, PAIR_TASKS, StageSpec, Study
+from batchpond.study.spec import CONVERSATION, INPUTS, PAIR_TASKS, StageSpec, Study, label_of
 from batchpond.tasks.templates import column_of
 
 _OUTPUTS: Final = tables.query(__package__, "outputs", chosen=inputs.CHOSEN)
