@@ -10,6 +10,10 @@
 --     Wilson, or wilson_clustered by prompts where one has several pairs, of several outputs (unit_id), or by several
 --     statements that share its outputs; pairs that show no spread count as one observation a prompt then
 --   - win_rate_half: as in metric_win_matrix_by_rubric; the interval wilson_clustered
+--   - win_rate_half_lo_these_statements, win_rate_half_hi_these_statements, p_win_rate_these_statements: for other prompts
+--     under the same statements, by the methods of metric_win_matrix_by_rubric: the sign test of the wins and
+--     matched_difference, where a prompt has several pairs (several outputs, or several statements) the sign-flip test
+--     of the prompts' leads and its inversion
 --   - consistency_min, consistency_max, win_rate_half_min, win_rate_half_max: as in metric_win_matrix_by_rubric
 --   - net: as in metric_win_matrix_by_rubric
 --   - win_rate_half_se, net_se: as consistency_se
@@ -25,7 +29,8 @@
 -- nulls: the intervals, p and mde for statements in general are NULL below 5 statements, or shared prompts
 --   (metric_win_matrix_by_rubric has the sign test on each), the clustered errors below 2, a rate where n_both is 0; mde
 --   also where so few statements would not even reveal a rate of 1; consistency's ends for these statements below 5
---   prompts, where one has several pairs.
+--   prompts, where one has several pairs; p_win_rate_these_statements without a win, it and the ends beside it where
+--   metric_win_matrix_by_rubric's are.
 
 CREATE OR REPLACE VIEW metric_win_matrix AS
 WITH inputs AS (
@@ -87,6 +92,7 @@ rubrics_counted AS (
     sum(sum_yy) AS sum_yy,
     count(*) FILTER (WHERE n > 0) AS n_cells,
     sum(CASE WHEN n > 0 THEN 1 / CAST(prompt_cells AS DOUBLE) ELSE 0 END) AS n_prompts,
+    sum(CASE WHEN n > 0 AND 2 * prompt_points <> prompt_n THEN 1 / CAST(prompt_cells AS DOUBLE) ELSE 0 END) AS n_leads,
     max(prompt_n) AS n_of_prompt,
     sum(prompt_n * n) AS both_both,
     sum(prompt_same * n_same) AS same_same,
@@ -129,6 +135,7 @@ counts AS (
     sum(consistency_residual * consistency_residual) AS consistency_squares,
     CAST(sum(n_cells) AS BIGINT) AS n_cells,
     CAST(round(sum(n_prompts)) AS BIGINT) AS n_prompts,
+    CAST(round(sum(n_leads)) AS BIGINT) AS n_leads,
     max(n_of_prompt) <= 1 AS is_one_pair,
     sum(both_both) AS both_both,
     sum(same_same) AS same_same,
@@ -154,6 +161,11 @@ rated AS (
     CAST((n_wins_a + n_missing + 0.5 * (n_true_ties + n_inconsistent)) / nullif(n_pairs, 0) AS DOUBLE)
       AS win_rate_half_max,
     (n_wins_a + n_wins_b + n_true_ties) / nullif(n_both, 0) AS consistency,
+    -- as in metric_win_matrix_by_rubric; a prompt's lead is twice its points less its pairs
+    CAST(n_wins_a - n_wins_b AS DOUBLE) AS lead,
+    4 * (points_points - points_both) + both_both AS lead_lead,
+    CAST(n_both AS DOUBLE) * n_both - 3.841458820694124 * both_both AS curve,
+    n_both * CAST(n_wins_a - n_wins_b AS DOUBLE) - 3.841458820694124 * (2 * points_both - both_both) AS slope,
     n_rubrics / nullif(n_rubrics - 1, 0) AS cr1
   FROM counts
 ),
@@ -161,6 +173,7 @@ measured AS (
   SELECT
     *,
     same_same - 2 * consistency * same_both + consistency * consistency * both_both AS same_by_prompt,
+    slope * slope - curve * (lead * lead - 3.841458820694124 * lead_lead) AS leads_square,
     sqrt(CAST(residual_squares * cr1 / nullif(n_both * n_both, 0) AS DOUBLE) + shared_variance(
       points_points - 2 * win_rate_half * points_both + win_rate_half * win_rate_half * both_both, n_prompts,
       cell_points_points - 2 * win_rate_half * cell_points_both + win_rate_half * win_rate_half * cell_both_both, n_cells,
@@ -185,6 +198,10 @@ tested AS (
   SELECT
     *,
     t_two_sided((2 * win_rate_half - 1) * sqrt(n_effective), df) AS p_win_rate,
+    matched_difference(n_wins_a, n_wins_b, n_both) AS these_ends,
+    sign_flip_z(lead, 0, lead_lead, 0, 0) AS leads_z,
+    CASE WHEN n_leads >= 6 AND curve > 0 AND leads_square > 1e-12 * slope * slope THEN sqrt(leads_square) / curve END
+      AS leads_width,
     wilson_clustered(consistency, CASE WHEN same_by_prompt > 1e-9 THEN n_both ELSE n_prompts END,
       CASE WHEN same_by_prompt > 1e-9 AND n_prompts > 1
            THEN sqrt(same_by_prompt * n_prompts / (n_prompts - 1)) / n_both END, n_prompts) AS consistency_these
@@ -217,11 +234,17 @@ SELECT
   win_rate_half_se,
   wilson_lo(win_rate_half * n_effective, n_effective, t_ends) AS win_rate_half_lo,
   wilson_hi(win_rate_half * n_effective, n_effective, t_ends) AS win_rate_half_hi,
+  CASE WHEN is_one_pair THEN 0.5 + these_ends.lo / 2 ELSE greatest(0.0, 0.5 + (slope / curve - leads_width) / 2) END
+    AS win_rate_half_lo_these_statements,
+  CASE WHEN is_one_pair THEN 0.5 + these_ends.hi / 2 ELSE least(1.0, 0.5 + (slope / curve + leads_width) / 2) END
+    AS win_rate_half_hi_these_statements,
   win_rate_half_min,
   win_rate_half_max,
   (n_wins_a - n_wins_b) / nullif(n_both, 0) AS net,
   2 * win_rate_half_se AS net_se,
   p_win_rate,
+  CASE WHEN is_one_pair THEN binom_test_half(n_wins_a, n_wins_a + n_wins_b)
+       WHEN n_leads >= 6 THEN normal_two_sided(leads_z) END AS p_win_rate_these_statements,
   CASE WHEN p_win_rate IS NOT NULL
        THEN least(1.0, min(p_win_rate * n_p / p_rank) OVER (
          PARTITION BY study, template_id, provider, request_model, thinking ORDER BY p_rank DESC)) END AS q_bh,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -110,6 +110,7 @@ def _judge(frame: pl.DataFrame) -> pl.Expr:
 
 _LINE: Final = 100
 _REST: Final = "rest"
+THESE: Final = "_these_statements"
 _REFERENCE: Final = "reference"
 _LABELLED: Final = frozenset({ChartKind.INTERVALS, ChartKind.BARS})
 
@@ -144,6 +145,8 @@ class Declared:
     A caption may name columns: {n:range} is the range of a count, {n:total} its sum, with a noun in {n:total pair};
     {left_out} is the sentence on `left_out`, each count seen so often, {ppi} the one on labels that correct rates.
     `says` adds names of its own; `notes` are sentences, each said where any row has its column and it is not 0.
+    `targets` are what {target} says where intervals are for statements in general, and where no row has such a one, as
+    these are too few, and those for these statements stand there.
     `has_lone_cell`: a table of one cell names its judge in a column, and not in the caption. `prefers` chooses among
     these rows, where the view has any of its kind: such as a panel's instead of its judges'. `needs` names what a
     `Source` must have. `apart` are dimensions that `adds` makes: they name lines of the figure. `missing` is printed in
@@ -167,6 +170,7 @@ class Declared:
     left_out: Sequence[tuple[str, str]] = ()
     seen: int = 1
     notes: Mapping[str, str] = field(default_factory=dict)
+    targets: Sequence[str] = ()
     has_lone_cell: bool = True
     called: Mapping[str, str] = field(default_factory=dict)
     missing: Mapping[str, str] = field(default_factory=dict)
@@ -197,6 +201,8 @@ class Declared:
         """Return the exhibit of rows, None where there are none."""
         if not len(rows):
             return None
+        if self.targets:
+            return self._of_target(rows.frame).of(rows)
         filled = rows.frame.with_columns(pl.col(name).fill_null(word) for name, word in self.missing.items())
         found = cells(self.adds(filled), (*self.cells, *self.apart), has_one=self.has_lone_cell)
         own = {column.name for column in self.columns} | set(self.apart)
@@ -208,6 +214,14 @@ class Declared:
             self.key, self.title, caption, rows.sql, found.frame, columns, rows.frame, is_cut=rows.is_cut,
             figure=figure, command=rows.command,
         )  # fmt: skip
+
+    def _of_target(self, frame: pl.DataFrame) -> Declared:
+        general, these = self.targets
+        if _has_ends(self.columns, frame):
+            return replace(self, targets=(), says=lambda frame: {**self.says(frame), "target": general})
+        columns = [replace(column, target=THESE) if column.has_ends else column for column in self.columns]
+        said = these if _has_ends(columns, frame) else general
+        return replace(self, targets=(), columns=columns, says=lambda frame: {**self.says(frame), "target": said})
 
     def _caption(self, rows: Rows, found: Cells) -> str:
         counts = {name: _Counts(rows.frame, name) for name in rows.frame.columns}
@@ -304,6 +318,12 @@ def _has(column: Column, frame: pl.DataFrame) -> bool:
             return column.name in frame.columns and frame[column.name].null_count() < len(frame)
         case When.VARYING:
             return frame[column.name].n_unique() > 1
+
+
+def _has_ends(columns: Sequence[Column], frame: pl.DataFrame) -> bool:
+    """Whether any row has an end of any of these columns' intervals."""
+    ends = [name for column in columns for name in column.ends if name in frame.columns]
+    return any(frame[name].null_count() < len(frame) for name in ends)
 
 
 def _lines(names: Mapping[str, Any]) -> str:

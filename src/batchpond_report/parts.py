@@ -82,15 +82,16 @@ class When(StrEnum):
 class Column:
     """A column of an exhibit: what the view calls it, its head in the table, and its part in the figure.
 
-    `has_ends`: NAME_lo and NAME_hi are the ends of its 95 % interval. `sql` is the expression where NAME is not a
-    column of the view. `role` is one of ChartKind's,
-    and `axis` what its axis is called where that is more than the head.
+    `has_ends`: NAME_lo and NAME_hi are the ends of its 95 % interval, with `target` after them where that is not in
+    general. `sql` is the expression where NAME is not a column of the view. `role` is one of ChartKind's, and `axis`
+    what its axis is called where that is more than the head.
     """
 
     name: str
     title: str
     kind: Kind = Kind.COUNT
     has_ends: bool = False
+    target: str = ""
     sql: str = ""
     when: When = When.ALWAYS
     role: str = ""
@@ -99,7 +100,7 @@ class Column:
     @property
     def ends(self) -> tuple[str, ...]:
         """The names of the ends of its interval, none where it has no interval."""
-        return (f"{self.name}_lo", f"{self.name}_hi") if self.has_ends else ()
+        return (f"{self.name}_lo{self.target}", f"{self.name}_hi{self.target}") if self.has_ends else ()
 
 
 count = Column

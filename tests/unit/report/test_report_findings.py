@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -143,6 +144,45 @@ def test_what_was_simulated_is_not_among_what_was_spent(tmp_path: Path) -> None:
     (of_cells,) = [exhibit for exhibit in report.exhibits() if exhibit.key == "cell-costs"]
     assert of_cells.frame.select("cost_spent_usd", "cost_simulated_usd").rows() == [(2.0, 3.0)]
     assert "Simulated" in of_cells.caption
+
+
+def compared(n_rubrics: int, n_units: int = 30) -> list[Row]:
+    """Return comparisons of two candidates' outputs in both orders, of which a wins two thirds."""
+    return [
+        {"task": "ranking", "rubric_id": f"r{rubric}", "unit_id": f"u{rubric}-{unit}", "candidate_first": names[0],
+         "candidate_second": names[1], "item_first": f"{rubric}-{unit}-{names[0]}",
+         "item_second": f"{rubric}-{unit}-{names[1]}",
+         "verdict": "first" if (names[0] == "a") == (unit % 3 > 0) else "second"}
+        for rubric in range(n_rubrics) for unit in range(n_units) for names in (("a", "b"), ("b", "a"))
+    ]  # fmt: skip
+
+
+def judged_alike(n_rubrics: int, n_units: int = 30) -> list[Row]:
+    """Return verdicts of compliance on the same inputs, of which a complies more often."""
+    return [
+        {"task": "compliance", "rubric_id": f"r{rubric}", "unit_id": f"u{rubric}-{unit}", "candidate_first": name,
+         "item_first": f"{rubric}-{unit}-{name}", "verdict": "true" if unit % least else "false"}
+        for rubric in range(n_rubrics) for unit in range(n_units) for name, least in (("a", 7), ("b", 2))
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("rows_of", [compared, judged_alike])
+@pytest.mark.parametrize(("n_rubrics", "is_general"), [(1, False), (4, False), (5, True)])
+def test_with_few_criteria_what_is_said_is_of_other_prompts_under_them(
+    tmp_path: Path, rows_of: Callable[[int], list[Row]], n_rubrics: int, *, is_general: bool
+) -> None:
+    """Interval and p stand there all the same, and say of what; of criteria in general a few say nothing."""
+    key = "matrix" if rows_of is compared else "compliance-pairs"
+    (said,) = findings(tmp_path, rows_of(n_rubrics))[key]
+    assert ("q = " in said) == is_general
+    assert ("under the same statements" in said) != is_general
+    assert re.search(r"% \[\d+\.\d, \d+\.\d\]", said), said
+    text = markdown.render(build.build(tmp_path / "lake", "s"))
+    table = text.split("Share of wins of the row" if rows_of is compared else "Candidates on the same inputs")[1]
+    caption, *lines = table.split("```")[0].splitlines()
+    assert ("to speak of statements in" in caption) != is_general
+    (row,) = (line for line in lines if line.startswith("| a | b | ") and "inputs" not in line)
+    assert re.search(r"\[\d+\.\d, \d+\.\d\]", row.replace("\\", "")), row
 
 
 def test_a_place_that_is_favoured_is_named_with_its_share_and_what_it_would_be(tmp_path: Path) -> None:

@@ -53,6 +53,7 @@ SAID = [
     Said("metric_position_bias", "p_position_these_items", "position_logodds", 0, THESE_ITEMS),
     Said("metric_position_rates", "p_first_rate_raw", "first_rate_raw", 0.5),
     Said("metric_win_matrix", "p_win_rate", "win_rate_half", 0.5),
+    Said("metric_win_matrix", "p_win_rate_these_statements", "win_rate_half", 0.5, THESE_STATEMENTS),
     Said("metric_win_matrix_by_rubric", "p_sign", "win_rate_half", 0.5),
     Said("metric_paired", "p_diff", "diff", 0),
     Said("metric_paired", "p_diff_these_items", "diff", 0, THESE_ITEMS),
@@ -134,7 +135,7 @@ def by_wins() -> dict[str, pa.Table]:
     [
         *((said, by_paired_counts) for said in SAID if said.view == "metric_paired"),
         *((said, by_verdicts) for said in SAID if said.view == "metric_position_rates"),
-        *((said, by_wins) for said in SAID if said.view == "metric_win_matrix_by_rubric"),
+        *((said, by_wins) for said in SAID if said.view.startswith("metric_win_matrix") and said.p != "p_win_rate"),
     ],
     ids=lambda value: value.p if isinstance(value, Said) else value.__name__,
 )

@@ -124,3 +124,24 @@ def test_renaming_candidates_mirrors_the_matrix() -> None:
         assert not wrong(
             twin, {"rank_correlation": row["rank_correlation"], "win_rate_half_se": row["win_rate_half_se"]}
         )
+
+
+@pytest.mark.parametrize("n_outputs", [1, 3], ids=["a pair of a prompt", "several outputs"])
+def test_of_one_statement_the_matrix_speaks_of_its_prompts_as_the_statements_own_does(n_outputs: int) -> None:
+    """One criterion says nothing of statements in general; its prompts have interval and test all the same."""
+    rng = np.random.default_rng(11)
+    rows = [
+        {
+            "rubric_id": "helpful", "unit_id": f"u{unit}", "verdict": rng.choice(["first", "second", "tie"]),
+            "item_first": f"{unit}-{names[0]}-{output if names[0] == 'm1' else 0}",
+            "item_second": f"{unit}-{names[1]}-{output if names[1] == 'm1' else 0}",
+            "candidate_first": names[0], "candidate_second": names[1],
+        }
+        for unit in range(40) for output in range(n_outputs) for names in (("m1", "m2"), ("m2", "m1"))
+    ]  # fmt: skip
+    (one,), (own,) = of_pairs(rows, "metric_win_matrix", "metric_win_matrix_by_rubric")
+    assert one["n_both"] == own["n_both"] == 40 * n_outputs
+    assert one["p_win_rate"] is one["win_rate_half_lo"] is None
+    ends = {f"win_rate_half_{end}_these_statements": own[f"win_rate_half_{end}"] for end in ("lo", "hi")}
+    assert not wrong(one, {"p_win_rate_these_statements": own["p_sign"], **ends})
+    assert 0 < own["win_rate_half_lo"] < own["win_rate_half_hi"] < 1
