@@ -58,11 +58,23 @@ def items_toml() -> str:
     return 'study = "demo"\n' + judged + again.replace('path = "texts.csv"', where)
 
 
+def candidates_toml() -> str:
+    """Return a study that compares two candidates' answers by two criteria, of structured answers."""
+    return (
+        'study = "demo"\ntask = "ranking"\nstructured = true\n'
+        '[items]\npath = "texts.csv"\nunit = "asked"\ncandidate = "model"\ninput = "asked"\n'
+        '[[templates]]\nid = "both"\ntext = "{INPUT}\\nA: {OUTPUT_A}\\nB: {OUTPUT_B}\\nReply: {ANSWER_FORMAT}"\n'
+        + FIELD.format("", "helpful", "graded", "")
+        + FIELD.format("", "correct", "verdict", 'description = "whose answer is right"')
+        + models("gpt-5.4-mini").replace("stages.", "")
+    )
+
+
 def rig_of(path: Path, toml: str) -> StageRig:
     """Return a planned study over four texts."""
     rig = StageRig(path, toml=toml)
-    texts = [f"t{n},Text number {n} is here." for n in range(4)]
-    (rig.study_path.parent / "texts.csv").write_text("\n".join(["id,text", *texts]) + "\n")
+    texts = [f"t{n},Text number {n} is here.,Question {n // 2}?,{'ab'[n % 2]}" for n in range(4)]
+    (rig.study_path.parent / "texts.csv").write_text("\n".join(["id,text,asked,model", *texts]) + "\n")
     return rig
 
 
@@ -83,6 +95,24 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> StageRig:
 @pytest.fixture(scope="module")
 def items(tmp_path_factory: pytest.TempPathFactory) -> StageRig:
     return finished(tmp_path_factory.mktemp("items"), items_toml())
+
+
+@pytest.fixture(scope="module")
+def candidates(tmp_path_factory: pytest.TempPathFactory) -> StageRig:
+    return finished(tmp_path_factory.mktemp("candidates"), candidates_toml())
+
+
+def test_candidates_are_compared_by_each_criterion_of_one_answer(candidates: StageRig) -> None:
+    """A question, two orders, two criteria: one request an order, and a win matrix for each criterion."""
+    found = candidates.ask("SELECT rubric_id, request_id, text, verdict, score, candidate_first FROM results")
+    assert (len(found), len({row["request_id"] for row in found}), candidates.billed()[0]) == (8, 4, 4)
+    means = {"A": "first", "B": "second", "tie": "tie", "A=B": "tie"}
+    for row in found:
+        said = orjson.loads(row["text"])[row["rubric_id"]]
+        assert row["verdict"] == (means.get(said) or means[said[0]])
+        assert row["score"] == (said.count(">") if row["rubric_id"] == "helpful" else None)
+    rows = candidates.ask("SELECT rubric_id, candidate_a, candidate_b, n_both FROM metric_win_matrix_by_rubric")
+    assert {tuple(row.values()) for row in rows} == {("helpful", "a", "b", 2), ("correct", "a", "b", 2)}
 
 
 def test_the_fields_of_an_answer_share_its_request(tmp_path: Path) -> None:
@@ -141,7 +171,7 @@ def test_an_answer_is_paid_once(pairs: StageRig) -> None:
     assert pairs.billed()[0] == 12
 
 
-@pytest.mark.parametrize("study", ["pairs", "items"])
+@pytest.mark.parametrize("study", ["pairs", "items", "candidates"])
 def test_fields_that_are_written_out_and_imported_make_the_same_figures(
     study: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
@@ -150,7 +180,14 @@ def test_fields_that_are_written_out_and_imported_make_the_same_figures(
     (path,) = export(rig.lake, tmp_path / "fields.csv", format=ExportFormat.CSV, view="results")
     other = Lake(tmp_path / "lake")
     assert other.import_judgments(path).n_left_out == 0
-    for view in ("metric_outcomes", "metric_consistency", "metric_ratings", "item_status", "pair_status"):
+    for view in (
+        "metric_outcomes",
+        "metric_consistency",
+        "metric_ratings",
+        "metric_win_matrix",
+        "item_status",
+        "pair_status",
+    ):
         there, here = Lake(rig.lake).view(view).collect(), other.view(view).collect()
         assert_frame_equal(here, there, check_row_order=False)
 
@@ -202,7 +239,7 @@ def test_a_failure_is_that_of_all_fields(tmp_path: Path) -> None:
 def test_editors_know_the_fields() -> None:
     """The schema of study files accepts what the reader does, and refuses a kind or key that nobody knows."""
     known = jsonschema.Draft202012Validator(schema())
-    for toml in (pairs_toml(), items_toml()):
+    for toml in (pairs_toml(), items_toml(), candidates_toml()):
         known.validate(tomllib.loads(toml))
         assert not known.is_valid(tomllib.loads(toml.replace('"verdict"', '"verdikt"')))
         assert not known.is_valid(tomllib.loads(toml.replace("description =", "descripton =")))

@@ -519,7 +519,7 @@ def rule_of(table: Table, task: str) -> Rule:
     if isinstance(written, list) and all(isinstance(one, dict) for one in written):
         name, others = FieldsRule.READER, []
     if name not in readers:
-        hint = 'tasks pairwise and prompts have them: there, `kind = "score"` rates an item by each field'
+        hint = 'tasks pairwise, ranking and prompts have them: in prompts `kind = "score"` rates an item by each field'
         table.fail("fields", f"cannot be [[answer.fields]]: an answer of the task {task} is one judgment", hint)
     if others:
         name = table.choose("reader", str(table.data.get("reader", name)), tuple(readers))

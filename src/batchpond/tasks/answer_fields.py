@@ -27,7 +27,7 @@ from msgspec import Meta
 
 from batchpond.errors import StudyError
 from batchpond.model import Outcome, Response
-from batchpond.tasks import base, inputs, pairwise, prompts, structured
+from batchpond.tasks import base, inputs, pairwise, prompts, ranking, structured
 from batchpond.tasks.base import Judgment, Logprobs, Number, Rule, Text, Texts
 from batchpond.tasks.likert import LikertRule
 from batchpond.tasks.prompts import OUTCOMES, Pattern
@@ -37,6 +37,7 @@ VALUE: Final = "value"
 _WHY: Final = "why"
 _ITEM: Final = {"true": "true", "false": "false"}
 _PAIR: Final = {"SAMPLE_1": "first", "SAMPLE_2": "second", "tie": "tie"}
+_CANDIDATES: Final = {"A": "first", "B": "second", "tie": "tie"}
 _GRADED: Final = {"A>>B": "first 2", "A>B": "first 1", "A=B": "tie 0", "B>A": "second 1", "B>>A": "second 2"}
 _VERDICTS: Final = ("verdict", "graded")
 _TEXTS: Final = ("text", "list")
@@ -308,6 +309,16 @@ class PairFields(FieldsRule):
     PLACEHOLDERS: ClassVar[Placeholders] = Placeholders(("SAMPLE_1", "SAMPLE_2"), ("ANSWER_FORMAT",))
     KINDS: ClassVar[Sequence[str]] = _VERDICTS
     WORDS: ClassVar[Mapping[str, Mapping[str, str]]] = {"verdict": _PAIR, "graded": _GRADED}
+
+
+@dataclass(frozen=True)
+class CandidateFields(FieldsRule):
+    """Many fields of an answer about two candidates' outputs."""
+
+    TASK: ClassVar[str] = ranking.TASK
+    PLACEHOLDERS: ClassVar[Placeholders] = Placeholders(("INPUT", "OUTPUT_A", "OUTPUT_B"), ("ANSWER_FORMAT",))
+    KINDS: ClassVar[Sequence[str]] = _VERDICTS
+    WORDS: ClassVar[Mapping[str, Mapping[str, str]]] = {"verdict": _CANDIDATES, "graded": _GRADED}
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ _NEWER: Final = "install a newer batchpond; nothing is lost, the answers stay in
 _READERS: Final[Mapping[str, tuple[type[Rule], ...]]] = {
     pairwise.TASK: (pairwise.PairwiseRule, answer_fields.PairFields),
     generation.TASK: (generation.GenerationRule,),
-    ranking.TASK: (ranking.RankingRule,),
+    ranking.TASK: (ranking.RankingRule, answer_fields.CandidateFields),
     compliance.TASK: (compliance.ComplianceRule,),
     likert.TASK: (likert.LikertRule,),
     OrderRule.TASK: (OrderRule, BestRule),

@@ -204,7 +204,7 @@ CLARITY = {"name": "clarity", "kind": "score", "range": [1, 5]}
 @pytest.mark.parametrize(
     ("task", "settings", "message"),
     [
-        ("likert", [CLARITY], 'tasks pairwise and prompts have them: there, `kind = "score"`'),
+        ("likert", [CLARITY], 'tasks pairwise, ranking and prompts have them: in prompts `kind = "score"`'),
         ("prompts", [], "fields is empty"),
         ("prompts", [CLARITY, {**CLARITY, "name": "b", "pointer": "/Clarity"}], "at the place of clarity"),
         ("prompts", [CLARITY, {**CLARITY, "pointer": "/b"}], "one name twice"),
