@@ -185,6 +185,16 @@ def test_with_few_criteria_what_is_said_is_of_other_prompts_under_them(
     assert re.search(r"\[\d+\.\d, \d+\.\d\]", row.replace("\\", "")), row
 
 
+def test_compliance_with_one_statement_has_an_interval_for_other_inputs(tmp_path: Path) -> None:
+    """In the sentence and in the table, which says so: what Wilson makes of 25 of 30."""
+    (said,) = findings(tmp_path, judged_alike(1))["compliance"]
+    assert "83.3\u202f% [66.4, 92.7] of 30 verdicts on 1 statement" in said
+    text = markdown.render(build.build(tmp_path / "lake", "s"))
+    table = text.split("Compliance over all statements")[1].split("```")[0].replace("\\", "")
+    assert "under the same one" in table
+    assert "83.3\u202f% | [66.4, 92.7]" in table
+
+
 def test_a_place_that_is_favoured_is_named_with_its_share_and_what_it_would_be(tmp_path: Path) -> None:
     """Twenty lists of two, in 19 of which the first is named the best."""
     lake = LakeBuilder(tmp_path / "lake")
