@@ -1,6 +1,6 @@
 -- question: How far may a number of pairs be off, for these items, and for items in general?
 -- macros: clustered_variance(v_jack, v_pair, n_sides), shared_variance(by_draw, g, by_cell, cells, n), logodds_matched(r, s, w), logodds_matched_variance(r, s, rr, ss,
---   rs, w), sign_flip_z(r, s, rr, ss, rs), sign_flip_lo(r, s, rr, ss, rs, z), sign_flip_hi(r, s, rr, ss, rs, z), logodds_matched_mde(logodds, se, t, t_power, df); r and
+--   rs, w), sign_flip_z(r, s, rr, ss, rs), sign_flip_lo(r, s, rr, ss, rs, z), sign_flip_hi(r, s, rr, ss, rs, z), sign_flip_ratio(d, n, dd, dn, nn), a struct of lo and hi, logodds_matched_mde(logodds, se, t, t_power, df); r and
 --   s the sums over pairs of the Mantel-Haenszel terms for the first and the second position, rr, ss, rs those of their
 --   squares and product, w the size of one term.
 -- estimators:
@@ -19,6 +19,8 @@
 --     approximation
 --   - sign_flip_lo, sign_flip_hi: the log-odds e for which the same test of e^-e r - e^e s does not reject, in closed
 --     form: an end leaves out 0 exactly where the test rejects
+--   - sign_flip_ratio: the ratios x of d to n, sums over draws, for which the sign-flip test of the draws' d - x n does
+--     not reject, dd, dn, nn sums of their squares and products: where d is outside 0, so is an end
 --   - logodds_matched_mde: the smallest log-odds above 0 that a t test (t its quantile, t_power that of the power) finds.
 --     The error grows with the effect: of a term either way it is that of no effect times cosh, and the number of terms
 --     grows too, by cosh^0.5 (equals) to cosh (far apart), so cosh^0.7 is taken. The end of what is not found is h =
@@ -30,7 +32,8 @@
 --   14 to 40 items, .67 with 10 (by the error of no effect .69 to .77, and .48).
 -- nulls: NULL without a term; of one item alone nothing can be left out, and clustered_variance is v_pair, which says
 --   nothing of other items; an end that the data leave open is NULL, and is at infinity;
---   so are both of sign_flip where r or s is 0: no e weighs what is there against nothing.
+--   so are both of sign_flip where r or s is 0: no e weighs what is there against nothing. sign_flip_ratio is NULL where
+--   all draws have the same ratio, or a few hold nearly all of n.
 
 CREATE OR REPLACE MACRO clustered_variance(v_jack, v_pair, n_sides) AS
   greatest(v_jack - (n_sides - 1) * v_pair, v_pair);
@@ -62,6 +65,17 @@ CREATE OR REPLACE MACRO sign_flip_lo(r, s, rr, ss, rs, z := 1.959963984540054::D
 CREATE OR REPLACE MACRO sign_flip_hi(r, s, rr, ss, rs, z := 1.959963984540054::DOUBLE) AS
   CASE WHEN s * s > z * z * ss
        THEN 0.5::DOUBLE * ln(nullif(r * s - z * z * rs + sign_flip_root(r, s, rr, ss, rs, z), 0) / (s * s - z * z * ss)) END;
+
+-- (d - n x)^2 <= z^2 (dd - 2 dn x + nn x^2), a quadratic in x
+CREATE OR REPLACE MACRO sign_flip_ratio(d, n, dd, dn, nn) AS
+  list_extract(list_transform([{
+      'curve': n::DOUBLE * n - 3.841458820694124::DOUBLE * nn,
+      'slope': n::DOUBLE * d - 3.841458820694124::DOUBLE * dn,
+      'level': d::DOUBLE * d - 3.841458820694124::DOUBLE * dd
+    }], LAMBDA bp_q: list_extract(list_transform([
+      CASE WHEN bp_q.curve > 0 AND bp_q.slope * bp_q.slope - bp_q.curve * bp_q.level > 1e-12::DOUBLE * bp_q.slope * bp_q.slope
+           THEN sqrt(bp_q.slope * bp_q.slope - bp_q.curve * bp_q.level) / bp_q.curve END],
+      LAMBDA bp_w: {'lo': bp_q.slope / nullif(bp_q.curve, 0) - bp_w, 'hi': bp_q.slope / nullif(bp_q.curve, 0) + bp_w}), 1)), 1);
 
 -- each step comes nearer from below, and beyond 4 there is no end
 CREATE OR REPLACE MACRO logodds_matched_step(start, reach, x) AS

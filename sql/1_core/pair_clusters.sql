@@ -22,9 +22,9 @@ WITH tables AS (
     list_kind,
     n_lo_won_lo_first, n_hi_won_lo_first, n_lo_won_hi_first, n_hi_won_hi_first,
     CAST(n_lo_won_lo_first + n_hi_won_lo_first + n_lo_won_hi_first + n_hi_won_hi_first AS DOUBLE) AS n_votes,
-    CAST(n_lo_won_lo_first * n_lo_won_hi_first + n_hi_won_lo_first * n_hi_won_hi_first AS DOUBLE) AS win_votes,
-    CAST(n_tied_lo_first * n_tied_hi_first AS DOUBLE) AS tie_votes,
-    CAST(n_lo_won_lo_first * n_hi_won_hi_first + n_hi_won_lo_first * n_lo_won_hi_first AS DOUBLE) AS flip_votes,
+    coalesce(lo_part + hi_part, 0) AS win,
+    coalesce(tie_part, 0) AS tie,
+    coalesce(primacy_part + recency_part, 0) AS flip,
     (n_lo_won_lo_first + n_hi_won_lo_first + n_tied_lo_first) * (n_lo_won_hi_first + n_hi_won_hi_first + n_tied_hi_first)
       AS n_crossed_votes,
     (n_open_lo_first + n_lo_won_lo_first + n_hi_won_lo_first + n_tied_lo_first)
@@ -39,13 +39,7 @@ terms AS (
     *,
     coalesce(n_lo_won_lo_first * n_hi_won_hi_first / nullif(n_votes, 0), 0) AS first_term,
     coalesce(n_hi_won_lo_first * n_lo_won_hi_first / nullif(n_votes, 0), 0) AS second_term,
-    coalesce(win_votes / nullif(n_crossed_votes, 0), 0) AS win,
-    coalesce(tie_votes / nullif(n_crossed_votes, 0), 0) AS tie,
-    coalesce(flip_votes / nullif(n_crossed_votes, 0), 0) AS flip,
-    coalesce(win_votes / nullif(n_crossed_asked, 0), 0) AS win_least,
-    coalesce(tie_votes / nullif(n_crossed_asked, 0), 0) AS tie_least,
-    coalesce(flip_votes / nullif(n_crossed_asked, 0), 0) AS flip_least,
-    1 - coalesce(n_crossed_votes / nullif(n_crossed_asked, 0), 0) AS left_open,
+    coalesce(n_crossed_votes / nullif(n_crossed_asked, 0), 0) AS known,
     CASE WHEN (n_lo_won_lo_first + n_hi_won_lo_first) * (n_lo_won_hi_first + n_hi_won_hi_first) > 0 THEN 1 ELSE 0 END
       AS is_crossed
   FROM tables
@@ -86,10 +80,10 @@ SELECT
   sum(flip * flip) AS flip_squares,
   sum(win * flip) AS win_flips,
   sum((win + tie) * (win + tie)) AS agreed_squares,
-  sum(CASE WHEN status <> 'pending' THEN win_least END) AS wins_least,
-  sum(CASE WHEN status <> 'pending' THEN tie_least END) AS ties_least,
-  sum(CASE WHEN status <> 'pending' THEN flip_least END) AS flips_least,
-  sum(CASE WHEN status <> 'pending' THEN left_open END) AS left_open,
+  sum(CASE WHEN status <> 'pending' THEN win * known END) AS wins_least,
+  sum(CASE WHEN status <> 'pending' THEN tie * known END) AS ties_least,
+  sum(CASE WHEN status <> 'pending' THEN flip * known END) AS flips_least,
+  sum(CASE WHEN status <> 'pending' THEN 1 - known END) AS left_open,
   CAST(sum(is_crossed) AS BIGINT) AS n_crossed,
   count(*) FILTER (WHERE first_term + second_term > 0) AS n_terms,
   max(CASE WHEN first_term + second_term > 0 THEN n_votes END) AS votes_max,

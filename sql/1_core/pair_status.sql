@@ -7,6 +7,9 @@
 --   order with no answer and none planned: missing_reverse. candidate_lo and candidate_hi are the models whose outputs
 --   the two items are, where that is known. Of an order's answers n_open_ are unread or missing, n_pending_ are to come.
 --   list_kind: of pairs that lists imply, as in pair_judgments.
+--   Each vote of one order with each of the other, so that repeats that split count in part: lo_part and hi_part are the
+--   share of these that both name that item, tie_part that are two ties, primacy_part and recency_part that both name
+--   the first, or the second; NULL without votes in both orders. With one vote per order they are 1 or 0, as the status says.
 -- Unparsed, refused and failed requests are answers without a verdict: they make an order undecided, never a loss or
 -- a tie. Requests still out (outcome NULL) cast no vote; where each order has an answer already, the status may still
 -- change while n_pending is above 0. One GROUP BY and not a self join: with repeats the join must aggregate each
@@ -40,6 +43,8 @@ majorities AS (
   SELECT
     *,
     n_pending_lo_first + n_pending_hi_first AS n_pending,
+    nullif((n_lo_won_lo_first + n_hi_won_lo_first + n_tied_lo_first)
+      * (n_lo_won_hi_first + n_hi_won_hi_first + n_tied_hi_first), 0) AS n_crossed,
     CASE WHEN n_lo_won_lo_first > n_hi_won_lo_first AND n_lo_won_lo_first > n_tied_lo_first THEN 'lo'
          WHEN n_hi_won_lo_first > n_lo_won_lo_first AND n_hi_won_lo_first > n_tied_lo_first THEN 'hi'
          WHEN n_tied_lo_first > n_lo_won_lo_first AND n_tied_lo_first > n_hi_won_lo_first THEN 'tie'
@@ -68,5 +73,10 @@ SELECT
   n_lo_won_hi_first, n_hi_won_hi_first, n_tied_hi_first,
   n_pending,
   n_open_lo_first, n_open_hi_first, n_pending_lo_first, n_pending_hi_first,
-  candidate_lo, candidate_hi, list_kind
+  candidate_lo, candidate_hi, list_kind,
+  n_lo_won_lo_first * n_lo_won_hi_first / n_crossed AS lo_part,
+  n_hi_won_lo_first * n_hi_won_hi_first / n_crossed AS hi_part,
+  n_tied_lo_first * n_tied_hi_first / n_crossed AS tie_part,
+  n_lo_won_lo_first * n_hi_won_hi_first / n_crossed AS primacy_part,
+  n_hi_won_lo_first * n_lo_won_hi_first / n_crossed AS recency_part
 FROM majorities;

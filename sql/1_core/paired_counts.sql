@@ -1,11 +1,15 @@
 -- grain: study, rubric_id, template_a, provider_a, request_model_a, thinking_a, template_b, provider_b,
 --   request_model_b, thinking_b
--- question: On how many pairs were two templates of one judge, or two judges with one template, both consistent?
--- source: pair_status. compared says what differs: `template` or `judge`. n pairs have a majority in both orders from
---   either; consistent is the same majority in both, a tie included. They are those of n_clusters items, each counted
---   for both of its own (n_sides = 2), or of prompts, once, where either item is known to be a model's output, as in
---   pair_clusters. diff_jack is the variance of the difference of the consistent shares that comes from leaving out one
---   of these after the other. Pairs that lists imply are left out: pairs are draws here.
+-- question: On which pairs were two templates of one judge, or two judges with one template, consistent, and how far?
+-- source: pair_status. compared says what differs: `template` or `judge`. n pairs have votes in both orders from either;
+--   consistent is of each the share of its votes of one order with those of the other that agree, two ties too
+--   (lo_part, hi_part, tie_part): consistent_a and consistent_b are sums over the pairs, diff_squares that of the squares
+--   of the one less the other. n_consistent_a and n_consistent_b count pairs on which more than half agree, n_a_only and
+--   n_b_only those on which one is more consistent: with one vote per order, on which it alone is. The pairs are
+--   those of n_clusters items, each counted for both of its own (n_sides = 2), or of prompts, once, where either item is
+--   known to be a model's output, as in pair_clusters. diff_jack is the variance of the difference of the consistent
+--   shares that comes from leaving out one of these after the other. Pairs that lists imply are left out: pairs are
+--   draws here.
 
 CREATE OR REPLACE VIEW paired_counts AS
 WITH flags AS MATERIALIZED (
@@ -13,10 +17,9 @@ WITH flags AS MATERIALIZED (
     study, template_id, rubric_id, provider, request_model, thinking, unit_id, item_lo, item_hi,
     CASE WHEN coalesce(candidate_lo, candidate_hi) IS NULL THEN 2 ELSE 1 END AS n_sides,
     dense_rank() OVER (ORDER BY study, template_id, rubric_id, provider, request_model, thinking) AS cell_no,
-    status IN ('consistent_win', 'consistent_tie') AS is_consistent
+    round(lo_part + hi_part + tie_part, 12) AS consistent
   FROM pair_status
-  WHERE status IN ('consistent_win', 'consistent_tie', 'primacy', 'recency', 'soft_primacy', 'soft_recency')
-    AND list_kind IS NULL
+  WHERE lo_part IS NOT NULL AND list_kind IS NULL
 ),
 cells AS (
   SELECT DISTINCT study, template_id, rubric_id, provider, request_model, thinking, cell_no FROM flags
@@ -37,19 +40,18 @@ comparisons AS (
       OR (b.provider = a.provider AND b.request_model = a.request_model
         AND coalesce(b.thinking, '') = coalesce(a.thinking, '')))
 ),
--- cells in which a pair is consistent, or not, as lists: a pair is looked at once, however many cells share it
+-- a pair's cells, each with how far it is consistent there, as a list: it is looked at once, however many share it
 subjects AS (
   SELECT
     unit_id, item_lo, item_hi,
     min(n_sides) AS n_sides,
-    list_sort(list(cell_no) FILTER (WHERE is_consistent)) AS yes,
-    list_sort(list(cell_no) FILTER (WHERE NOT is_consistent)) AS no
+    list_sort(list({'key': cell_no, 'value': consistent})) AS cells
   FROM flags
   GROUP BY study, rubric_id, unit_id, item_lo, item_hi
 ),
 sided AS (
   SELECT
-    subjects.unit_id, subjects.n_sides, subjects.yes, subjects.no,
+    subjects.unit_id, subjects.n_sides, subjects.cells,
     CASE WHEN subjects.n_sides = 1 THEN '' WHEN sides.side = 1 THEN subjects.item_lo ELSE subjects.item_hi END AS item
   FROM subjects
   CROSS JOIN (VALUES (1), (2)) AS sides (side)
@@ -57,15 +59,16 @@ sided AS (
 ),
 patterns AS (
   SELECT
-    row_number() OVER (ORDER BY unit_id, item, n_sides, yes, no) AS pattern_no,
-    unit_id, item, n_sides, yes, no, count(*) AS n
+    row_number() OVER (ORDER BY unit_id, item, n_sides, cells) AS pattern_no,
+    unit_id, item, n_sides, cells, count(*) AS n
   FROM sided
-  GROUP BY unit_id, item, n_sides, yes, no
+  GROUP BY unit_id, item, n_sides, cells
+),
+said AS (
+  SELECT pattern_no, unit_id, item, n_sides, n, unnest(cells) AS cell FROM patterns
 ),
 votes AS MATERIALIZED (
-  SELECT pattern_no, unit_id, item, n_sides, n, unnest(yes) AS cell_no, 1 AS consistent FROM patterns
-  UNION ALL
-  SELECT pattern_no, unit_id, item, n_sides, n, unnest(no) AS cell_no, 0 AS consistent FROM patterns
+  SELECT pattern_no, unit_id, item, n_sides, n, cell.key AS cell_no, cell.value AS consistent FROM said
 ),
 by_cluster AS (
   SELECT
@@ -74,8 +77,12 @@ by_cluster AS (
     sum(a.n) AS n,
     sum(a.n * a.consistent) AS consistent_a,
     sum(a.n * b.consistent) AS consistent_b,
-    sum(a.n * a.consistent * (1 - b.consistent)) AS a_only,
-    sum(a.n * (1 - a.consistent) * b.consistent) AS b_only
+    sum(a.n * (a.consistent - b.consistent)) AS diff,
+    sum(a.n * power(a.consistent - b.consistent, 2)) AS diff_squares,
+    sum(CASE WHEN a.consistent > 0.5 THEN a.n ELSE 0 END) AS n_consistent_a,
+    sum(CASE WHEN b.consistent > 0.5 THEN a.n ELSE 0 END) AS n_consistent_b,
+    sum(CASE WHEN a.consistent > b.consistent THEN a.n ELSE 0 END) AS a_only,
+    sum(CASE WHEN a.consistent < b.consistent THEN a.n ELSE 0 END) AS b_only
   FROM votes AS a
   JOIN votes AS b
     ON b.pattern_no = a.pattern_no
@@ -85,8 +92,8 @@ by_cluster AS (
 left_out AS (
   SELECT
     *,
-    (sum((a_only - b_only) / n_sides) OVER comparison - (a_only - b_only)) / nullif(sum(n / n_sides) OVER comparison - n, 0)
-      - sum((a_only - b_only) / n_sides) OVER comparison / sum(n / n_sides) OVER comparison AS moved
+    (sum(diff / n_sides) OVER comparison - diff) / nullif(sum(n / n_sides) OVER comparison - n, 0)
+      - sum(diff / n_sides) OVER comparison / sum(n / n_sides) OVER comparison AS moved
   FROM by_cluster
   WINDOW comparison AS (PARTITION BY cell_a, cell_b)
 ),
@@ -97,8 +104,11 @@ counts AS (
       ELSE sum(n) / nullif(sum(n / n_sides), 0) END AS n_sides,
     count(*) AS n_clusters,
     CAST(round(sum(n / n_sides)) AS BIGINT) AS n,
-    CAST(round(sum(consistent_a / n_sides)) AS BIGINT) AS n_consistent_a,
-    CAST(round(sum(consistent_b / n_sides)) AS BIGINT) AS n_consistent_b,
+    round(sum(consistent_a / n_sides), 9) AS consistent_a,
+    round(sum(consistent_b / n_sides), 9) AS consistent_b,
+    round(sum(diff_squares / n_sides), 9) AS diff_squares,
+    CAST(round(sum(n_consistent_a / n_sides)) AS BIGINT) AS n_consistent_a,
+    CAST(round(sum(n_consistent_b / n_sides)) AS BIGINT) AS n_consistent_b,
     CAST(round(sum(a_only / n_sides)) AS BIGINT) AS n_a_only,
     CAST(round(sum(b_only / n_sides)) AS BIGINT) AS n_b_only,
     sum(moved * moved) * (count(*) - 1) / count(*) AS diff_jack
@@ -108,7 +118,8 @@ counts AS (
 SELECT
   study, rubric_id, compared,
   template_a, provider_a, request_model_a, thinking_a, template_b, provider_b, request_model_b, thinking_b,
-  n, n_sides, n_clusters, n_consistent_a, n_consistent_b, n_a_only, n_b_only, diff_jack
+  n, n_sides, n_clusters, consistent_a, consistent_b, diff_squares, n_consistent_a, n_consistent_b, n_a_only, n_b_only,
+  diff_jack
 FROM comparisons
 JOIN counts
   ON counts.cell_a = comparisons.cell_a

@@ -2,21 +2,24 @@
 --   request_model_b, thinking_b
 -- question: On the pairs that two templates, or two judges, both judged in both orders, is one more consistent?
 -- source: paired_counts; compared says what differs: `template` (the same judge) or `judge` (the same template). Common
---   are the n pairs with a majority in both orders from either, of n_clusters items (prompts, where pairs are models'
---   outputs); consistent is the same majority in both, ties included: with one vote per order as consistency_all of
---   metric_consistency, which takes a pair on which repeats split in part, where this leaves it out.
+--   are the n pairs with votes in both orders from either, of n_clusters items (prompts, where pairs are models'
+--   outputs); consistent is the share of a pair's votes of one order with those of the other that agree, ties included,
+--   as in consistency_all of metric_consistency: asking more often moves no rate. n_consistent_a and n_consistent_b count pairs
+--   on which more than half agree, n_a_only and n_b_only those on which one is more consistent than the other.
 -- estimators:
---   - consistency_a, consistency_b: n_consistent_a / n, n_consistent_b / n
+--   - consistency_a, consistency_b: the mean over the n pairs; with one vote per order n_consistent_a / n, n_consistent_b / n
 --   - diff: rate of a - rate of b
 --   - diff_se: for items in general (clustered_variance, of the pairs matched_variance)
 --   - diff_lo, diff_hi, p_diff: with it, all by t over n_clusters - 1, the ends cut at -1 and 1
 --   - q_bh: Benjamini and Hochberg's, over p_diff of the study's comparisons that have one
 --   - diff_mde: the smallest difference, for items in general, that p_diff would have found with power of about 0.8
 --     (matched_difference_mde, by the t quantiles of 0.975 and 0.8, the latter to 1e-3)
---   - p_diff_these_items: the exact McNemar test of the pairs where only one is consistent
---   - diff_lo_these_items, diff_hi_these_items: its inversion (matched_difference): 0 is outside exactly where it is below
---     0.05
---   - diff_mde_these_items: the smallest difference that so many discordant pairs reveal with power 0.8 (mcnemar_mde)
+--   - p_diff_these_items: the exact McNemar test of the pairs where only one is consistent; where repeats split, the
+--     sign-flip test of the pairs' differences (sign_flip_z), of at least 6 pairs that differ
+--   - diff_lo_these_items, diff_hi_these_items: its inversion (matched_difference, sign_flip_ratio): 0 is outside exactly where
+--     it is below 0.05
+--   - diff_mde_these_items: the smallest difference that so many discordant pairs reveal with power 0.8 (mcnemar_mde),
+--     where repeats split by their error (matched_difference_mde)
 -- reference: Benjamini and Hochberg 1995; clustered, matched_difference, mcnemar, mcnemar_mde.
 -- nulls: a p is NULL, not 1, when no pair tells the two apart; what is of items in general is NULL below 5 of them,
 --   diff_mde also, and diff_mde_these_items, where so few pairs would reveal none, not even one of 1.
@@ -25,8 +28,12 @@ CREATE OR REPLACE VIEW metric_paired AS
 WITH errors AS (
   SELECT
     *,
-    (n_a_only - n_b_only) / n AS diff,
-    matched_variance(n_a_only + n_b_only, n_a_only - n_b_only, n) AS by_pair,
+    consistent_a - consistent_b AS lead,
+    (consistent_a - consistent_b) / n AS diff,
+    -- each pair differs by 1, or not at all
+    diff_squares = n_a_only + n_b_only AS is_yes_or_no,
+    CASE WHEN n_a_only + n_b_only >= 6 THEN sign_flip_z(consistent_a - consistent_b, 0, diff_squares, 0, 0) END AS flip_z,
+    matched_variance(diff_squares, consistent_a - consistent_b, n) AS by_pair,
     CASE WHEN n_clusters >= 5 THEN n_clusters - 1 END AS df
   FROM paired_counts
 ),
@@ -35,7 +42,8 @@ staged AS (
     *,
     sqrt(clustered_variance(diff_jack, by_pair, n_sides)) AS diff_se,
     t_two_sided_95(df) AS t_ends,
-    matched_difference(n_a_only, n_b_only, n) AS ends
+    CASE WHEN is_yes_or_no THEN matched_difference(n_a_only, n_b_only, n)
+         WHEN n_a_only + n_b_only >= 6 THEN sign_flip_ratio(lead, n, diff_squares, lead, n) END AS ends
   FROM errors
 ),
 measured AS (
@@ -60,8 +68,8 @@ SELECT
   n_consistent_b,
   n_a_only,
   n_b_only,
-  n_consistent_a / n AS consistency_a,
-  n_consistent_b / n AS consistency_b,
+  consistent_a / n AS consistency_a,
+  consistent_b / n AS consistency_b,
   diff,
   diff_se,
   share_difference(diff - t_ends * diff_se) AS diff_lo,
@@ -69,10 +77,11 @@ SELECT
   p_diff,
   CASE WHEN p_diff IS NOT NULL
        THEN least(1.0, min(p_diff * n_p / p_rank) OVER (PARTITION BY study ORDER BY p_rank DESC)) END AS q_bh,
-  matched_difference_mde((t_ends + 0.8416212335729143 + 0.3594365 / df) * diff_se, n_a_only + n_b_only,
-    n_a_only - n_b_only, n) AS diff_mde,
-  ends.lo AS diff_lo_these_items,
-  ends.hi AS diff_hi_these_items,
-  mcnemar_exact(n_a_only, n_b_only) AS p_diff_these_items,
-  mcnemar_mde(n_a_only, n_b_only, n) AS diff_mde_these_items
+  matched_difference_mde((t_ends + 0.8416212335729143 + 0.3594365 / df) * diff_se, diff_squares, lead, n) AS diff_mde,
+  share_difference(ends.lo) AS diff_lo_these_items,
+  share_difference(ends.hi) AS diff_hi_these_items,
+  CASE WHEN is_yes_or_no THEN mcnemar_exact(n_a_only, n_b_only) ELSE normal_two_sided(flip_z) END AS p_diff_these_items,
+  CASE WHEN is_yes_or_no THEN mcnemar_mde(n_a_only, n_b_only, n)
+       ELSE matched_difference_mde((1.959963984540054 + 0.8416212335729143) * sqrt(by_pair), diff_squares, lead, n) END
+    AS diff_mde_these_items
 FROM ranked;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 import pyarrow as pa
@@ -37,6 +38,7 @@ class General:
     failures: float = -3.0
     more_bias: float = 0.0
     more_failures: float = 0.0
+    repeats: int = 1
 
 
 DESIGNS = {
@@ -46,6 +48,9 @@ DESIGNS = {
     "no difference, items differ, sd 1.5": General(item_sd=1.5, hard_sd=1.5, own_sd=1),
     "no difference, failures are rare": General(failures=-5, hard_sd=0.5, own_sd=0),
     "b is worse, longer is better": General(more_bias=1, more_failures=0.7, length=0.5),
+    "no difference, 2 repeats": General(repeats=2),
+    "b is worse, 3 repeats": General(more_bias=1, more_failures=0.7, length=0.5, repeats=3),
+    "b is worse, 5 repeats": General(more_bias=1, more_failures=0.7, length=0.5, repeats=5),
 }
 
 
@@ -71,19 +76,20 @@ def tables(design: General, n_sets: int, seed: int) -> dict[str, pa.Table]:
         gap = quality[:, lo] - quality[:, hi]
         effect = template * design.more_bias + (added[:, lo] + added[:, hi]) / 2
         trouble = design.failures + template * design.more_failures + (hard + own)[:, lo] / 2 + (hard + own)[:, hi] / 2
-        for is_lo_first in (1, 0):
+        for repeat, is_lo_first in product(range(1, design.repeats + 1), (1, 0)):
             lo_wins = rng.random(gap.shape) < _logistic(gap + (effect if is_lo_first else -effect))
             verdict = np.where(lo_wins == bool(is_lo_first), 0, 1)
             verdict[rng.random(gap.shape) < _logistic(trouble)] = 2
             cell, pair = (index.ravel() for index in np.indices(gap.shape))
             same = np.ones_like(cell)
-            parts.append(np.stack([cell, lo[pair], hi[pair], is_lo_first * same, verdict.ravel(), template * same]))
-    cell, low, high, is_lo_first, verdict, template = np.concatenate(parts, axis=1)
+            numbers = (is_lo_first * same, verdict.ravel(), template * same, repeat * same)
+            parts.append(np.stack([cell, lo[pair], hi[pair], *numbers]))
+    cell, low, high, is_lo_first, verdict, template, repeat_no = np.concatenate(parts, axis=1)
     items = [f"i{item:03}" for item in range(design.n_items)]
     studies = [f"s{number:05}" for number in range(n_sets)]
     columns = {name: pa.repeat(pa.scalar(value), cell.size) for name, value in CELL_DEFAULT.items()}
     columns |= {"study": _words(cell, studies), "template_id": _words(template, ["a", "b"])}
-    columns |= {"unit_id": pa.repeat(pa.scalar(""), cell.size), "repeat_no": pa.repeat(pa.scalar(1), cell.size)}
+    columns |= {"unit_id": pa.repeat(pa.scalar(""), cell.size), "repeat_no": pa.array(repeat_no)}
     columns |= {
         "item_lo": _words(low, items),
         "item_hi": _words(high, items),

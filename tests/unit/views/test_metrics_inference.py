@@ -318,6 +318,51 @@ def test_asking_more_often_moves_neither_consistency_nor_conflict_from_the_plant
     assert majorities[2] > planted + 0.05
 
 
+@pytest.mark.parametrize("repeats", [1, 2, 3, 5])
+def test_asking_more_often_moves_no_rate_of_places_and_their_intervals_cover(repeats: int) -> None:
+    """Pairs that are draws: with 1, 2, 3 and 5 repeats alike, means are the truth and .93 of intervals hold it."""
+    design = Pairs(eta=0.3, quality_sd=0, taste_sd=1, pair_sd=0.5, repeats=repeats)
+    rng = np.random.default_rng(1)
+    gap, effect = rng.normal(0, 1, 1_000_000), rng.normal(0.3, 0.5, 1_000_000)
+    lo_won, hi_won = 1 / (1 + np.exp(-gap - effect)), 1 / (1 + np.exp(gap - effect))
+    first, second = np.mean(lo_won * hi_won), np.mean((1 - lo_won) * (1 - hi_won))
+    truths = {"primacy_share": first / (first + second), "first_rate_balanced": 0.5 + (first - second) / 2}
+    truths["first_rate_raw"] = truths["first_rate_balanced"]
+    with views_over({"pair_judgments": judgments(design, 250, seed=repeats)}) as connection:
+        rows = result(connection, "FROM metric_position_rates")
+    for name, truth in truths.items():
+        lo, hi = column(rows, f"{name}_lo"), column(rows, f"{name}_hi")
+        assert column(rows, name).mean() == pytest.approx(truth, abs=0.01)
+        assert np.mean((lo <= truth) & (truth <= hi)) >= 0.93 - 3 * (0.05 * 0.95 / 250) ** 0.5, name
+    assert column(rows, "preference_fairness").mean() == pytest.approx(second - first, abs=0.01)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_intervals_of_places_invert_the_sign_flip_test_of_pairs(seed: int) -> None:
+    """With three repeats and ties, an end is where scipy finds that the pairs' test turns, and p is that test's."""
+    ((row,), pairs) = of_pairs(asked(seed, 3), "metric_position_rates", "pair_status")
+    both = [pair for pair in pairs if pair["lo_part"] is not None]
+    r, s = (np.array([pair[name] for pair in both]) for name in ("primacy_part", "recency_part"))
+    decided = r + s + np.array([pair["lo_part"] + pair["hi_part"] for pair in both])
+    first = np.array([pair["n_lo_won_lo_first"] + pair["n_hi_won_hi_first"] for pair in pairs])
+    second = np.array([pair["n_hi_won_lo_first"] + pair["n_lo_won_hi_first"] for pair in pairs])
+
+    def z(excess: np.ndarray) -> float:
+        return float(excess.sum() / np.sqrt(excess @ excess))
+
+    tests = {
+        "primacy_share": lambda share: z((1 - share) * r - share * s),
+        "first_rate_balanced": lambda rate: z(r - s - (2 * rate - 1) * decided),
+        "first_rate_raw": lambda rate: z(first - rate * (first + second)),
+    }
+    for name, test in tests.items():
+        for end, sign in (("lo", 1), ("hi", -1)):
+            ends = sorted((row[name], 0.0 if end == "lo" else 1.0))
+            wanted = optimize.brentq(lambda x, test=test, sign=sign: test(x) - sign * stats.norm.ppf(0.975), *ends)
+            assert row[f"{name}_{end}"] == pytest.approx(wanted, rel=1e-6), (name, end)
+    assert row["p_first_rate_raw"] == pytest.approx(2 * stats.norm.sf(abs(z(first - second))), rel=1e-9)
+
+
 @pytest.mark.parametrize("seed", [1, 2])
 def test_rates_of_votes_leave_out_one_item_after_the_other(seed: int) -> None:
     """With three repeats and ties, the errors of consistency and conflict equal those of a loop over items."""

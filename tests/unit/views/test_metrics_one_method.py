@@ -102,6 +102,7 @@ def by_paired_counts() -> dict[str, pa.Table]:
     rows = [
         cell | {"template_a": f"{b} {c} {more}", "n": b + c + more, "n_sides": 2, "n_clusters": 20,
                 "n_consistent_a": b, "n_consistent_b": c, "n_a_only": b, "n_b_only": c,
+                "consistent_a": b, "consistent_b": c, "diff_squares": b + c,
                 "diff_jack": (1 + (b + c) % 4) * (b + c) / (b + c + more) ** 2}
         for b, c in counts() for more in (0, 110)
     ]  # fmt: skip
@@ -109,12 +110,12 @@ def by_paired_counts() -> dict[str, pa.Table]:
 
 
 def by_verdicts() -> dict[str, pa.Table]:
-    """Return a pair per cell with all counts of verdicts for the first, and for the second."""
+    """Return cells with all counts of verdicts for the first, and for the second, each on a pair of its own."""
     rows = [
-        CELL_DEFAULT | {"template_id": f"{b} {c}", "unit_id": "", "item_lo": "A", "item_hi": "B",
-        "status": "missing_reverse", "n_lo_won_lo_first": b, "n_hi_won_lo_first": c, "n_lo_won_hi_first": 0,
-        "n_hi_won_hi_first": 0}
-        for b, c in counts()
+        CELL_DEFAULT | {"template_id": f"{b} {c}", "unit_id": f"{number}", "item_lo": "A", "item_hi": "B",
+        "status": "missing_reverse", "n_lo_won_lo_first": int(number < b), "n_hi_won_lo_first": int(number >= b),
+        "n_lo_won_hi_first": 0, "n_hi_won_hi_first": 0}
+        for b, c in counts() for number in range(b + c)
     ]  # fmt: skip
     return {"pair_status": table(rows)}
 
@@ -236,6 +237,7 @@ RANDOM: list[tuple[str, Callable[[], dict[str, pa.Table]]]] = [
     ("metric_position_bias", lambda: of_items(1)),
     ("metric_position_bias", lambda: of_items(3)),
     ("metric_paired", lambda: of_items(1)),
+    ("metric_paired", lambda: of_items(3)),
     ("metric_length", lambda: of_items(1)),
     ("metric_win_matrix", of_candidates),
     ("metric_win_matrix_by_rubric", of_candidates),

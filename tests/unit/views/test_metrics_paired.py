@@ -13,29 +13,23 @@ from tests.oracles import power
 from tests.rigs.metrics import of_pairs, reference, wrong
 from tests.rigs.rank import expected
 from tests.rigs.sql import CELL, Row, differs, judged, result, views_over
-from tests.unit.views.test_metrics_invariance import plain_status, random_rows
-
-CONSISTENT = {"consistent_win": True, "consistent_tie": True} | dict.fromkeys(
-    ("primacy", "recency", "soft_primacy", "soft_recency"), False
-)
+from tests.unit.views.test_metrics_invariance import plain_crossed, random_rows
 
 
 def test_paired_comparisons_equal_a_plain_implementation() -> None:
-    """Common pairs, flags, exact tests and q values of templates and of judges are those of loops and scipy."""
+    """Common pairs, how far each is consistent, exact tests and q values are those of loops and scipy."""
     rows = random_rows(6, 1200)
     for number, row in enumerate(rows):
         row["request_model"] = f"m{number % 2}"
-    cells: dict[tuple[str, ...], dict[tuple[str, ...], bool]] = defaultdict(dict)
-    for pair, status in plain_status(rows).items():
-        if status in CONSISTENT:
-            cells[pair[: len(CELL)]][pair[len(CELL) :]] = CONSISTENT[status]
+    cells: dict[tuple[str, ...], dict[tuple[str, ...], float]] = defaultdict(dict)
+    for pair, crossed in plain_crossed(rows).items():
+        cells[pair[: len(CELL)]][pair[len(CELL) :]] = float(np.mean([one == other for one, other in crossed]))
     wanted = {}
     for a, b in combinations(sorted(cells), 2):
         is_template, is_judge = a[:1] + a[2:] == b[:1] + b[2:], a[:3] == b[:3]
         common = cells[a].keys() & cells[b].keys()
         if (is_template or is_judge) and common:
-            flags = [(cells[a][pair], cells[b][pair]) for pair in common]
-            wanted[a + b] = (len(common), flags.count((True, False)), flags.count((False, True)))
+            wanted[a + b] = np.array([(cells[a][pair], cells[b][pair]) for pair in common])
     (found,) = of_pairs_kept(rows)
     sides = [tuple(f"{name}_{side}" for name in ("template", "provider", "request_model", "thinking")) for side in "ab"]
     got = {}
@@ -46,11 +40,18 @@ def test_paired_comparisons_equal_a_plain_implementation() -> None:
         key = (where[0], template_a, where[1], *judge_a, where[0], template_b, where[1], *judge_b)
         got[key] = row
         assert row["compared"] == ("judge" if template_a == template_b else "template")
-    assert {key: (row["n"], row["n_a_only"], row["n_b_only"]) for key, row in got.items()} == wanted
+    assert got.keys() == wanted.keys()
     by_study: dict[str, list[float]] = defaultdict(list)
-    for row in found:
+    for key, row in got.items():
         b, c = row["n_a_only"], row["n_b_only"]
-        assert not differs(row["p_diff_these_items"], float(stats.binomtest(b, b + c).pvalue) if b + c else None)
+        diff = wanted[key][:, 0] - wanted[key][:, 1]
+        assert (row["n"], b, c) == (len(diff), np.sum(diff > 0), np.sum(diff < 0))
+        np.testing.assert_allclose([row["consistency_a"], row["consistency_b"]], wanted[key].mean(axis=0), rtol=1e-9)
+        if set(diff) <= {-1, 0, 1}:
+            assert not differs(row["p_diff_these_items"], float(stats.binomtest(b, b + c).pvalue) if b + c else None)
+        else:
+            flips = 2 * stats.norm.sf(abs(diff.sum()) / np.sqrt(diff @ diff))
+            assert not differs(row["p_diff_these_items"], float(flips) if b + c >= 6 else None)
         assert (row["p_diff"] is None) == (not b + c or row["n_clusters"] < 5)
         if row["p_diff"] is not None:
             by_study[row["study"]].append(row["p_diff"])

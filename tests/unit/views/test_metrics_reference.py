@@ -80,6 +80,7 @@ OF_MAJORITIES = {
         "p_position_exact", "position_logodds", "position_logodds_se", "n_both", "undecided", "n_decided",
         "consistency_decided", "consistency_decided_wilson", "consistency_all", "consistency_all_wilson",
         "conflict_rate", "conflict_wilson",
+        "primacy_share", "primacy_share_cp", "first_rate_balanced", "preference_fairness", "p_first_raw_exact",
     }
 }  # fmt: skip
 
