@@ -31,10 +31,9 @@ measured AS (
     coalesce(nullif(candidate_pairs.unit_id, ''), candidate_pairs.item_a || chr(31) || candidate_pairs.item_b)
       AS prompt,
     candidate_pairs.item_a,
-    CASE candidate_pairs.winner WHEN 'a' THEN 1.0 WHEN 'b' THEN 0.0 WHEN 'tie' THEN 0.5 WHEN 'inconsistent' THEN 0.5 END
-      AS points,
-    CASE WHEN candidate_pairs.winner IN ('a', 'b', 'tie', 'inconsistent') THEN a.n_chars END AS chars_a,
-    CASE WHEN candidate_pairs.winner IN ('a', 'b', 'tie', 'inconsistent') THEN b.n_chars END AS chars_b
+    0.5::DOUBLE + (candidate_pairs.part_a - candidate_pairs.part_b) / 2 AS points,
+    CASE WHEN candidate_pairs.part_a IS NOT NULL THEN a.n_chars END AS chars_a,
+    CASE WHEN candidate_pairs.part_a IS NOT NULL THEN b.n_chars END AS chars_b
   FROM candidate_pairs
   LEFT JOIN lengths AS a ON a.study = candidate_pairs.study AND a.item = candidate_pairs.item_a
   LEFT JOIN lengths AS b ON b.study = candidate_pairs.study AND b.item = candidate_pairs.item_b

@@ -8,7 +8,7 @@
 --     (shared_variance)
 --   - consistency_lo_these_statements, consistency_hi_these_statements: for other prompts under the same statements:
 --     Wilson, or wilson_clustered by prompts where one has several pairs, of several outputs (unit_id), or by several
---     statements that share its outputs; pairs that show no spread count as one observation a prompt then
+--     statements that share its outputs, or repeats split; pairs that show no spread count as one observation a prompt then
 --   - win_rate_half: as in metric_win_matrix_by_rubric; the interval wilson_clustered
 --   - win_rate_half_lo_these_statements, win_rate_half_hi_these_statements, p_win_rate_these_statements: for other prompts
 --     under the same statements, by the methods of metric_win_matrix_by_rubric: the sign test of the wins and
@@ -23,14 +23,14 @@
 --   - q_bh: Benjamini and Hochberg's, over the p_win_rate of one judge's matrix
 --   - win_rate_mde: the smallest win_rate_half above 1/2 that p_win_rate would have found with power 0.8 (the t quantile
 --     of 0.8 to 1e-3)
---   - rank_correlation: Pearson's r between the rank with a first and minus the rank with b first
+--   - rank_correlation: Pearson's r between the rank with a first and minus the rank with b first, of each vote with each
 -- reference: SpecEval: its prompt_correlation is rank_correlation, its match_fraction is consistency; Benjamini and
 --   Hochberg 1995; wilson_clustered.
 -- nulls: the intervals, p and mde for statements in general are NULL below 5 statements, or shared prompts
 --   (metric_win_matrix_by_rubric has the sign test on each), the clustered errors below 2, a rate where n_both is 0; mde
 --   also where so few statements would not even reveal a rate of 1; consistency's ends for these statements below 5
---   prompts, where one has several pairs; p_win_rate_these_statements without a win, it and the ends beside it where
---   metric_win_matrix_by_rubric's are.
+--   prompts, where one has several pairs, or repeats split; p_win_rate_these_statements without a win, it and the ends
+--   beside it where metric_win_matrix_by_rubric's are.
 
 CREATE OR REPLACE VIEW metric_win_matrix AS
 WITH inputs AS (
@@ -38,29 +38,24 @@ WITH inputs AS (
     study, template_id, rubric_id, provider, request_model, thinking, candidate_a, candidate_b,
     coalesce(nullif(unit_id, ''), item_a || chr(31) || item_b) AS prompt,
     min(item_a) AS an_output,
-    count(*) FILTER (WHERE winner IN ('a', 'b', 'tie', 'inconsistent')) AS n_both,
+    count(part_a) AS n_both,
     count(*) FILTER (WHERE winner = 'a') AS n_wins_a,
     count(*) FILTER (WHERE winner = 'b') AS n_wins_b,
     count(*) FILTER (WHERE winner = 'tie') AS n_true_ties,
     count(*) FILTER (WHERE winner = 'inconsistent') AS n_inconsistent,
     count(*) FILTER (WHERE winner = 'missing') AS n_missing,
     count(*) FILTER (WHERE winner = 'pending') AS n_pairs_pending,
-    count(rank_a_first + rank_b_first) AS n_ranks,
-    sum(CASE WHEN rank_b_first IS NOT NULL THEN rank_a_first END) AS sum_x,
-    sum(CASE WHEN rank_a_first IS NOT NULL THEN -rank_b_first END) AS sum_y,
-    sum(-rank_a_first * rank_b_first) AS sum_xy,
-    sum(CASE WHEN rank_b_first IS NOT NULL THEN rank_a_first * rank_a_first END) AS sum_xx,
-    sum(CASE WHEN rank_a_first IS NOT NULL THEN rank_b_first * rank_b_first END) AS sum_yy
+    CAST(count(part_a) AS DOUBLE) AS n,
+    coalesce(sum(part_a + part_b + part_tie), 0) AS n_same,
+    coalesce(sum(0.5::DOUBLE + (part_a - part_b) / 2), 0) AS points,
+    sum(CASE WHEN part_a IS NOT NULL THEN n_votes / 2 END) AS n_draws,
+    sum(CASE WHEN part_a IS NOT NULL THEN lead_a_first END) AS sum_x,
+    sum(CASE WHEN part_a IS NOT NULL THEN -lead_b_first END) AS sum_y,
+    sum(-lead_a_first * lead_b_first) AS sum_xy,
+    sum(CASE WHEN part_a IS NOT NULL THEN decided_a_first END) AS sum_xx,
+    sum(CASE WHEN part_a IS NOT NULL THEN decided_b_first END) AS sum_yy
   FROM candidate_pairs
   GROUP BY study, template_id, rubric_id, provider, request_model, thinking, candidate_a, candidate_b, prompt
-),
-scored AS (
-  SELECT
-    *,
-    CAST(n_both AS DOUBLE) AS n,
-    CAST(n_both - n_inconsistent AS DOUBLE) AS n_same,
-    CAST(n_wins_a + 0.5 * (n_true_ties + n_inconsistent) AS DOUBLE) AS points
-  FROM inputs
 ),
 prompts AS (
   SELECT
@@ -69,7 +64,7 @@ prompts AS (
     sum(n_same) OVER prompts AS prompt_same,
     sum(points) OVER prompts AS prompt_points,
     sum(CASE WHEN n > 0 THEN 1 ELSE 0 END) OVER prompts AS prompt_cells
-  FROM scored
+  FROM inputs
   WINDOW prompts AS (
     PARTITION BY study, template_id, provider, request_model, thinking, candidate_a, candidate_b, prompt, an_output)
 ),
@@ -84,7 +79,9 @@ rubrics_counted AS (
     sum(n_inconsistent) AS n_inconsistent,
     sum(n_missing) AS n_missing,
     sum(n_pairs_pending) AS n_pairs_pending,
-    sum(n_ranks) AS n_ranks,
+    sum(n_same) AS same_all,
+    sum(points) AS points_all,
+    sum(n_draws) AS draws_all,
     sum(sum_x) AS sum_x,
     sum(sum_y) AS sum_y,
     sum(sum_xy) AS sum_xy,
@@ -110,12 +107,8 @@ rubrics_counted AS (
 centred AS (
   SELECT
     *,
-    n_wins_a + 0.5 * (n_true_ties + n_inconsistent) - n_both * (
-      sum(n_wins_a + 0.5 * (n_true_ties + n_inconsistent)) OVER pair / nullif(sum(n_both) OVER pair, 0)
-    ) AS residual,
-    n_wins_a + n_wins_b + n_true_ties - n_both * (
-      sum(n_wins_a + n_wins_b + n_true_ties) OVER pair / nullif(sum(n_both) OVER pair, 0)
-    ) AS consistency_residual
+    points_all - n_both * (sum(points_all) OVER pair / nullif(sum(n_both) OVER pair, 0)) AS residual,
+    same_all - n_both * (sum(same_all) OVER pair / nullif(sum(n_both) OVER pair, 0)) AS consistency_residual
   FROM rubrics_counted
   WINDOW pair AS (PARTITION BY study, template_id, provider, request_model, thinking, candidate_a, candidate_b)
 ),
@@ -136,7 +129,12 @@ counts AS (
     CAST(sum(n_cells) AS BIGINT) AS n_cells,
     CAST(round(sum(n_prompts)) AS BIGINT) AS n_prompts,
     CAST(round(sum(n_leads)) AS BIGINT) AS n_leads,
+    round(sum(same_all), 12) AS n_same,
+    round(sum(points_all), 12) AS points,
+    CAST(sum(draws_all) AS DOUBLE) AS n_draws,
     max(n_of_prompt) <= 1 AS is_one_pair,
+    -- a draw for each prompt, that holds or does not
+    max(n_of_prompt) <= 1 AND sum(same_same) = sum(same_all) AS is_one_vote,
     sum(both_both) AS both_both,
     sum(same_same) AS same_same,
     sum(same_both) AS same_both,
@@ -147,25 +145,23 @@ counts AS (
     sum(cell_same_both) AS cell_same_both,
     sum(cell_points_points) AS cell_points_points,
     sum(cell_points_both) AS cell_points_both,
-    CAST(sum(n_ranks) * sum(sum_xy) - sum(sum_x) * sum(sum_y) AS DOUBLE) AS co_xy,
-    CAST(sum(n_ranks) * sum(sum_xx) - sum(sum_x) * sum(sum_x) AS DOUBLE) AS co_xx,
-    CAST(sum(n_ranks) * sum(sum_yy) - sum(sum_y) * sum(sum_y) AS DOUBLE) AS co_yy
+    CAST(sum(n_both) * sum(sum_xy) - sum(sum_x) * sum(sum_y) AS DOUBLE) AS co_xy,
+    CAST(sum(n_both) * sum(sum_xx) - sum(sum_x) * sum(sum_x) AS DOUBLE) AS co_xx,
+    CAST(sum(n_both) * sum(sum_yy) - sum(sum_y) * sum(sum_y) AS DOUBLE) AS co_yy
   FROM centred
   GROUP BY study, template_id, provider, request_model, thinking, candidate_a, candidate_b
 ),
 rated AS (
   SELECT
     *,
-    CAST((n_wins_a + 0.5 * (n_true_ties + n_inconsistent)) / nullif(n_both, 0) AS DOUBLE) AS win_rate_half,
-    CAST((n_wins_a + 0.5 * (n_true_ties + n_inconsistent)) / nullif(n_pairs, 0) AS DOUBLE) AS win_rate_half_min,
-    CAST((n_wins_a + n_missing + 0.5 * (n_true_ties + n_inconsistent)) / nullif(n_pairs, 0) AS DOUBLE)
-      AS win_rate_half_max,
-    (n_wins_a + n_wins_b + n_true_ties) / nullif(n_both, 0) AS consistency,
-    -- as in metric_win_matrix_by_rubric; a prompt's lead is twice its points less its pairs
-    CAST(n_wins_a - n_wins_b AS DOUBLE) AS lead,
-    4 * (points_points - points_both) + both_both AS lead_lead,
-    CAST(n_both AS DOUBLE) * n_both - 3.841458820694124 * both_both AS curve,
-    n_both * CAST(n_wins_a - n_wins_b AS DOUBLE) - 3.841458820694124 * (2 * points_both - both_both) AS slope,
+    points / nullif(n_both, 0) AS win_rate_half,
+    points / nullif(n_pairs, 0) AS win_rate_half_min,
+    (points + n_missing) / nullif(n_pairs, 0) AS win_rate_half_max,
+    n_same / nullif(n_both, 0) AS consistency,
+    -- a prompt's lead, as in metric_win_matrix_by_rubric, is twice its points less its pairs
+    round(2 * points - n_both, 12) AS lead,
+    round(4 * (points_points - points_both) + both_both, 12) AS lead_lead,
+    2 * points_both - both_both AS lead_both,
     n_rubrics / nullif(n_rubrics - 1, 0) AS cr1
   FROM counts
 ),
@@ -173,7 +169,6 @@ measured AS (
   SELECT
     *,
     same_same - 2 * consistency * same_both + consistency * consistency * both_both AS same_by_prompt,
-    slope * slope - curve * (lead * lead - 3.841458820694124 * lead_lead) AS leads_square,
     sqrt(CAST(residual_squares * cr1 / nullif(n_both * n_both, 0) AS DOUBLE) + shared_variance(
       points_points - 2 * win_rate_half * points_both + win_rate_half * win_rate_half * both_both, n_prompts,
       cell_points_points - 2 * win_rate_half * cell_points_both + win_rate_half * win_rate_half * cell_both_both, n_cells,
@@ -189,8 +184,10 @@ measured AS (
 sized AS (
   SELECT
     *,
-    CASE WHEN df > 0 THEN effective_size(win_rate_half, n_both, win_rate_half_se) END AS n_effective,
-    CASE WHEN df > 0 THEN effective_size(consistency, n_both, consistency_se) END AS consistency_size,
+    CASE WHEN df > 0 THEN effective_size(win_rate_half, CASE WHEN win_rate_half_se > 1e-9 THEN n_draws ELSE n_both END,
+      win_rate_half_se) END AS n_effective,
+    CASE WHEN df > 0 THEN effective_size(consistency, CASE WHEN consistency_se > 1e-9 THEN n_draws ELSE n_both END,
+      consistency_se) END AS consistency_size,
     t_two_sided_95(df) AS t_ends
   FROM measured
 ),
@@ -198,11 +195,10 @@ tested AS (
   SELECT
     *,
     t_two_sided((2 * win_rate_half - 1) * sqrt(n_effective), df) AS p_win_rate,
-    matched_difference(n_wins_a, n_wins_b, n_both) AS these_ends,
+    CASE WHEN is_one_pair AND lead_lead = n_leads THEN matched_difference(n_wins_a, n_wins_b, n_both)
+         WHEN n_leads >= 6 THEN sign_flip_ratio(lead, n_both, lead_lead, lead_both, both_both) END AS these_ends,
     sign_flip_z(lead, 0, lead_lead, 0, 0) AS leads_z,
-    CASE WHEN n_leads >= 6 AND curve > 0 AND leads_square > 1e-12 * slope * slope THEN sqrt(leads_square) / curve END
-      AS leads_width,
-    wilson_clustered(consistency, CASE WHEN same_by_prompt > 1e-9 THEN n_both ELSE n_prompts END,
+    wilson_clustered(consistency, CASE WHEN same_by_prompt > 1e-9 THEN n_draws ELSE n_prompts END,
       CASE WHEN same_by_prompt > 1e-9 AND n_prompts > 1
            THEN sqrt(same_by_prompt * n_prompts / (n_prompts - 1)) / n_both END, n_prompts) AS consistency_these
   FROM sized
@@ -224,26 +220,22 @@ SELECT
   consistency_se,
   wilson_lo(consistency * consistency_size, consistency_size, t_ends) AS consistency_lo,
   wilson_hi(consistency * consistency_size, consistency_size, t_ends) AS consistency_hi,
-  CASE WHEN is_one_pair THEN wilson_lo(n_wins_a + n_wins_b + n_true_ties, n_both) ELSE consistency_these.lo END
-    AS consistency_lo_these_statements,
-  CASE WHEN is_one_pair THEN wilson_hi(n_wins_a + n_wins_b + n_true_ties, n_both) ELSE consistency_these.hi END
-    AS consistency_hi_these_statements,
-  (n_wins_a + n_wins_b + n_true_ties) / nullif(n_pairs, 0) AS consistency_min,
-  (n_pairs - n_inconsistent) / nullif(n_pairs, 0) AS consistency_max,
+  CASE WHEN is_one_vote THEN wilson_lo(n_same, n_both) ELSE consistency_these.lo END AS consistency_lo_these_statements,
+  CASE WHEN is_one_vote THEN wilson_hi(n_same, n_both) ELSE consistency_these.hi END AS consistency_hi_these_statements,
+  n_same / nullif(n_pairs, 0) AS consistency_min,
+  (n_same + n_missing) / nullif(n_pairs, 0) AS consistency_max,
   win_rate_half,
   win_rate_half_se,
   wilson_lo(win_rate_half * n_effective, n_effective, t_ends) AS win_rate_half_lo,
   wilson_hi(win_rate_half * n_effective, n_effective, t_ends) AS win_rate_half_hi,
-  CASE WHEN is_one_pair THEN 0.5 + these_ends.lo / 2 ELSE greatest(0.0, 0.5 + (slope / curve - leads_width) / 2) END
-    AS win_rate_half_lo_these_statements,
-  CASE WHEN is_one_pair THEN 0.5 + these_ends.hi / 2 ELSE least(1.0, 0.5 + (slope / curve + leads_width) / 2) END
-    AS win_rate_half_hi_these_statements,
+  0.5 + share_difference(these_ends.lo) / 2 AS win_rate_half_lo_these_statements,
+  0.5 + share_difference(these_ends.hi) / 2 AS win_rate_half_hi_these_statements,
   win_rate_half_min,
   win_rate_half_max,
-  (n_wins_a - n_wins_b) / nullif(n_both, 0) AS net,
+  (2 * points - n_both) / nullif(n_both, 0) AS net,
   2 * win_rate_half_se AS net_se,
   p_win_rate,
-  CASE WHEN is_one_pair THEN binom_test_half(n_wins_a, n_wins_a + n_wins_b)
+  CASE WHEN is_one_pair AND lead_lead = n_leads THEN binom_test_half(n_wins_a, n_wins_a + n_wins_b)
        WHEN n_leads >= 6 THEN normal_two_sided(leads_z) END AS p_win_rate_these_statements,
   CASE WHEN p_win_rate IS NOT NULL
        THEN least(1.0, min(p_win_rate * n_p / p_rank) OVER (

@@ -1,7 +1,7 @@
 -- grain: study, template_id, provider, request_model, thinking, candidate_a, candidate_b
 -- question: How often do people prefer one candidate model to another, by a judge's verdicts corrected by their labels?
 -- source: candidate_pairs over all statements, with what `truths` says of the same two outputs. A win is 1, a tie and a
---   pair whose orders disagree 1/2, as in win_rate_half of metric_win_matrix. n_rubrics statements have a pair in
+--   pair whose orders disagree 1/2, by all votes of repeats, as in win_rate_half of metric_win_matrix. n_rubrics statements have a pair in
 --   n_both, n_rubrics_labelled a labelled one. On n_label_drawn of the n_labelled people are drawn, such as two who
 --   differ: such a label is the mean of what they say, as left out it would leave those that are easy to label, which
 --   are no random part.
@@ -35,8 +35,7 @@ WITH judged AS (
     pairs.study, pairs.template_id, pairs.rubric_id, pairs.provider, pairs.request_model, pairs.thinking,
     pairs.candidate_a, pairs.candidate_b, pairs.item_a,
     coalesce(nullif(pairs.unit_id, ''), pairs.item_a || chr(31) || pairs.item_b) AS prompt,
-    CASE pairs.winner WHEN 'a' THEN 1.0::DOUBLE WHEN 'b' THEN 0.0::DOUBLE WHEN 'tie' THEN 0.5::DOUBLE
-         WHEN 'inconsistent' THEN 0.5::DOUBLE END AS f,
+    0.5::DOUBLE + (pairs.part_a - pairs.part_b) / 2 AS f,
     pairs.winner = 'missing' AS is_missing,
     CASE WHEN pairs.winner = 'pending' THEN NULL
          WHEN pairs.item_a < pairs.item_b THEN truths.share ELSE 1 - truths.share END AS y,

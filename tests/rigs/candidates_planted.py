@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +16,7 @@ RATES = {
     "consistency": "metric_win_matrix",
     "win_rate_longer": "metric_length_candidates",
     "win_rate_shorter": "metric_length_candidates",
+    "win_rate_half": "metric_win_matrix",
 }
 
 
@@ -25,7 +27,8 @@ class Candidates:
     A prompt adds its own draw to the log-odds that a wins, and to those that both orders agree; a statement adds what
     it adds, from -`spread` to `spread`, or, where statements are drawn too, a draw with the sd `spread`. Prompts that
     are shared are judged by every statement. Of each prompt a has `n_outputs`; longer than b's or not is a matter of
-    lot for each prompt.
+    lot for each prompt. With `repeats` each order is asked so often, every vote a draw of its own that is as likely as
+    the one vote of that order is without.
     """
 
     n_prompts: int = 12
@@ -36,6 +39,7 @@ class Candidates:
     spread: float = 0.5
     longer: float = 0.6
     is_of_general: bool = False
+    repeats: int = 0
 
 
 DESIGNS = {
@@ -50,6 +54,13 @@ DESIGNS = {
     "8 statements drawn, 30 shared prompts": Candidates(30, 8, is_shared=True, is_of_general=True),
     "20 statements drawn, 40 shared prompts": Candidates(40, 20, is_shared=True, is_of_general=True),
     "20 statements drawn, 10 shared prompts": Candidates(10, 20, is_shared=True, is_of_general=True),
+    "12 statements drawn, own prompts, 1 vote": Candidates(10, 12, is_of_general=True, repeats=1),
+    "12 statements drawn, own prompts, 2 votes": Candidates(10, 12, is_of_general=True, repeats=2),
+    "12 statements drawn, own prompts, 5 votes": Candidates(10, 12, is_of_general=True, repeats=5),
+    "12 statements drawn, 30 shared prompts, 3 votes": Candidates(
+        30, 12, is_shared=True, is_of_general=True, repeats=3
+    ),
+    "one statement, 40 prompts, 3 votes": Candidates(40, 1, repeats=3),
 }
 
 
@@ -79,8 +90,10 @@ def truths(design: Candidates) -> dict[str, float]:
     for name, is_longer in (("win_rate_longer", True), ("win_rate_shorter", False)):
         same, wins = _chances(design, prompt, added, np.array(is_longer))
         found[name] = float(np.mean(same * wins + (1 - same) / 2))
-        found["consistency"] = float(np.mean(same))
-    return found
+        by_order = same * wins + (1 - same), same * wins
+        agreed = same if not design.repeats else 1 - by_order[0] - by_order[1] + 2 * by_order[0] * by_order[1]
+        found["consistency"] = found.get("consistency", 0) + float(np.mean(agreed)) / 2
+    return found | {"win_rate_half": (found["win_rate_longer"] + found["win_rate_shorter"]) / 2}
 
 
 def tables(design: Candidates, n_sets: int, seed: int) -> dict[str, pa.Table]:
@@ -93,12 +106,15 @@ def tables(design: Candidates, n_sets: int, seed: int) -> dict[str, pa.Table]:
     added = _added(design, n_sets, rng)[..., None]
     same, wins = (np.broadcast_to(chance, shape) for chance in _chances(design, prompt, added, is_longer))
     is_same, a_wins = rng.random(shape) < same, rng.random(shape) < wins
+    repeats = range(1, max(design.repeats, 1) + 1)
     cell, number, statement, output = (index.ravel() for index in np.indices(shape))
     own = 0 * statement if design.is_shared else statement
     unit = _join("u", cell, number)
     names = {"a": _join("a", cell, number, own, output), "b": _join("b", cell, number, own)}
     parts = []
-    for first, second in ("ab", "ba"):
+    for (first, second), repeat in product(("ab", "ba"), repeats):
+        if design.repeats:
+            is_same, a_wins = rng.random(shape) < same, rng.random(shape) < wins
         # both orders name the first where they disagree
         a_first = np.where(is_same, a_wins, first == "a").ravel() == (first == "a")
         columns = {name: pa.repeat(pa.scalar(value), cell.size) for name, value in CELL_DEFAULT.items()}
@@ -109,7 +125,7 @@ def tables(design: Candidates, n_sets: int, seed: int) -> dict[str, pa.Table]:
         columns |= {"candidate_second": pa.repeat(pa.scalar(second), cell.size)}
         columns |= {"verdict": pa.array(np.where(a_first, "first", "second"))}
         columns |= {"outcome": pa.repeat(pa.scalar("decided"), cell.size)}
-        parts.append(pa.table(columns | {"repeat_no": pa.repeat(pa.scalar(1), cell.size)}))
+        parts.append(pa.table(columns | {"repeat_no": pa.repeat(pa.scalar(repeat), cell.size)}))
     longer = np.broadcast_to(is_longer, shape).ravel()
     chars = {**dict.fromkeys(names["b"].to_pylist(), 100)}
     chars |= zip(names["a"].to_pylist(), np.where(longer, 150, 50).tolist(), strict=True)
@@ -129,6 +145,8 @@ def play(design: Candidates, n_sets: int, seed: int) -> dict[str, float]:
         rows = {view: result(connection, f"FROM {view}") for view in {*RATES.values()}}
     truth, target = truths(design), "" if design.is_of_general else "_these_statements"
     for rate, view in RATES.items():
+        if rate == "win_rate_half" and not design.is_of_general:
+            continue
         low, high = (column(rows[view], f"{rate}_{end}{target}") for end in ("lo", "hi"))
         found[rate] = float(np.mean(((low <= truth[rate]) & (truth[rate] <= high))[~np.isnan(low)]))
         found[f"{rate} lacks"] = float(np.mean(np.isnan(low)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, product
 
 import numpy as np
 import pyarrow as pa
@@ -125,6 +125,7 @@ def by_wins() -> dict[str, pa.Table]:
     rows = [
         CELL_DEFAULT
         | {"template_id": f"{b} {c}", "unit_id": f"u{n}", "candidate_a": "a", "candidate_b": "b", "winner": winner}
+        | {"part_a": int(winner == "a"), "part_b": int(winner == "b"), "part_tie": 0, "n_votes": 2}
         for b, c in counts()
         for n, winner in enumerate(["a"] * b + ["b"] * c + ["inconsistent"] * (30 * ((b + c) % 2)))
     ]
@@ -173,8 +174,8 @@ def of_items(repeats: int) -> dict[str, pa.Table]:
     return {"pair_judgments": judgments(design, 24, seed=repeats), "item_lengths": table(lengths)}
 
 
-def of_candidates(n_outputs: int = 1) -> dict[str, pa.Table]:
-    """Return judges who compare two models' outputs, so many of the first, under eight statements that differ."""
+def of_candidates(n_outputs: int = 1, repeats: int = 1) -> dict[str, pa.Table]:
+    """Return judges who compare two models' outputs, so many of the first, under eight statements, so often."""
     rng = np.random.default_rng(5)
     rows = []
     for judge in range(24):
@@ -182,12 +183,12 @@ def of_candidates(n_outputs: int = 1) -> dict[str, pa.Table]:
         for rubric, unit, output in np.ndindex(8, 6 if n_outputs == 1 else 12, n_outputs):
             names = ("m1", "m2")
             items = {"m1": f"{unit}m1{output}", "m2": f"{unit}m2"}
-            for one, other in (names, names[::-1]):
+            for (one, other), repeat in product((names, names[::-1]), range(repeats)):
                 wins = rng.random() < 1 / (1 + np.exp(-leaning[rubric] if one == "m1" else leaning[rubric]))
                 rows.append({
                     "request_model": f"j{judge:02}", "rubric_id": f"r{rubric}", "unit_id": f"u{unit}",
                     "item_first": items[one], "item_second": items[other], "candidate_first": one,
-                    "candidate_second": other, "verdict": "first" if wins else "second",
+                    "candidate_second": other, "verdict": "first" if wins else "second", "repeat_no": repeat,
                 })  # fmt: skip
     return {"pair_judgments": table(judged(rows))}
 
@@ -242,6 +243,8 @@ RANDOM: list[tuple[str, Callable[[], dict[str, pa.Table]]]] = [
     ("metric_win_matrix", of_candidates),
     ("metric_win_matrix_by_rubric", of_candidates),
     ("metric_win_matrix_by_rubric", lambda: of_candidates(3)),
+    ("metric_win_matrix", lambda: of_candidates(repeats=3)),
+    ("metric_win_matrix_by_rubric", lambda: of_candidates(repeats=3)),
     ("metric_compliance_paired", lambda: of_outputs(1)),
     ("metric_compliance_paired", lambda: of_outputs(3)),
     ("metric_failures_paired", of_failures),

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
+from itertools import combinations, product
 from typing import Any
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from tests.rigs.metrics import of_pairs, reference, wrong
-from tests.rigs.sql import Row, differs
+from tests.rigs.candidates_planted import Candidates, tables, truths
+from tests.rigs.metrics import column, of_pairs, reference, wrong
+from tests.rigs.sql import Row, differs, result, views_over
 
 
 def ranked(rows: Sequence[Row]) -> list[Row]:
@@ -105,6 +108,97 @@ def test_win_matrix_clusters_and_correlates() -> None:
                 if name in (r["model_a"], r["model_b"]) and r["model_a"] < r["model_b"] and r["rank"]]  # fmt: skip
         words = {"wins": seen.count(1), "losses": seen.count(-1), "ties": seen.count(0)}
         assert not wrong(row, {f"speceval_unique_{word}": n for word, n in words.items()})
+
+
+def voted(seed: int, repeats: int) -> list[Row]:
+    """Return three models' outputs for prompts under six statements, compared in both orders so often, some in vain."""
+    rng = np.random.default_rng(seed)
+    rows = []
+    for rubric, unit, (one, other) in product(range(6), range(8), combinations("abc", 2)):
+        leaning = rng.normal(0.4, 1)
+        for (first, second), repeat in product(((one, other), (other, one)), range(repeats)):
+            wins = rng.random() < 1 / (1 + np.exp(-leaning if first == one else leaning) - 0.2)
+            word = rng.choice(["tie", "unparsed", "first" if wins else "second"], p=[0.15, 0.1, 0.75])
+            rows.append({
+                "rubric_id": f"r{rubric}", "unit_id": f"u{unit}", "repeat_no": repeat, "verdict": str(word),
+                "item_first": f"{rubric}{unit}{first}", "item_second": f"{rubric}{unit}{second}",
+                "candidate_first": first, "candidate_second": second,
+            })  # fmt: skip
+    return rows
+
+
+def crossed_votes(rows: Sequence[Row]) -> dict[tuple[str, str], dict[tuple[str, str], list[tuple[int, int]]]]:
+    """Return, by candidates and pair, each vote of one order with each of the other: 1 for the lower name, -1, or 0."""
+    votes: dict[tuple[str, ...], dict[bool, list[int]]] = defaultdict(lambda: {True: [], False: []})
+    for row in rows:
+        a, b = sorted((row["candidate_first"], row["candidate_second"]))
+        is_a_first = row["candidate_first"] == a
+        if row["verdict"] in {"first", "second", "tie"}:
+            vote = {"first": 1, "second": -1, "tie": 0}[row["verdict"]] * (1 if is_a_first else -1)
+            votes[a, b, row["rubric_id"], row["unit_id"]][is_a_first].append(vote)
+    found: dict[tuple[str, str], dict[tuple[str, str], list[tuple[int, int]]]] = defaultdict(dict)
+    for (a, b, rubric, unit), orders in votes.items():
+        if orders[True] and orders[False]:
+            found[a, b][rubric, unit] = list(product(orders[True], orders[False]))
+    return found
+
+
+@pytest.mark.parametrize(("seed", "repeats"), [(1, 2), (2, 3)])
+def test_win_matrices_take_each_vote_of_one_order_with_each_of_the_other(seed: int, repeats: int) -> None:
+    """Rates, errors, correlation, totals and the test of one statement equal plain loops over repeats that split."""
+    rows = voted(seed, repeats)
+    matrix, by_rubric, totals = of_pairs(
+        rows, "metric_win_matrix", "metric_win_matrix_by_rubric", "metric_win_totals"
+    )  # fmt: skip
+    plain = crossed_votes(rows)
+    of_candidate: dict[str, list[float]] = defaultdict(list)
+    for row in matrix:
+        pairs = plain[row["candidate_a"], row["candidate_b"]]
+        held = {pair: np.mean([one == other for one, other in both]) for pair, both in pairs.items()}
+        leads = {pair: np.mean([one * (one == other) for one, other in both]) for pair, both in pairs.items()}
+        points, same = defaultdict(list), defaultdict(list)
+        for pair, lead in leads.items():
+            points[pair[0]].append(0.5 + lead / 2)
+            same[pair[0]].append(held[pair])
+        of_candidate[row["candidate_a"]] += [0.5 + lead / 2 for lead in leads.values()]
+        of_candidate[row["candidate_b"]] += [0.5 - lead / 2 for lead in leads.values()]
+        weights = np.concatenate([[1 / len(both)] * len(both) for both in pairs.values()])
+        cov = np.cov(np.concatenate(list(pairs.values())).T, aweights=weights)
+        assert not wrong(row, {
+            "n_both": len(pairs), "win_rate_half": 0.5 + np.mean(list(leads.values())) / 2,
+            "consistency": np.mean(list(held.values())), "net": np.mean(list(leads.values())),
+            "win_rate_half_se": clustered_se(list(points.values())),
+            "consistency_se": clustered_se(list(same.values())),
+            "rank_correlation": cov[0, 1] / np.sqrt(cov[0, 0] * cov[1, 1]),
+        })  # fmt: skip
+    for row in totals:
+        assert not wrong(row, {"win_rate_half": np.mean(of_candidate[row["candidate"]])})
+    for row in by_rubric:
+        pairs = plain[row["candidate_a"], row["candidate_b"]]
+        d = np.array([
+            np.mean([one * (one == other) for one, other in both])
+            for (rubric, _), both in pairs.items() if rubric == row["rubric_id"]
+        ])  # fmt: skip
+        assert not wrong(row, {"n_both": len(d), "win_rate_half": 0.5 + d.mean() / 2, "net": d.mean()})
+        if np.count_nonzero(d) >= 6:
+            assert not wrong(row, {"p_sign": 2 * stats.norm.sf(abs(d.sum()) / np.sqrt(d @ d))})
+            z = stats.norm.ppf(0.975)
+            for end in ("lo", "hi"):
+                x = d - (2 * row[f"win_rate_half_{end}"] - 1)
+                assert row[f"win_rate_half_{end}"] in {0, 1} or abs(x.sum()) == pytest.approx(z * np.sqrt(x @ x))
+
+
+def test_asking_more_often_moves_no_win_rate() -> None:
+    """With 1, 2, 3 and 5 votes per order alike, the mean of many sets is the truth; of majorities it would not be."""
+    design = Candidates(8, 6, is_of_general=True)
+    truth = truths(replace(design, repeats=1))
+    for repeats in (1, 2, 3, 5):
+        with views_over(tables(replace(design, repeats=repeats), 60, seed=repeats)) as connection:
+            rows = result(connection, "FROM metric_win_matrix")
+        for name in ("consistency", "win_rate_half"):
+            assert column(rows, name).mean() == pytest.approx(truth[name], abs=0.02), (repeats, name)
+        majorities = 1 - column(rows, "n_inconsistent") / column(rows, "n_both")
+        assert repeats != 2 or majorities.mean() < truth["consistency"] - 0.03
 
 
 def test_renaming_candidates_mirrors_the_matrix() -> None:
