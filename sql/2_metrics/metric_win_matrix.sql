@@ -89,7 +89,7 @@ rubrics_counted AS (
     sum(sum_yy) AS sum_yy,
     count(*) FILTER (WHERE n > 0) AS n_cells,
     sum(CASE WHEN n > 0 THEN 1 / CAST(prompt_cells AS DOUBLE) ELSE 0 END) AS n_prompts,
-    sum(CASE WHEN n > 0 AND 2 * prompt_points <> prompt_n THEN 1 / CAST(prompt_cells AS DOUBLE) ELSE 0 END) AS n_leads,
+    sum(CASE WHEN abs(2 * prompt_points - prompt_n) > 1e-9 THEN 1 / CAST(prompt_cells AS DOUBLE) ELSE 0 END) AS n_leads,
     max(prompt_n) AS n_of_prompt,
     sum(prompt_n * n) AS both_both,
     sum(prompt_same * n_same) AS same_same,

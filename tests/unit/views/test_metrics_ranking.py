@@ -220,8 +220,10 @@ def test_renaming_candidates_mirrors_the_matrix() -> None:
         )
 
 
-@pytest.mark.parametrize("n_outputs", [1, 3], ids=["a pair of a prompt", "several outputs"])
-def test_of_one_statement_the_matrix_speaks_of_its_prompts_as_the_statements_own_does(n_outputs: int) -> None:
+@pytest.mark.parametrize(("n_outputs", "n_votes"), [(1, 1), (3, 1), (1, 3)], ids=["one pair", "outputs", "repeats"])
+def test_of_one_statement_the_matrix_speaks_of_its_prompts_as_the_statements_own_does(
+    n_outputs: int, n_votes: int
+) -> None:
     """One criterion says nothing of statements in general; its prompts have interval and test all the same."""
     rng = np.random.default_rng(11)
     rows = [
@@ -232,6 +234,7 @@ def test_of_one_statement_the_matrix_speaks_of_its_prompts_as_the_statements_own
             "candidate_first": names[0], "candidate_second": names[1],
         }
         for unit in range(40) for output in range(n_outputs) for names in (("m1", "m2"), ("m2", "m1"))
+        for _ in range(n_votes)
     ]  # fmt: skip
     (one,), (own,) = of_pairs(rows, "metric_win_matrix", "metric_win_matrix_by_rubric")
     assert one["n_both"] == own["n_both"] == 40 * n_outputs
