@@ -181,11 +181,16 @@ def placed_row(
 ) -> SourceRow:
     """Return a row by what its columns for unit, rubric, candidate, input, tier say; raises StudyError for no tier."""
     own_unit = "" if stage.task in {"pairwise", "listwise"} else item_id  # any two of their rows are compared
-    unit_id, rubric_id, candidate, asked = [
-        None if told.get(name) is None else str(told[name]) for name in ("unit", "rubric", "candidate", "input")
-    ]
+    unit_id, rubric_id, candidate, asked = [_said(told.get(name)) for name in ("unit", "rubric", "candidate", "input")]
     tier = tier_of(stage, item_id, told.get("tier"))
     return SourceRow(item_id, text, unit_id or own_unit, rubric_id, candidate, asked or None, more=more, tier=tier)
+
+
+def _said(value: object) -> str | None:
+    """Return a column's value as prompts show it: lists and objects, such as messages of a chat, as JSON."""
+    if isinstance(value, list | dict):
+        return orjson.dumps(value, default=plain).decode()
+    return None if value is None else str(value)
 
 
 def _pairwise(stage: StageSpec, rows: Sequence[SourceRow], seed: int, pairs: Pairs | None) -> Iterator[Ask]:

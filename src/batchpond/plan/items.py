@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from batchpond import ids
 from batchpond.errors import StudyError, UsageError
 from batchpond.files import FIELD_SIZE_MAX, csv_rows, json_rows, listed, read_text
-from batchpond.study.spec import ItemsFrom, ItemsSpec, Order, PairsSpec
+from batchpond.study.spec import CANDIDATE, UNIT, ItemsFrom, ItemsSpec, Order, PairsSpec
 from batchpond.text import is_unicode, plain
 
 FILE_SIZE_MAX_BYTES: Final = 4_000_000_000
@@ -179,6 +179,27 @@ def _metadata(row: Mapping[str, Any], spec: ItemsSpec) -> str | None:
 
 
 def _rows(spec: ItemsSpec, base_path: Path, run_sql: SqlRows | None) -> Iterator[Row]:
+    rows = _rows_as_written(spec, base_path, run_sql)
+    return _by_candidate(rows, spec) if spec.candidates else rows
+
+
+def _by_candidate(rows: Iterable[Row], spec: ItemsSpec) -> Iterator[Row]:
+    """Yield for each row one for each candidate's output, with all columns but those of the others'."""
+    for where, row in rows:
+        lacking = [name for name in (spec.id_column, *spec.candidates) if name not in row]
+        if lacking or CANDIDATE in row:
+            problem = f"has no column {lacking[0]!r}" if lacking else f"has a column {CANDIDATE!r}"
+            known = ", ".join(map(repr, list(row)[:20]))
+            hint = f"`candidates` names a column for each output, and makes the column {CANDIDATE!r}"
+            raise StudyError(f"{spec.location}: {where} {problem}; it has {known}", hint=hint)
+        unit_id = _as_id(row[spec.id_column])
+        shared = {UNIT: unit_id} | {name: value for name, value in row.items() if name not in spec.candidates}
+        for name in spec.candidates:
+            item_id = f"{unit_id}/{name}" if unit_id else ""
+            yield f"{where}, {name}", {**shared, spec.id_column: item_id, spec.text_column: row[name], CANDIDATE: name}
+
+
+def _rows_as_written(spec: ItemsSpec, base_path: Path, run_sql: SqlRows | None) -> Iterator[Row]:
     path = base_path / spec.location
     match spec.source:
         case ItemsFrom.CSV | ItemsFrom.JSONL | ItemsFrom.LINES:

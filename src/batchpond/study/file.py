@@ -17,7 +17,17 @@ from batchpond.answers import derive
 from batchpond.files import read_bytes, read_text
 from batchpond.model import Turn
 from batchpond.study import spec, statements, tables
-from batchpond.study.spec import ItemsFrom, ItemsSpec, PairsSpec, RowsSpec, StageSpec, Study, TemplateSpec
+from batchpond.study.spec import (
+    CANDIDATE,
+    UNIT,
+    ItemsFrom,
+    ItemsSpec,
+    PairsSpec,
+    RowsSpec,
+    StageSpec,
+    Study,
+    TemplateSpec,
+)
 from batchpond.study.tables import CHAIN_KEYS, chain
 from batchpond.study.typed import Table, json_schema, parse, read
 from batchpond.tasks import pressure, registry, templates
@@ -293,12 +303,30 @@ def _rows(table: Table, written: tables.StageKeys, stages: Sequence[StageSpec]) 
         return RowsSpec(stage=asked.stage, where=asked.where, after=after)
     items.refuse(["where"], "needs a stage")
     found = _items_of(items, asked)
+    if asked.candidates:
+        found = _by_candidate(items, found, asked.candidates)
+        columns = {"unit": UNIT, **columns, "candidate": CANDIDATE}
+    if after and asked.candidates:
+        items.fail("candidates", "cannot be given together with after", "let the SQL give a row for each output")
     if after and found.source is not ItemsFrom.SQL:
         items.fail("after", "has no meaning with a file, which is read when the study is planned")
     if after:
         named = {"id": found.id_column, "text": found.text_column}
         return RowsSpec(sql=found.location, after=after, columns={**named, **columns})
     return RowsSpec(items=found, columns=columns)
+
+
+def _by_candidate(items: Table, found: ItemsSpec, candidates: tuple[str, ...]) -> ItemsSpec:
+    """Return items of which each row has several, each candidate's output in a column of its own."""
+    why = "cannot be given together with candidates"
+    items.refuse(
+        ("text", "candidate"), why, "each of those columns is the text of the candidate that it is named after"
+    )
+    if found.source in {ItemsFrom.FOLDER, ItemsFrom.LINES}:
+        items.fail("candidates", "are columns, and there are none", "write a .csv, .jsonl or .parquet file")
+    if found.id_column in candidates:
+        items.fail("candidates", f"names {found.id_column!r}, the column of the ids", "`id` names another")
+    return replace(found, text_column=candidates[0], candidates=candidates)
 
 
 def _earlier(items: Table, key: str, name: str, earlier: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:

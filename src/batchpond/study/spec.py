@@ -69,11 +69,17 @@ Text = Annotated[str, at_most(10_000)]
 Share = Annotated[float, between(0, 1)]
 
 
+CANDIDATE: Final = "candidate"
+UNIT: Final = "unit"
+"""The columns of items that stand several in a row: whose output it is, and unless there is one the id of the row."""
+
+
 @dataclass(frozen=True, slots=True)
 class ItemsSpec:
     """Where the items are; `location` is a path as written, or the SQL text.
 
-    No side of a picture among them is shown with more than `media_max_px` pixels.
+    No side of a picture among them is shown with more than `media_max_px` pixels. With `candidates` each row is an item
+    for each of these columns, which are in the place of the text: the output of whom the column is named after.
     """
 
     source: ItemsFrom
@@ -81,6 +87,7 @@ class ItemsSpec:
     id_column: str = "id"
     text_column: str = "text"
     media_max_px: int | None = None
+    candidates: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,8 +259,9 @@ def without_checks(plain: dict[str, Any]) -> dict[str, Any]:
     for template in plain["templates"]:
         template.pop("literal", None)
     items = plain["items"] if "items" in plain else plain["rows"]["items"]
-    if items is not None and items["media_max_px"] is None:
-        del items["media_max_px"]
+    for name in ("media_max_px", "candidates") if items is not None else ():
+        if not items[name]:
+            del items[name]
     return plain
 
 

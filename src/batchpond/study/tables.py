@@ -74,6 +74,12 @@ class StageItems(Items):
     rubric: Annotated[Text, about("the column that says which statement a row belongs to")] | None = None
     unit: Annotated[Text, about("the column that says what belongs together")] | None = None
     candidate: Annotated[Text, about("the column that says whose output a text is")] | None = None
+    candidates: (
+        Annotated[
+            tuple[Text, ...], entries(100, "columns with an output each, of whom each is named", uniqueItems=True)
+        ]
+        | None
+    ) = None
     input: Annotated[Text, about("the column with what was asked, where the text is the answer to it")] | None = None
     tier: Annotated[Text, about("the column with each row's own tier, from 1 on")] | None = None
 
