@@ -254,13 +254,20 @@ def _ranking(stage: StageSpec, rows: Sequence[SourceRow]) -> Iterator[Ask]:
         )
     for places in by_unit.values():
         ordered = sorted((rows[place] for place in places), key=lambda row: (row.candidate or "", row.item_id))
-        for lo, hi in itertools.combinations(ordered, 2):
-            names = {lo.candidate, hi.candidate}
-            if len(names) == 1 or (baseline is not None and baseline not in names):
+        for lo, hi in itertools.combinations(ordered, 2) if baseline is None else _against(baseline, ordered):
+            if lo.candidate == hi.candidate:
                 continue
             for rubric in _rubrics_of(stage, lo):
                 yield Ask(rubric, lo, hi)
                 yield Ask(rubric, hi, lo, Direction.REVERSE)
+
+
+def _against(baseline: str, ordered: Sequence[SourceRow]) -> Iterator[tuple[SourceRow, SourceRow]]:
+    """Yield each pair that a row of the baseline is in, in this order."""
+    for place, row in enumerate(ordered):
+        if row.candidate == baseline:
+            yield from ((other, row) for other in ordered[:place])
+            yield from ((row, other) for other in ordered[place + 1 :])
 
 
 def _listwise(stage: StageSpec, rule: OrderRule, rows: Sequence[SourceRow], seed: int) -> Iterator[Ask]:
