@@ -23,7 +23,8 @@ class Known:
     """A stage, and where it waits for nothing: its rows and asks, with their mean sizes in bytes.
 
     `ask_bytes` of one that waits is the size of its prompts without the texts of its rows; `shown_bytes` are of what
-    each of its models is shown in one, as if its tokens were text.
+    each of its models is shown in one, as if its tokens were text. `n_pairs` are compared, whatever by; with
+    `has_rubrics` each row belongs to a rubric.
     """
 
     stage: StageSpec
@@ -31,6 +32,7 @@ class Known:
     n_rows: int = 0
     row_bytes: float = 0.0
     n_asks: int = 0
+    n_pairs: float = 0.0
     ask_bytes: float = 0.0
     has_rubrics: bool = False
     shown_bytes: Sequence[float] = ()
@@ -57,6 +59,8 @@ class _Flow:
     """What a stage hands on: rows with their texts, inputs and conversations, of so many candidates on each unit.
 
     `n_pairs` is how many a stage of pairs asked about, in whatever direction: a stage of pairs after it asks of those.
+    With `has_rubrics` a row belongs to one; else it was judged by all of `judged_by`, and is again by those of them
+    that a stage has.
     """
 
     n_rows: float = 0.0
@@ -67,6 +71,7 @@ class _Flow:
     has_rubrics: bool = False
     talk_bytes: float = 0.0
     n_statements: float = 0.0
+    judged_by: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +155,8 @@ def _first(one: Known, flow: _Flow) -> _Asked:
     if not stage.waits:
         return _Asked(one.n_asks * n_templates * stage.repeats, one.ask_bytes)
     is_once = flow.has_rubrics or stage.rule.parts
-    n_rubrics = len(stage.tactics) or (1 if is_once else max(1, len(stage.rubrics)))
+    n_same = len(flow.judged_by.intersection(rubric.rubric_id for rubric in stage.rubrics))
+    n_rubrics = len(stage.tactics) or (1 if is_once else n_same or max(1, len(stage.rubrics)))
     n_shown = 2 if stage.task in PAIR_TASKS else stage.rule.size
     has_talk = any("{CONVERSATION}" in template.text for template in stage.templates)
     size = one.ask_bytes + n_shown * flow.text_bytes + flow.input_bytes + (flow.talk_bytes if has_talk else 0)
@@ -232,10 +238,12 @@ def _handed_on(one: Known, flow: _Flow, first: _Asked) -> _Flow:
         n_entries = first.n_per_way * len(one.configs) * stage.rule.count
         entry_bytes = length_of(stage).tokens * BYTES_PER_TOKEN / stage.rule.count
         return _Flow(n_entries, 0.0, entry_bytes, 0.0, 1, flow.has_rubrics, n_statements=flow.n_statements)
-    if stage.task in PAIR_TASKS and stage.pairs.adaptive is None:
-        return replace(flow, n_pairs=_n_pairs(flow, stage))
     if stage.task not in OWN_OUTPUT_TASKS:
-        return flow
+        n_pairs = 0.0
+        if stage.task in PAIR_TASKS and stage.pairs.adaptive is None:
+            n_pairs = _n_pairs(flow, stage) if stage.waits else one.n_pairs
+        judged_by = frozenset(rubric.rubric_id for rubric in stage.rubrics)
+        return replace(flow, n_pairs=n_pairs, judged_by=judged_by)
     n_candidates = len(one.configs) * len(stage.templates)
     text_bytes = length_of(stage).tokens * BYTES_PER_TOKEN
     has_rubrics = stage.task == CONVERSATION or bool(stage.rubrics) or flow.has_rubrics

@@ -251,7 +251,7 @@ def caveats(draft: Draft, told: Collection[tuple[str, str]]) -> tuple[str, ...]:
 
 def notes(draft: Draft, prices: Prices) -> tuple[str, ...]:
     """Return what the study gives reason to say, each once: what makes its prompts wrong first."""
-    found = [note for stage in draft.stages for note in (*_of_inputs(stage.stage), *_of_outputs(stage.stage, draft))]
+    found = [note for stage in draft.stages for note in _of_rows(stage.stage, draft)]
     found += model_notes([config for stage in draft.stages for config in stage.configs], prices)
     told = [(f"stage {one.stage.name}: " if len(draft.stages) > 1 else "", one) for one in draft.stages]
     for about, stage in told:
@@ -286,6 +286,12 @@ def _of_media(draft: Draft) -> Iterator[str]:
             yield f"{text} pictures and documents are: each is counted as {min(unknown):,} to {max(unknown):,}"
 
 
+def _of_rows(stage: StageSpec, draft: Draft) -> Iterator[str]:
+    yield from _of_inputs(stage)
+    yield from _of_outputs(stage, draft)
+    yield from _of_rubrics(stage, draft)
+
+
 def _of_inputs(stage: StageSpec) -> Iterator[str]:
     """Yield what is wrong where answers of a file are judged and none says what it is the answer to."""
     if "input" in stage.rows.columns or not (stage.rows.items or stage.rows.sql):
@@ -297,6 +303,18 @@ def _of_inputs(stage: StageSpec) -> Iterator[str]:
                 f"stage {stage.name}: template {template.template_id} shows each answer as its own {{{asked[0]}}}: say"
                 " which column has what was asked, with `input = ...` beside `path` or `sql`"
             )
+
+
+def _of_rubrics(stage: StageSpec, draft: Draft) -> Iterator[str]:
+    """Yield which rubrics nothing is asked by: what an earlier stage chose is judged again by the same ones."""
+    source = next((one.stage for one in draft.stages if one.stage.name == stage.rows.stage), None)
+    if source is None or stage.rule.parts or not (shared := stage.shared_rubrics(source)):
+        return
+    if lacking := [one.rubric_id for one in stage.rubrics if one.rubric_id not in shared]:
+        yield (
+            f"stage {stage.name}: nothing is asked by {', '.join(lacking)}, as stage {source.name} chose nothing by"
+            " that: a stage that has none of its rubrics judges all that it chose, by all of its own"
+        )
 
 
 _SHOWS_OUTPUT: Final = re.compile(r"\{#?(?:OUTPUT|SAMPLE|CONVERSATION|answers\.)")

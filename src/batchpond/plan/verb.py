@@ -277,9 +277,10 @@ def known_of(draft: Draft, one: StageDraft) -> Known:
     else:
         n_bytes, has_own = sum(size_of(row.text) for row in rows), any(row.rubric_id is not None for row in rows)
     parts = stage.rule.parts
-    has_rubrics = bool(stage.rubrics and not parts) or has_own
     n_asks = one.n_asks // (max(1, len(parts)) * stage.rule.size)  # an answer's fields, or items, are one ask
-    return Known(stage, one.configs, len(rows), n_bytes / len(rows), n_asks, ask_bytes, has_rubrics, shown_bytes)
+    n_pairs = n_asks / (2 if has_own or parts else 2 * max(1, len(stage.rubrics)))  # a ranking's, in both orders
+    n_pairs = n_pairs if one.pairs is None else len(one.pairs)
+    return Known(stage, one.configs, len(rows), n_bytes / len(rows), n_asks, n_pairs, ask_bytes, has_own, shown_bytes)
 
 
 def _sizes(draft: Draft, one: StageDraft) -> list[float]:

@@ -371,6 +371,11 @@ class StageSpec:
         """Whether its rows depend on answers of other stages."""
         return bool(self.rows.waits_for)
 
+    def shared_rubrics(self, source: StageSpec) -> frozenset[str]:
+        """Return the rubrics by which it asks again about what an earlier stage chose; without any, all of its own do."""
+        own, others = ({rubric.rubric_id for rubric in stage.rubrics} for stage in (self, source))
+        return frozenset(own & others)
+
     @property
     def goes_on(self) -> bool:
         """Whether its own answers lead to further rounds of it."""

@@ -72,12 +72,14 @@ def asks_by_now(
     if source is None or not {source.task, stage.task} <= PAIR_TASKS:
         yield from found
         return
-    # What an earlier stage compared is compared in the same pairs; of any rubric, where one answer has all fields.
+    # What an earlier stage compared is compared in the same pairs; of any rubric, where one answer has all fields, or
+    # where the stage has none of those.
+    is_any = bool(stage.rule.parts or (stage.rubrics and not stage.shared_rubrics(source)))
     rows = inputs.query(store, _PAIRS, stage.rows.where or inputs.ALL, study=staged.name, stage=source.name)
-    pairs = {("" if stage.rule.parts else row["rubric_id"], row["lo"], row["hi"]) for row in rows}
+    pairs = {("" if is_any else row["rubric_id"], row["lo"], row["hi"]) for row in rows}
     for ask in found:
         lo, hi = sorted((ask.first.item_id, ask.second.item_id if ask.second else ""))
-        if ("" if stage.rule.parts else ask.rubric.rubric_id, lo, hi) in pairs:
+        if ("" if is_any else ask.rubric.rubric_id, lo, hi) in pairs:
             yield ask
 
 
@@ -109,7 +111,7 @@ def source_rows(store: Store, staged: Study, stage: StageSpec) -> Sequence[Sourc
         found = inputs.query(store, _OUTPUTS, study=staged.name, stage=source.name, where=where)
         return SpilledRows(store.path / TMP, (_output_row(row, staged) for row in found))
     found = inputs.query(store, _JUDGED, study=staged.name, stage=source.name, where=where)
-    has_same = bool({r.rubric_id for r in stage.rubrics} & {r.rubric_id for r in source.rubrics})
+    has_same = bool(stage.shared_rubrics(source))
     judged = (_judged_row(row, tuple(row["judged_by"]) if has_same else None) for row in found)
     return SpilledRows(store.path / TMP, judged)
 
