@@ -372,7 +372,7 @@ class StageSpec:
         return bool(self.rows.waits_for)
 
     def shared_rubrics(self, source: StageSpec) -> frozenset[str]:
-        """Return the rubrics by which it asks again about what an earlier stage chose; without any, all of its own do."""
+        """Return the rubrics by which it asks again about what an earlier stage chose; with none, all of its own do."""
         own, others = ({rubric.rubric_id for rubric in stage.rubrics} for stage in (self, source))
         return frozenset(own & others)
 
