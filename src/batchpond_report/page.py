@@ -20,7 +20,9 @@ FOLDER: Final = Path(__file__).parent / "html"
 _JUDGE: Final = ("provider", "request_model", "thinking")
 _PAIRS: Final = "pair"  # what several tasks ask about
 _TOGETHER: Final = ("panel", "jury")  # providers of what several judges hold together
-_NUMBER: Final = re.compile(r"(?<![\w.\-/#])[-+\u2212]?\d+(?:[.,]\d+)*(?:\u202f%)?(?![\w\-/])")
+_NUMBER: Final = re.compile(
+    r"(?<![\w.\-/#])[-+\u2212]?\d+(?:[.,]\d+)*(?:\u202f%| \u00d7 10\u207b?[⁰¹²³⁴⁵⁶⁷⁸⁹]+)?(?![\w\-/])"
+)
 
 
 LinkTo = Callable[[Mapping[str, str]], str]

@@ -53,11 +53,12 @@ def _winners(frame: pl.DataFrame, by: tuple[str, ...]) -> Iterator[Finding]:
         best = rows.row(0, named=True)
         lo, hi = best["rank_lo_joint"], best["rank_hi_joint"]  # of all at once, as it was the data that chose the item
         where = f" in {best[by[0]]}" if by else ""
+        places = f"places {lo} to {hi} fit" if hi > lo else f"place {lo} alone fits"
         tied = f"it is not told apart from {plural(hi - lo, 'other')}" if hi > lo else "all others are told apart"
         if len(rows) > 1:
             yield Finding(
-                f"{best['item']} is first of {len(rows):,} {best['item_kind']}s{where}: places {lo} to {hi} fit the "
-                f"data, and {tied}.", "ranking", best,
+                f"{best['item']} is first of {len(rows):,} {best['item_kind']}s{where}: {places} the data, "
+                f"and {tied}.", "ranking", best,
             )  # fmt: skip
 
 
