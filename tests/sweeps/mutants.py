@@ -51,14 +51,11 @@ class Mutant:
 def mutants(module: Path, text: str) -> Iterator[Mutant]:
     """Yield every mutant of a module."""
     tree = ast.parse(text)
-    n_nodes = sum(1 for _ in ast.walk(tree))
-    for place in range(n_nodes):
-        changed = copy.deepcopy(tree)
-        node = next(node for at, node in enumerate(ast.walk(changed)) if at == place)
+    for node in [*ast.walk(tree)]:
         for what, change in _changes(node):
             undo = copy.copy(node.__dict__)
             change()
-            yield Mutant(module, getattr(node, "lineno", 0), what, ast.unparse(changed))
+            yield Mutant(module, getattr(node, "lineno", 0), what, ast.unparse(tree))
             node.__dict__.update(undo)
 
 
