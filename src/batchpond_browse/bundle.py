@@ -15,8 +15,7 @@ from typing import Any, Final
 from batchpond.errors import LakeError, UsageError
 from batchpond.views import read
 from batchpond_browse.asking import Lake, query
-from batchpond_browse.pages import LISTS, Pages, Reader
-from batchpond_browse.showing import STATIC, environment
+from batchpond_browse.pages import LISTS, STATIC, Pages, Reader, environment
 
 INDEX: Final = "index.html"
 CASES: Final = 500

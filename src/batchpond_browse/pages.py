@@ -1,18 +1,38 @@
-"""The pages: what each shows, made of what the lake was asked; the server and the bundle print the same ones."""
+"""The pages: what each shows, made of what the lake was asked, and how values are printed, every text escaped.
+
+The server and the bundle print the same ones.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
+from math import floor, log10
+from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlencode
 
-from jinja2 import Environment
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 
 from batchpond.errors import UsageError
+from batchpond.text import escape, plural, usd
 from batchpond_browse import cases, lists
 from batchpond_browse.asking import Lake, Query, query
 from batchpond_browse.spool import Spool
 
+HTML: Final = Path(__file__).with_name("html")
+STATIC: Final = Path(__file__).with_name("static")
+# Groups of outcomes, as the filter `state` has them, by which a word is coloured; it is always written out too.
+_GROUPS: Final = {
+    "refusals": ("refused", "blocked"),
+    "unread": ("unparsed", "ambiguous", "truncated", "empty", "unsure", "not_applicable", "undecided", "one order"),
+    "errors": ("error", "expired", "cancelled", "missing", "failed"),
+    "open": ("planned", "outstanding", "unknown", "pending"),
+}
+_GROUP_OF: Final = {word: group for group, words in _GROUPS.items() for word in words}
+Links = Callable[..., str]
 LISTS: Final = {"pairs": "Pairs", "items": "Items", "rows": "Judgments"}
 GENERATION: Final = "generation"  # its answers are judged by other tasks
 
@@ -120,3 +140,49 @@ class Pages:
             facets=facets, messages=cases.messages, queries=[one.shown() for one in asked], pulse=self.lake.pulse(),
             **shown,
         )  # fmt: skip
+
+
+def address(page: str, given: Mapping[str, Any] | None = None, /, **more: Any) -> str:
+    """Return the address of a page of the server with its parameters, those without a value left out."""
+    given = {"study": None, **(given or {}), **more}
+    found = {name: value for name, value in given.items() if value not in (None, "")}
+    return f"/{page}" + (f"?{urlencode(found)}" if found else "")
+
+
+def environment(links: Links, *, is_bundle: bool) -> Environment:
+    """Return the templates; `links` says where a page with some parameters is, or "" where there is none."""
+    found = Environment(
+        loader=FileSystemLoader(HTML), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+        finalize=_inert,
+    )  # fmt: skip
+    found.globals |= {"link": links, "is_bundle": is_bundle, "plural": plural, "has_report": False}
+    found.filters |= {"n": number, "usd": money, "group": group}
+    return found
+
+
+def _inert(value: Any) -> Any:
+    """Return what is printed for a value: nothing for none, and no character that a page would obey."""
+    if value is None:
+        return ""
+    if isinstance(value, str) and not isinstance(value, Markup):
+        return escape(value.replace("\r\n", "\n").replace("\t", "    "), keep_newlines=True)
+    if isinstance(value, datetime):
+        return value.strftime("%Y-%m-%d %H:%M:%S UTC")
+    return value
+
+
+def number(value: float | None) -> str:
+    """Return a number with its thousands apart; nothing for none."""
+    return "" if value is None else f"{value:,}" if isinstance(value, int) else f"{value:,.6g}"
+
+
+def money(value: float | None) -> str:
+    """Return a cost, a small one with its first two digits; nothing where none is known."""
+    if value is None:
+        return ""
+    return usd(value) if not 0 < value < 0.0001 else f"${value:.{1 - floor(log10(value))}f}"
+
+
+def group(word: str | None) -> str:
+    """Return the group of a word for an outcome or a standing, which says its colour."""
+    return _GROUP_OF.get(word or "", (word or "none").replace(" ", "-"))

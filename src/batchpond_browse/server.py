@@ -30,8 +30,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from batchpond.errors import BatchpondError, UsageError
 from batchpond_browse import cases
 from batchpond_browse.asking import Lake, query
-from batchpond_browse.pages import LISTS, Pages, Reader
-from batchpond_browse.showing import STATIC, address, environment
+from batchpond_browse.pages import LISTS, STATIC, Pages, Reader, address, environment
 from batchpond_browse.spool import Label, Spool
 
 LOOPBACK: Final = "127.0.0.1"

@@ -13,10 +13,10 @@ from batchpond.lake.attempts import Phase
 from batchpond.lake.events import read
 from batchpond.lake.records import DuplicateRemote, Resolution
 from batchpond.run.resolve import resolve
-from batchpond_sim.host.transport import SimulatorTransport
 from batchpond_sim.world.world import Settings
 from tests.rigs.sim_providers import SIMULATED
 from tests.rigs.sim_study import LATENCY_S, Rig
+from tests.rigs.sim_transport import SimulatorTransport
 from tests.rigs.simulator import CHAT
 from tests.rigs.swept import every
 from tests.rigs.together import payload

@@ -23,10 +23,10 @@ from batchpond.providers import registry
 from batchpond.run import collect, sync
 from batchpond.run.session import Note, Providers
 from batchpond.study.file import load
-from batchpond_sim.host.transport import SimulatorTransport
 from tests.rigs.processes import rig_at
 from tests.rigs.sim_providers import SIMULATED, environ
 from tests.rigs.sim_study import Rig, write_study
+from tests.rigs.sim_transport import SimulatorTransport
 
 N_BATCHES = 12
 DEADLINE_S = 30.0

@@ -24,10 +24,10 @@ from batchpond.run import session, submit, sync
 from batchpond.run.collect import AT_ONCE
 from batchpond.run.session import Providers
 from batchpond.study.file import load
-from batchpond_sim.host.transport import SimulatorTransport
 from tests.rigs.processes import rig_at
 from tests.rigs.sim_providers import SIMULATED, environ
 from tests.rigs.sim_study import STUDY, Rig, write_study
+from tests.rigs.sim_transport import SimulatorTransport
 
 DEADLINE_S = 60.0
 N_BATCHES = 6

@@ -16,9 +16,9 @@ from batchpond.providers import registry
 from batchpond.run import dispatch, session, submit
 from batchpond.run.session import Providers
 from batchpond.run.submit import SubmitReport
-from batchpond_sim.host.transport import SimulatorTransport
 from tests.rigs.sim_providers import SIMULATED, environ
 from tests.rigs.sim_study import STUDY, Rig
+from tests.rigs.sim_transport import SimulatorTransport
 
 N_BATCHES = 12
 AT_ONCE = dispatch.UPLOADS_MAX + 1

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import httpx
 
-from batchpond_sim.host.transport import SimulatorTransport
 from tests.rigs.sim_providers import SIMULATED
 from tests.rigs.sim_study import Rig
+from tests.rigs.sim_transport import SimulatorTransport
 
 
 def make_batch(rig: Rig, n_requests: int, key: str | None = None) -> str:

@@ -37,12 +37,12 @@ from batchpond.study import file as study
 from batchpond.views.database import connect as connect_lens
 from batchpond.views.refresh import refresh
 from batchpond_sim.host import server
-from batchpond_sim.host.transport import SimulatorTransport
 from batchpond_sim.world.world import Settings, body_id
 from tests.rigs import forked
 from tests.rigs.processes import PROGRAM
 from tests.rigs.sim_cache import no_lens
 from tests.rigs.sim_providers import LIVE
+from tests.rigs.sim_transport import SimulatorTransport
 
 STUDY = "live"
 KEY = "sk-canary-0123456789"

@@ -42,12 +42,12 @@ from batchpond.run.resolve import cancel, resolve
 from batchpond.run.session import Providers, Session
 from batchpond.run.submit import retry
 from batchpond.study import file as study
-from batchpond_sim.host.transport import SimulatorTransport
 from batchpond_sim.world.world import BatchEntry, Settings, World
 from tests.rigs.clock import ManualClock
 from tests.rigs.sim_cache import read_once, started_once, table_once, without_lens
 from tests.rigs.sim_inputs import MODELS, N_ITEMS, STUDY, write_study
 from tests.rigs.sim_providers import SIMULATED, acknowledged_id, bare_id, environ
+from tests.rigs.sim_transport import SimulatorTransport
 
 START = datetime(2026, 11, 21, tzinfo=UTC)
 GIVEN_UP_AFTER_S = 30_000.0

@@ -22,10 +22,10 @@ from batchpond.run import due, submit, sync
 from batchpond.run.session import Providers
 from batchpond.study import file as study
 from batchpond.views.read import rows
-from batchpond_sim.host.transport import SimulatorTransport
 from batchpond_sim.world.world import Settings, World
 from tests.rigs.clock import ManualClock
 from tests.rigs.sim_cache import without_lens
+from tests.rigs.sim_transport import SimulatorTransport
 
 STUDY = """
 study = "due"
