@@ -11,9 +11,10 @@ import pytest
 from batchpond.errors import ExitCode
 from batchpond.lake.attempts import Phase
 from batchpond.lake.records import Resolution
-from batchpond.model import ErrorClass
+from batchpond.model import ErrorClass, PricedModel, Response, ResponseStatus
 from batchpond.run.resolve import resolve
 from batchpond.run.submit import retry
+from batchpond.study.prices import Prices
 from batchpond_sim.world.world import Settings
 from tests.rigs.clock import ManualClock
 from tests.rigs.one_shard import N, assert_one_batch_with_every_answer, finish, planned, working_on
@@ -306,6 +307,24 @@ def test_what_the_provider_deletes_first_is_fetched_first(tmp_path: Path) -> Non
     rig.world.add_fault("files.content@1:status=404")
     finish(rig)
     assert [attempt.phase for attempt in rig.attempts()] == [Phase.VERIFIED, Phase.ENDED]
+    rig.world.close()
+
+
+def test_answers_cost_what_they_did_when_their_batch_was_made(tmp_path: Path) -> None:
+    """A price that changed while it ran is for later batches."""
+    asked = PricedModel("gemini", "gemini-3.6-flash")
+    rig = Rig(tmp_path, max_requests=50, models=(asked.model,), with_lens=False)
+    rig.plan()
+    rig.clock.advance((datetime(2026, 12, 31, 12, tzinfo=UTC) - rig.clock.now()).total_seconds())
+    rig.submit()
+    before = Prices(now=rig.clock.now())
+    rig.clock.advance(DAY_S)
+    rig.sync()
+    assert before.unit(asked) != Prices(now=rig.clock.now()).unit(asked)
+    for n_in, n_out, cost_usd in rig.rows("select input_tokens, output_tokens, cost_usd from responses", "responses"):
+        said = Response(None, ResponseStatus.SUCCEEDED, input_tokens=int(str(n_in)), output_tokens=int(str(n_out)))
+        assert cost_usd == before.cost(asked, said)
+    assert len(rig.answers()) == N
     rig.world.close()
 
 

@@ -105,6 +105,18 @@ def test_an_expired_batch_gives_up_what_it_has(rig: Rig) -> None:
     assert rig.violations() == []
 
 
+def test_an_expired_batch_without_counters_is_fetched_again_when_its_file_came_too_short(rig: Rig) -> None:
+    """Nothing but another download tells that the first one held too little."""
+    for fault in ("expire=0.5", "counts_null"):
+        rig.world.add_fault(f"batches.create@1:{fault}")
+    rig.world.add_fault("files.content@1:truncate=0.5")
+    rig.submit()
+    rig.clock.advance(90_000)
+    finish(rig)
+    assert (rig.only().phase, rig.only().state) == (Phase.VERIFIED, BatchState.EXPIRED)
+    assert counts(rig) == {"matched succeeded": N // 2, "matched expired": N // 2}
+
+
 def test_a_batch_that_expires_without_files_is_done_too(rig: Rig) -> None:
     rig.world.add_fault("batches.create@1:expire_bare")
     rig.submit()
@@ -144,6 +156,18 @@ def test_a_download_that_ends_cleanly_too_early_is_fetched_again(rig: Rig) -> No
     assert (rig.only().phase, rig.only().n_mismatches) == (Phase.ENDED, 0)
     finish(rig)
     assert_one_batch_with_every_answer(rig)
+
+
+def test_a_completed_batch_owes_a_line_per_request_whatever_its_counters_say(rig: Rig) -> None:
+    """Its file may not be the last word: it is looked at again for a while before the rest is called missing."""
+    rig.world.add_fault("batches.create@1:counts_wrong")
+    rig.world.add_fault("lines@1:drop=8")
+    rig.submit()
+    finish(rig)
+    assert rig.only().phase is Phase.ENDED
+    finish(rig)
+    assert rig.only().phase is Phase.MISMATCH
+    assert counts(rig) == {"matched succeeded": N - 8}
 
 
 def test_a_download_that_stays_too_short_is_a_mismatch_until_it_is_fetched_whole(rig: Rig) -> None:

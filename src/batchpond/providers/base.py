@@ -36,8 +36,7 @@ class Descriptor:
     how long an unclear create must stay invisible before it may be called absent. A batch that failed whole with one of
     `requeue_codes` ran nothing and is sent again later by itself. `takes_files` is false where the requests travel
     inside the create call. Without a token (`has_token`) a batch is known as ours only by the custom_ids of its
-    results. `has_row_per_request` says that every ended batch, however it ended, has a result row for each of its
-    requests. An uploaded input file is gone after `input_retention_s`; None is longer than any attempt. Where
+    results. An uploaded input file is gone after `input_retention_s`; None is longer than any attempt. Where
     `has_known_retention` is not set, the provider does not say how long it keeps results. `modes` are the ways to ask;
     `is_free` says that nobody bills for it: a server of one's own. Where `batch_discounts` is given, only its models
     are cheaper in batches, by that share; without it every model is, as its bundled prices say. `content_hosts` are the
@@ -77,7 +76,6 @@ class Descriptor:
     notes: tuple[str, ...] = ()
     requeue_codes: tuple[str, ...] = ()
     takes_files: bool = True
-    has_row_per_request: bool = False
     input_retention_s: float | None = None
     has_known_retention: bool = False
     modes: tuple[Mode, ...] = (Mode.BATCH, Mode.LIVE, Mode.FILES)

@@ -157,7 +157,7 @@ def _collect(session: Session, arrival: _Arrival) -> list[Verified | Mismatch]:
     if absent and not (recorded and _waited_s(session, attempt) >= FILE_WAIT_MAX_S):
         for role, file_id in absent:
             _note_unavailable(session, provider, attempt, f"the {role} file {file_id}")
-    elif _is_whole(attempt, provider, tally) or _waited_s(session, attempt) >= session.settle_s(provider):
+    elif _is_whole(attempt, tally) or _waited_s(session, attempt) >= session.settle_s(provider):
         return [_proof(session, attempt, tally, len(absent))]
     else:
         session.note(
@@ -175,12 +175,12 @@ def _fetch_whole(session: Session, arrival: _Arrival) -> derive.Tally:
     A body cut at a line border with a correct end looks complete to every HTTP client, and one of something else
     altogether may have as many lines: only what they answer shows it.
     """
-    provider, attempt = arrival.provider, arrival.attempt
+    attempt = arrival.attempt
     tally = read(session, attempt) if attempt.downloads else derive.Tally()
     is_asked_for = bool(attempt.n_mismatches) and attempt.take is None
     for _ in range(DOWNLOADS_MAX):
         recorded = {event.file_id for event in attempt.downloads}
-        is_all = is_asked_for or (bool(recorded) and not _is_whole(attempt, provider, tally))
+        is_all = is_asked_for or (bool(recorded) and not _is_whole(attempt, tally))
         wanted = [pair for pair in arrival.files if is_all or pair[1] not in recorded]
         n_here = sum(_fetch(session, arrival, role, file_id) for role, file_id in wanted)
         n_recorded, attempt = len(attempt.downloads), session.attempt(attempt.attempt_id)
@@ -188,13 +188,12 @@ def _fetch_whole(session: Session, arrival: _Arrival) -> derive.Tally:
             tally = read(session, attempt)
         if not wanted or n_here < len(wanted) or (recorded and len(attempt.downloads) == n_recorded):
             break
-        if _is_whole(attempt, provider, tally):
+        if _is_whole(attempt, tally):
             break
-        is_asked_for = False
     return tally
 
 
-def _is_whole(attempt: Attempt, provider: BatchProvider, tally: derive.Tally) -> bool:
+def _is_whole(attempt: Attempt, tally: derive.Tally) -> bool:
     """Whether nothing more can be expected of a batch.
 
     One that owes no line of what it did not run is whole when it has as many answers as the provider counts: lines that
@@ -202,12 +201,10 @@ def _is_whole(attempt: Attempt, provider: BatchProvider, tally: derive.Tally) ->
     """
     if tally.n_matched + tally.n_set_aside >= attempt.intent.n_requests:
         return True
-    is_failed = attempt.state is BatchState.FAILED
-    # One that ended owes a line per request: every completed one, and at some providers any.
-    if attempt.state is BatchState.COMPLETED or (not is_failed and provider.descriptor.has_row_per_request):
+    if attempt.state is BatchState.COMPLETED:  # it owes a line per request
         return False
     n_counted = _n_counted(attempt)
-    if attempt.n_mismatches or (is_failed and not n_counted):
+    if attempt.n_mismatches or (attempt.state is BatchState.FAILED and not n_counted):
         return True
     return bool(attempt.downloads) and n_counted is not None and not _lacks_answers(tally, n_counted)
 

@@ -66,7 +66,6 @@ def descriptor_of(descriptor: Descriptor) -> Descriptor:
         batch_caveats=(),
         requeue_codes=(),
         takes_files=True,
-        has_row_per_request=False,
         input_retention_s=None,
         lists_state=False,
         modes=(Mode.FILES,),
