@@ -11,7 +11,6 @@ import dataclasses
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from datetime import datetime
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -321,17 +320,16 @@ def plan_study(
     store: Store,
     study: Study,
     *,
-    now: datetime | None = None,
     modules: Modules = registry.module,
     is_bought: bool = False,
 ) -> PlanReport:
     """Write what a study asks from the start into the lake and return what all of it would ask, at which rough cost.
 
-    `now` dates the prices. A study that `is_bought` was asked from another lake: what speaks against asking its models
-    now, such as that they have ended, is no error. Raises StudyError for what cannot be asked, BusyError when another
-    process writes to the lake.
+    A study that `is_bought` was asked from another lake: what speaks against asking its models now, such as that they
+    have ended, is no error. Raises StudyError for what cannot be asked, BusyError when another process writes to the
+    lake.
     """
-    prices = Prices.of_lake(store.path / CONFIG, now or store.clock.now())
+    prices = Prices.of_lake(store.path / CONFIG, store.clock.now())
     with store.lock("plan"), MediaSpool(store) if study.media else nullcontext() as media:
         draft = draft_of(store, study, modules, media, is_bought=is_bought)
         is_known = any(one.stage.waits or one.stage.goes_on for one in draft.stages)

@@ -81,7 +81,6 @@ def connect(
     *,
     transport: Any = None,
     environ: Mapping[str, str] = os.environ,
-    base_url: str | None = None,
     lake_path: Path | None = None,
 ) -> BatchProvider:
     """Return a provider's client with the environment's key; raises AccessError when there is none.
@@ -93,7 +92,7 @@ def connect(
         folder = folders.folder(environ, lake_path)
         return files.Files(module(name.removesuffix(FILES_MARK)), folder, clock or SystemClock())
     clock = clock or SystemClock()
-    client: BatchProvider = wire(name).BATCH.connect(clock, environ, base_url, transport)
+    client: BatchProvider = wire(name).BATCH.connect(clock, environ, transport)
     _refuse_false_time(client, clock)
     return client
 
@@ -104,7 +103,6 @@ def connect_live(
     *,
     transport: Any = None,
     environ: Mapping[str, str] = os.environ,
-    base_url: str | None = None,
     max_connections: int = LIVE_CONNECTIONS,
 ) -> LiveClient:
     """Return a client for live calls with the environment's key.
@@ -116,7 +114,7 @@ def connect_live(
         raise UsageError(f"{name} takes no live calls", hint=f"live: {live}")
     api: LiveApi = wire(name).LIVE
     clock = clock or SystemClock()
-    client = api.connect(clock, environ, base_url, transport, max_connections)
+    client = api.connect(clock, environ, transport, max_connections)
     _refuse_false_time(client, clock)
     return client
 

@@ -27,16 +27,16 @@ ITERATIONS_MAX: Final = 40
 TOLERANCE: Final = 1e-4
 
 
-def solved(matrix: Floats, target: Floats, *, iterations_max: int = ITERATIONS_MAX) -> Floats:
+def solved(matrix: Floats, target: Floats) -> Floats:
     """Return x with matrix @ x about target, by conjugate gradients scaled by the diagonal.
 
     The matrix is symmetric and not negative; where it is singular, target lies in its range. Ends when the
-    residual is TOLERANCE of the target, or after that many products.
+    residual is TOLERANCE of the target, or after ITERATIONS_MAX products.
     """
     own = np.diag(matrix)
     scale = np.divide(1.0, own, out=np.zeros_like(own), where=own > 0)
     return conjugate(
-        lambda way: np.einsum("ij,j->i", matrix, way), lambda rest: scale * rest, target, TOLERANCE, iterations_max
+        lambda way: np.einsum("ij,j->i", matrix, way), lambda rest: scale * rest, target, TOLERANCE, ITERATIONS_MAX
     )
 
 

@@ -30,7 +30,7 @@ def ranks(theta: Floats) -> Ints:
     return result
 
 
-def rank_intervals(theta: Floats, covariance: Floats, *, seed: int, draws: int = DRAWS) -> tuple[Ints, Ints]:
+def rank_intervals(theta: Floats, covariance: Floats, *, seed: int) -> tuple[Ints, Ints]:
     """Return the places that hold 95 % of an item's ranks among draws from N(theta, covariance).
 
     Each interval is about its own item; `joint_rank_intervals` hold all at once. Draws follow the order of
@@ -39,15 +39,15 @@ def rank_intervals(theta: Floats, covariance: Floats, *, seed: int, draws: int =
     order = np.argsort(-theta, kind="stable")
     spread = _root(covariance[np.ix_(order, order)])
     # Places are all that is asked of these numbers, and half the width takes half the time.
-    noise = np.random.default_rng(seed).standard_normal((draws, len(theta)), dtype=np.float32)
+    noise = np.random.default_rng(seed).standard_normal((DRAWS, len(theta)), dtype=np.float32)
     drawn = theta[order].astype(np.float32) + noise @ spread.T.astype(np.float32)
     places = np.empty(drawn.shape, dtype=np.int32)
     np.put_along_axis(places, np.argsort(-drawn, axis=1), np.arange(1, len(theta) + 1, dtype=np.int32)[None, :], axis=1)
     places.sort(axis=0)
-    tail = int(0.025 * draws)
+    tail = int(0.025 * DRAWS)
     own = ranks(theta)
     lo, hi = np.empty_like(own), np.empty_like(own)
-    lo[order], hi[order] = places[tail], places[draws - 1 - tail]
+    lo[order], hi[order] = places[tail], places[DRAWS - 1 - tail]
     return np.minimum(lo, own), np.maximum(hi, own)
 
 

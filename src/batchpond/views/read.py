@@ -242,11 +242,9 @@ class Ask:
     where: str = ""
 
 
-def rows(
-    lake_path: Path, view: str, *, order: Sequence[str], study: str | None = None, where: str = ""
-) -> list[dict[str, Any]]:
+def rows(lake_path: Path, view: str, *, order: Sequence[str], study: str | None = None) -> list[dict[str, Any]]:
     """Return a small view's rows in order; raises as `rows_of_all` does."""
-    return rows_of_all(lake_path, [Ask(view, order, where)], study)[0]
+    return rows_of_all(lake_path, [Ask(view, order)], study)[0]
 
 
 def rows_of_all(lake_path: Path, asks: Sequence[Ask], study: str | None = None) -> list[list[dict[str, Any]]]:

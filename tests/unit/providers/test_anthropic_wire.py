@@ -165,8 +165,8 @@ def test_create_streams_over_a_real_socket(payload_path: Path) -> None:
     """A loopback server receives one POST, whole, with its length told beforehand."""
     payload_path.write_bytes(payload_path.read_bytes() * 20_000)
     with hostile(reply(batch(), request_id="req_1")) as server:
-        base_url = f"http://127.0.0.1:{server.port}/anthropic"
-        wire = registry.connect("anthropic", SystemClock(), environ={}, base_url=base_url)
+        environ = {"ANTHROPIC_BASE_URL": f"http://127.0.0.1:{server.port}/anthropic"}
+        wire = registry.connect("anthropic", SystemClock(), environ=environ)
         answer = wire.create(spec(payload_path, n=40_000))
     assert isinstance(answer, Created)
     assert answer.scope == f"anthropic/127.0.0.1:{server.port}/-/-"

@@ -254,7 +254,8 @@ def test_an_upload_over_real_sockets_survives_a_reset(tmp_path: Path) -> None:
             ),
         ]
         server.acts[:] = acts
-        wire = registry.connect("gemini", SystemClock(), environ={}, base_url=f"http://127.0.0.1:{server.port}/gemini")
+        environ = {"GOOGLE_GEMINI_BASE_URL": f"http://127.0.0.1:{server.port}/gemini"}
+        wire = registry.connect("gemini", SystemClock(), environ=environ)
         assert wire.upload(path, "mine").size_bytes == 20 << 20
         sent = [(seen.headers["x-goog-upload-command"], len(seen.body)) for seen in server.requests]
         tail = (20 << 20) - 2 * chunk

@@ -32,10 +32,9 @@ def test_the_key_and_base_url_come_from_the_sdks_own_variables() -> None:
 
 
 def test_another_providers_base_url_never_moves_this_key() -> None:
-    """Only the provider's own variable, or the caller, sends its key elsewhere."""
+    """Only the provider's own variable sends its key elsewhere."""
     environ = {"OPENAI_API_KEY": KEY, "ANTHROPIC_BASE_URL": "https://evil.example", "BASE_URL": "https://evil.example"}
     assert resolve(DESCRIPTOR, environ).base_url == DESCRIPTOR.default_base_url
-    assert resolve(DESCRIPTOR, environ, base_url="https://mine.example").base_url == "https://mine.example"
 
 
 def test_a_dotenv_file_in_the_folder_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -233,10 +233,8 @@ def test_content_may_come_from_its_storage_which_never_sees_the_key(
 def test_the_same_content_is_the_same_file(tmp_path: Path) -> None:
     """The simulator stores it once, as Together does."""
     with together(tmp_path / "world") as sim:
-        url = "http://127.0.0.1:1/together"
-        wire = registry.connect(
-            "together", sim.clock, transport=sim.transport, environ={"TOGETHER_API_KEY": KEY}, base_url=url
-        )
+        environ = {"TOGETHER_API_KEY": KEY, "TOGETHER_BASE_URL": "http://127.0.0.1:1/together"}
+        wire = registry.connect("together", sim.clock, transport=sim.transport, environ=environ)
         path = tmp_path / "in.jsonl"
         path.write_bytes(payload(5))
         remote = wire.upload(path, "token-1.jsonl")

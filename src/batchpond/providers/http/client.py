@@ -179,7 +179,6 @@ class HttpClient:
         descriptor: Descriptor,
         clock: Clock,
         environ: Mapping[str, str],
-        base_url: str | None,
         transport: httpx.BaseTransport | None,
         **more: Any,
     ) -> Self:
@@ -187,7 +186,7 @@ class HttpClient:
 
         Raises AccessError when a key is needed and there is none, UsageError when nothing says where the server is.
         """
-        access = keys.resolve(descriptor, environ, base_url=base_url)
+        access = keys.resolve(descriptor, environ)
         return cls(
             descriptor.base_of(access.base_url, environ),
             keys.headers(descriptor, access, environ),

@@ -151,15 +151,15 @@ class KeyRow:
     problem: str | None = None
 
 
-def resolve(descriptor: Descriptor, environ: Mapping[str, str], *, base_url: str | None = None) -> Access:
+def resolve(descriptor: Descriptor, environ: Mapping[str, str]) -> Access:
     """Return the key and base URL of a provider.
 
-    The base URL is the argument, else the provider's variable, else its own; on this machine a
-    missing key is no error, since simulators take any. A provider without `needs_key` may be at an http:// address of
-    another machine as long as no key goes there. Raises AccessError for a key that is missing or cannot be a header,
-    UsageError for an unsafe base URL and where nothing says where the server is.
+    The base URL is the provider's variable, else its own; on this machine a missing key is no error, since simulators
+    take any. A provider without `needs_key` may be at an http:// address of another machine as long as no key goes
+    there. Raises AccessError for a key that is missing or cannot be a header, UsageError for an unsafe base URL and
+    where nothing says where the server is.
     """
-    chosen = _chosen(descriptor, environ, base_url)
+    chosen = _chosen(descriptor, environ)
     if not chosen:
         message = f"nothing says where {descriptor.name} is: {descriptor.base_url_env} is not set"
         raise UsageError(message, hint=f"export {descriptor.base_url_env}=https://HOST/v1")
@@ -192,8 +192,8 @@ def headers(descriptor: Descriptor, access: Access, environ: Mapping[str, str]) 
     return found | {header: value for header, value in named if value}
 
 
-def _chosen(descriptor: Descriptor, environ: Mapping[str, str], base_url: str | None = None) -> str:
-    chosen = base_url or setting(environ, descriptor.base_url_env) or descriptor.default_base_url
+def _chosen(descriptor: Descriptor, environ: Mapping[str, str]) -> str:
+    chosen = setting(environ, descriptor.base_url_env) or descriptor.default_base_url
     return chosen if descriptor.default_port is None else completed(chosen, descriptor.default_port)
 
 

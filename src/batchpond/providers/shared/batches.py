@@ -105,12 +105,12 @@ class BatchClient(ProviderClient, BatchProvider):
     too_late = frozenset({400, 404, 409})
 
     @classmethod
-    def connect(cls, clock: Clock, environ: Mapping[str, str], base_url: str | None, transport: Any) -> Self:
+    def connect(cls, clock: Clock, environ: Mapping[str, str], transport: Any) -> Self:
         """Return the client for the environment's key, by the descriptor's names; raises AccessError without one.
 
         `transport` replaces the network.
         """
-        return cls(HttpClient.connect(cls.descriptor, clock, environ, base_url, transport), clock)
+        return cls(HttpClient.connect(cls.descriptor, clock, environ, transport), clock)
 
     @abstractmethod
     def order(self, spec: model.CreateSpec) -> Order:

@@ -247,14 +247,10 @@ class LiveApi:
         said = self.descriptor.rates
         return ANY_RATES if said is None else msgspec.convert(said, RateNames)
 
-    def connect(
-        self, clock: Clock, environ: Mapping[str, str], base_url: str | None, transport: Any, max_connections: int
-    ) -> LiveClient:
+    def connect(self, clock: Clock, environ: Mapping[str, str], transport: Any, max_connections: int) -> LiveClient:
         """Return the client for the environment's key and base URL; raises what `HttpClient.connect` raises."""
         limits = HttpLimits(max_connections=max_connections)
-        http = HttpClient.connect(
-            self.descriptor, clock, environ, base_url, transport, limits=limits, retries=_START_RETRIES
-        )
+        http = HttpClient.connect(self.descriptor, clock, environ, transport, limits=limits, retries=_START_RETRIES)
         return self.client(self, http, clock)
 
 

@@ -152,17 +152,17 @@ def _brief(error: Exception) -> str:
     return " ".join(redact(str(error.args[0] if error.args else error)).split())[:300]
 
 
-def find(descriptor: Descriptor, environ: Mapping[str, str], clock: Clock, base_url: str | None) -> tuple[Place, Token]:
+def find(descriptor: Descriptor, environ: Mapping[str, str], clock: Clock) -> tuple[Place, Token]:
     """Return where to call and as whom.
 
     A token of the environment comes before the credentials that google-auth finds. On this machine what is
     missing is no error, and those credentials are used only when they are a simulator's own. Raises AccessError
     without any, and UsageError for a setting that is missing or none.
     """
-    chosen = base_url or keys.setting(environ, descriptor.base_url_env)
+    chosen = keys.setting(environ, descriptor.base_url_env)
     is_here = chosen is not None and checked_base(chosen)[1].is_loopback
     if any(name in environ for name in descriptor.key_env) or (is_here and not _is_of_simulator(environ)):
-        found = keys.resolve(descriptor, environ, base_url=chosen)
+        found = keys.resolve(descriptor, environ)
         token = Token(keys.headers(descriptor, found, environ), found.key_env)
     else:
         token = _of_google(clock)

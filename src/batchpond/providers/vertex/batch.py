@@ -209,12 +209,12 @@ class VertexClient(GoogleClient):
         self.host = f"{http.host}/{place.project}/{place.location}"
 
     @classmethod
-    def connect(cls, clock: Clock, environ: Mapping[str, str], base_url: str | None, transport: Any) -> Self:
+    def connect(cls, clock: Clock, environ: Mapping[str, str], transport: Any) -> Self:
         """Return the client for the environment's token, or for the credentials that google-auth finds.
 
         Raises AccessError when there are none, UsageError when project, location or bucket is not set.
         """
-        place, auth = find(DIALECT.DESCRIPTOR, environ, clock, base_url)
+        place, auth = find(DIALECT.DESCRIPTOR, environ, clock)
         http, storage = (
             HttpClient(url, auth, clock, transport, key_name=auth.key_name)
             for url in (place.base_url, place.storage_url)
