@@ -10,9 +10,9 @@ from typing import Any
 
 import httpx
 
-from batchpond_sim.world.world import Settings, World, world_at
+from batchpond_sim.world.world import Settings, World
 from tests.rigs.clock import ManualClock
-from tests.rigs.sim_transport import SimulatorTransport
+from tests.rigs.sim_transport import SimulatorTransport, world_at
 from tests.rigs.simulator import START, prompt
 
 MODEL = "gemini-2.5-flash"

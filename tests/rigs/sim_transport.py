@@ -7,6 +7,8 @@ client's own read timeout and raises it.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import NoReturn
 
 import httpx
@@ -14,7 +16,7 @@ import httpx
 from batchpond_sim import Clock
 from batchpond_sim.host.messages import Break, BreakKind, Ending, IterBody, Request, Stream
 from batchpond_sim.host.server import Simulator
-from batchpond_sim.world.world import World
+from batchpond_sim.world.world import Settings, World
 
 
 class SimulatorTransport(httpx.BaseTransport):
@@ -94,3 +96,13 @@ class _Body(httpx.SyncByteStream):
                 raise httpx.RemoteProtocolError("simulated: closed before the whole body", request=self._request)
             case Ending.FRAMED | Ending.UNFRAMED:
                 return
+
+
+@contextmanager
+def world_at(path: Path, settings: Settings | None = None, clock: Clock | None = None) -> Iterator[World]:
+    """Open a world for the length of a with block."""
+    world = World(path, settings, clock)
+    try:
+        yield world
+    finally:
+        world.close()

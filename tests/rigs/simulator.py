@@ -11,9 +11,9 @@ from typing import Any
 
 import httpx
 
-from batchpond_sim.world.world import Settings, World, world_at
+from batchpond_sim.world.world import Settings, World
 from tests.rigs.clock import ManualClock
-from tests.rigs.sim_transport import SimulatorTransport
+from tests.rigs.sim_transport import SimulatorTransport, world_at
 
 CHAT = "/v1/chat/completions"
 RESPONSES = "/v1/responses"

@@ -12,10 +12,10 @@ import httpx
 
 from batchpond.model import CreateSpec
 from batchpond.providers import registry
-from batchpond_sim.world.world import Settings, World, world_at
+from batchpond_sim.world.world import Settings, World
 from tests.rigs import wire_script
 from tests.rigs.clock import ManualClock
-from tests.rigs.sim_transport import SimulatorTransport
+from tests.rigs.sim_transport import SimulatorTransport, world_at
 from tests.rigs.simulator import AUTH, CHAT, START, prompt
 from tests.rigs.wire_script import Answer
 

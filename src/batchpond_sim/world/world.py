@@ -15,7 +15,6 @@ import os
 import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -507,13 +506,3 @@ class World:
                 "limits": [asdict(limit) for limit in self.limiter.limits],
                 **self.ledger.summary(),
             }
-
-
-@contextmanager
-def world_at(path: Path, settings: Settings | None = None, clock: Clock | None = None) -> Iterator[World]:
-    """Open a world for the length of a with block."""
-    world = World(path, settings, clock)
-    try:
-        yield world
-    finally:
-        world.close()

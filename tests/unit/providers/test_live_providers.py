@@ -14,11 +14,10 @@ from batchpond.providers import registry
 from batchpond.providers.base import Answered
 from batchpond.providers.shared.dialect import ModelSettings
 from batchpond_sim.host.server import PROVIDERS, Running, running
-from batchpond_sim.world.world import world_at
 from tests.rigs.clock import ManualClock
 from tests.rigs.hostile_server import hostile, reply
 from tests.rigs.http import CANARY, START
-from tests.rigs.sim_transport import SimulatorTransport
+from tests.rigs.sim_transport import SimulatorTransport, world_at
 
 BODY = b'{"model":"m","messages":[{"role":"user","content":"A or B?"}]}'
 WAYS = {

@@ -21,11 +21,11 @@ from batchpond_sim import SimulatorError
 from batchpond_sim.host.server import PROVIDERS, Running, running
 from batchpond_sim.world.faults import parse_fault
 from batchpond_sim.world.limits import Limiter, Quota, Scarce, Window, duration, parse_limit, per_second_headers
-from batchpond_sim.world.world import BODIES_MAX, Settings, World, body_id, world_at
+from batchpond_sim.world.world import BODIES_MAX, Settings, World, body_id
 from tests.rigs.clock import ManualClock
 from tests.rigs.live import AUTH, KEY, SDKS, TEXT, ask, body_of, outcome, sdk_caller, url_of
 from tests.rigs.sim_providers import LIVE, ROOT, SIMULATED
-from tests.rigs.sim_transport import SimulatorTransport
+from tests.rigs.sim_transport import SimulatorTransport, world_at
 from tests.rigs.simulator import FIRST, START
 
 ENDPOINTS = tuple(LIVE)

@@ -17,9 +17,9 @@ from google.genai import types
 from google.oauth2.credentials import Credentials
 
 from batchpond_sim.host import server
-from batchpond_sim.world.world import Settings, World, world_at
+from batchpond_sim.world.world import Settings, World
 from tests.rigs.clock import ManualClock
-from tests.rigs.sim_transport import SimulatorTransport
+from tests.rigs.sim_transport import SimulatorTransport, world_at
 from tests.rigs.simulator import START, prompt
 
 BUCKET = "study-bucket"
