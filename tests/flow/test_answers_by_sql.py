@@ -13,6 +13,7 @@ from batchpond.model import Outcome
 from batchpond.study import file as study
 from batchpond.tasks.base import Judgment
 from batchpond.tasks.prompts import PromptsRule
+from batchpond.views import expressions
 from batchpond.views.expressions import TEXT_MAX_CHARS, evaluate, why_not
 from tests.rigs.stage_study import StageRig, models, stage
 from tests.rigs.task import answered
@@ -115,10 +116,11 @@ def test_an_error_that_stops_the_engine_takes_no_other_text_with_it() -> None:
     assert all(row in (None, {"label": "false"}) for row in found[1::2])  # DuckDB 2 stops where 1.5 says false
 
 
-def test_time_that_is_up_is_no_answer() -> None:
+def test_time_that_is_up_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """Answers that nobody read are not counted as unparsed."""
+    monkeypatch.setattr(expressions, "WITHIN_S", 0.0)
     with pytest.raises(UsageError, match="did not read 2 answers within 0 s"):
-        evaluate({"label": "text"}, ["a", "b"], within_s=0)
+        evaluate({"label": "text"}, ["a", "b"])
 
 
 def test_sql_that_this_engine_cannot_run_reads_nothing_silently() -> None:
@@ -195,6 +197,28 @@ def test_a_study_is_read_by_its_sql(tmp_path: Path) -> None:
     assert [row["text"] for row in again] == [row["text"] for row in found]
     assert rig.wire.n_create_posts == n_posts
     assert rig.violations() == []
+
+
+def test_answers_that_could_not_be_read_are_read_by_a_later_pass(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the same pass read those of another batch."""
+    words = f'---[stages.answer]\nform = "regex"\npattern = "^(?P<label>[A-Z])"\n{ASK.replace("a sentence", "words")}'
+    other = stage("other", "prompts", 'path = "questions.csv"', words + models("gpt-5.4-mini"))
+    rig = StageRig(tmp_path, toml=sql_study() + other, n_inputs=6)
+    rig.plan()
+    rig.submit()
+    rig.finish()
+    facts = "select stage, outcome, score, label from results order by all"
+    found = rig.ask(facts)
+    assert [row["outcome"] for row in found] == ["decided"] * 12
+    shutil.rmtree(rig.lake / "judgments")
+    with monkeypatch.context() as patch:
+        patch.setattr(expressions, "WITHIN_S", 0.0)
+        assert rig.sync().counts.n_read_again == 1
+    assert any("did not read 6 answers within 0 s" in note for note in rig.notes)
+    assert rig.sync().counts.n_read_again == 1
+    assert rig.ask(facts) == found
 
 
 def test_plan_refuses_sql_that_could_read_nothing(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from batchpond.errors import ExitCode
 from batchpond.lake.attempts import Phase
 from batchpond.lake.records import Resolution
 from batchpond.model import BatchState
@@ -27,11 +28,14 @@ def rig(tmp_path: Path, planned_lake: Path) -> Iterator[Rig]:
 
 
 def test_results_that_are_404_at_first_are_fetched_later(rig: Rig) -> None:
+    """Each pass that does not get them says so to a person, and one that does counts what it brought."""
     rig.world.add_fault("batches.create@1:results_404=2")
     rig.submit()
-    finish(rig)
-    assert rig.only().phase is Phase.ENDED
-    finish(rig, 2)
+    rig.clock.advance(1_000)
+    passes = [rig.sync() for _ in range(3)]
+    assert [one.exit_code for one in passes] == [ExitCode.ATTENTION, ExitCode.ATTENTION, ExitCode.DONE]
+    assert all(any("404 for the output file" in note.message for note in one.notes) for one in passes[:2])
+    assert [(one.counts.n_files_downloaded, one.counts.n_lines) for one in passes] == [(0, 0), (0, 0), (1, N)]
     assert_one_batch_with_every_answer(rig)
 
 

@@ -64,23 +64,21 @@ def why_not(expression: str, *, is_number: bool = False) -> str | None:
             return f"cannot be evaluated: {first_line(error)}"
 
 
-def evaluate(
-    expressions: Mapping[str, str], texts: Sequence[str], *, within_s: float = WITHIN_S
-) -> list[dict[str, str] | None]:
+def evaluate(expressions: Mapping[str, str], texts: Sequence[str]) -> list[dict[str, str] | None]:
     """Return for each text what the expressions give, as texts, by name; what is NULL is left out.
 
     None stands for a text longer than TEXT_MAX_CHARS, half of which could say the opposite, and for one that by
     itself stops the engine or takes it longer than AT_ONCE_S. Raises UsageError where this DuckDB does not know the
-    expressions, or cannot evaluate all texts within `within_s` seconds.
+    expressions, or cannot evaluate all texts within WITHIN_S.
     """
-    ends_at = time.monotonic() + within_s
+    ends_at = time.monotonic() + WITHIN_S
     found: list[dict[str, str] | None] = [None] * len(texts)
     usable = [number for number, text in enumerate(texts) if len(text) <= TEXT_MAX_CHARS]
     pending = [usable] if usable else []
     while pending:
         if time.monotonic() >= ends_at:
             raise UsageError(
-                f"the SQL of an answer rule did not read {len(texts):,} answers within {within_s:.0f} s",
+                f"the SQL of an answer rule did not read {len(texts):,} answers within {WITHIN_S:.0f} s",
                 hint="write it simpler and `plan` again; the answers are safe in `raw`",
             )
         numbers = pending.pop()
