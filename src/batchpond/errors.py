@@ -80,6 +80,18 @@ class OvertakenError(LakeError):
     exit_code = ExitCode.BUSY
 
 
+class AwayError(LakeError):
+    """A lake's store did not do what it was asked; what was published is intact, and trying again later is safe."""
+
+    exit_code = ExitCode.FAILED
+
+
+class RefusedError(LakeError):
+    """A lake's store takes no key, or not for this."""
+
+    exit_code = ExitCode.ACCESS
+
+
 class BusyError(BatchpondError):
     """Another process is writing to this lake; trying again later is safe."""
 

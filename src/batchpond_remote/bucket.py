@@ -7,6 +7,7 @@ who want a name exactly one gets it. Whose put an unclear one was, is told by th
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -26,7 +27,7 @@ from obstore.exceptions import (
 from obstore.store import LocalStore, from_url
 
 from batchpond.clock import Work
-from batchpond.errors import ExitCode, LakeError, UsageError
+from batchpond.errors import AwayError, RefusedError, UsageError
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -75,7 +76,7 @@ class Bucket:
 
     def objects(self, prefix: str = "") -> dict[str, Object]:
         """Return what there is below a name; a call per 1,000 objects."""
-        with self._told(f"list {prefix}"):
+        with self._told(f"list {prefix or 'what is there'}"):
             found = (one for page in obstore.list(self._store, prefix or None, chunk_size=_LIST_PAGE) for one in page)
             return {
                 one["path"]: Object(_tag(one["e_tag"]) or f"{one['size']} {one['last_modified']}", one["size"])
@@ -122,12 +123,12 @@ class Bucket:
                     return True, _tag(put["e_tag"])
             except _TakenError as taken:
                 failure = taken.__cause__
-            except _UnclearError as error:
+            except AwayError as error:
                 failure = error
             found = self._get_or_none(name)
             if found is not None:
                 return found[0] == data, found[1]
-        raise _UnclearError(f"{self.url}/{name} could not be written: {_first_line(failure)}", hint=_HINT) from failure
+        raise AwayError(f"{self.url}/{name} could not be written: {_first_line(failure)}", hint=_HINT) from failure
 
     def get(self, name: str) -> bytes | None:
         """Return an object's bytes, None where there is none of that name."""
@@ -162,10 +163,11 @@ class Bucket:
             raise
         except (BaseError, OSError) as error:
             text = _first_line(error)
-            if isinstance(error, PermissionDeniedError | UnauthenticatedError) or " 403 " in text:
+            is_refused = isinstance(error, PermissionDeniedError | UnauthenticatedError)
+            if is_refused or " 403 " in text or text.endswith(_STALE):
                 hint = "credentials are looked for as the cloud's own tools do; the guide `remote` names them"
-                raise LakeError(f"{self.url}: may not {what}: {text}", hint=hint) from error
-            raise _UnclearError(f"{self.url}: could not {what}: {text}", hint=_HINT) from error
+                raise RefusedError(f"{self.url}: may not {what}: {text}", hint=hint) from error
+            raise AwayError(f"{self.url}: could not {what}: {text}", hint=_HINT) from error
 
 
 class Place:
@@ -205,17 +207,12 @@ class Place:
         return UsageError(f"{self._bucket.url}/{name} exists already", hint="give another name, or --force")
 
 
-_HINT: Final = "nothing was lost: run the command again once the address can be reached"
+_HINT: Final = "nothing was lost: run the command again once the address can be reached, and its bucket is there"
+_STALE: Final = ("ExpiredToken", "InvalidToken", "TokenRefreshRequired")  # S3's words with a 400
 
 
 class _TakenError(Exception):
     """A name is taken, or seems to be."""
-
-
-class _UnclearError(LakeError):
-    """Whether a call did what it was to do is not known; the next command tries it again."""
-
-    exit_code = ExitCode.FAILED
 
 
 def checked(url: str, what: str = "a lake") -> str:
@@ -247,4 +244,7 @@ def _tag(found: str | None) -> str:
 
 
 def _first_line(error: BaseException | None) -> str:
-    return str(error).partition("\n")[0]
+    """Return what an error says, and the code that a store's answer gives for it below."""
+    first, _, more = str(error).partition("\n")
+    code = re.search(r"<Code>(\w+)</Code>", f"{first}{more}")
+    return f"{first.partition(' <')[0]} {code[1]}" if code else first

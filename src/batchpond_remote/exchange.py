@@ -2,7 +2,8 @@
 
 What this machine adds is put there first: requests when they are uploaded, so that each machine sees that they were,
 then the record that makes them a batch, by put if absent, then the manifest that workers look for. Whoever looks at a
-batch puts the manifest that a process owed when it died. The copy may be deleted.
+batch puts the manifest that a process owed when it died. The copy may be deleted; but for the records, what no
+process looked at for a day is.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -18,12 +19,16 @@ from batchpond.clock import SystemClock, random_hex
 from batchpond.errors import AccessError, ExitCode, LakeError, ProviderError
 from batchpond.ids import TOKEN_PREFIX
 from batchpond.lake import disk
+from batchpond.lake.store import STALE_SCRATCH_S
 from batchpond_remote.bucket import Bucket
+from batchpond_remote.lease import locked
 from batchpond_remote.mirror import kept_at
 
 Listed = Mapping[str, tuple[int, int]]
 OUTBOX, INBOX = "outbox", "inbox"
 _RECORD, _CANCELLED, _DONE = ".batch", ".cancelled", ".done"
+_TIDYING: Final = ".tidying"
+_TIDY_WAIT_S: Final = 60.0
 _AT_ONCE: Final = 8
 
 
@@ -31,10 +36,12 @@ class Exchange:
     """A folder at an address, and `copy` of it; raises ProviderError or AccessError where it cannot be used."""
 
     def __init__(self, url: str) -> None:
-        self._bucket = Bucket(url, SystemClock())
+        self._clock = SystemClock()
+        self._bucket = Bucket(url, self._clock)
         self.copy = kept_at(f"{url}-files")
         for side in (OUTBOX, INBOX):
             disk.make_directory(self.copy / side)
+        self._tidy()
 
     def __str__(self) -> str:
         return self._bucket.url
@@ -83,7 +90,7 @@ class Exchange:
         """Bring what is new of files whose names begin so, dated as it is there, and drop what is gone."""
         folder = self.copy / side
         wanted = {name: one for name, one in there.items() if name.startswith(start) and "/" not in name}
-        here = {name: disk.stands(os.fspath(folder / name)) for name in os.listdir(folder) if name.startswith(start)}
+        here = self._looked_at(folder, start)
         for name in here.keys() - wanted.keys():
             if not name.endswith((".requests", ".manifest", ".part")):  # what this machine is about to send
                 disk.drop(folder / name)
@@ -91,11 +98,39 @@ class Exchange:
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             list(pool.map(lambda name: self._bring(side, name, wanted[name][1]), new))
 
+    def _looked_at(self, folder: Path, start: str) -> dict[str, tuple[int, int] | None]:
+        """Return how files stand whose names begin so, each dated as looked at now: for a day nobody drops it."""
+        with self._alone(_TIDY_WAIT_S) as is_mine:
+            if not is_mine:
+                raise ProviderError(f"another process tidies {self.copy}", hint="run the command again when it is done")
+            here = {name: disk.stands(f"{folder}/{name}") for name in os.listdir(folder) if name.startswith(start)}
+            for name, stands in here.items():
+                if stands is not None:
+                    with suppress(FileNotFoundError):  # another process sent it, or found it gone there
+                        os.utime(folder / name, ns=(self._now_ns(), stands[1]))
+            return here
+
+    def _tidy(self) -> None:
+        """Drop what no process of this machine looked at for a day; what is looked at again comes again."""
+        stale_ns = self._now_ns() - STALE_SCRATCH_S * 10**9
+        with self._alone(0.0) as is_mine:
+            there = [path for side in (OUTBOX, INBOX) for path in (self.copy / side).iterdir()] if is_mine else []
+            for path in there:
+                with suppress(FileNotFoundError):  # another process dropped it
+                    if path.suffix != _RECORD and path.stat().st_atime_ns < stale_ns:
+                        path.unlink()
+
+    def _alone(self, wait_s: float) -> AbstractContextManager[bool]:
+        return locked(self.copy / _TIDYING, self._clock, wait_s)
+
+    def _now_ns(self) -> int:
+        return int(self._clock.now().timestamp()) * 10**9
+
     def _bring(self, side: str, name: str, changed_ns: int) -> None:
         staged = self.copy / side / f".{random_hex(12)}.part"
         try:
             if self._bucket.fetch(f"{side}/{name}", staged):
-                os.utime(staged, ns=(changed_ns, changed_ns))
+                os.utime(staged, ns=(self._now_ns(), changed_ns))
                 os.replace(staged, self.copy / side / name)
         finally:
             staged.unlink(missing_ok=True)

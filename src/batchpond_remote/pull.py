@@ -135,6 +135,9 @@ class Pull:
         for path in (self._path / manifest.FOLDER).glob("*.jsonl"):
             if path.relative_to(self._path).as_posix() not in there:
                 disk.drop(path)
+        for path in (self._path / _COMING).rglob("*.parquet"):  # what whoever died brought
+            if path.relative_to(self._path / _COMING).as_posix() not in there:
+                disk.drop(path)
         here = [path for table in TABLES for path in disk.parquet_files(self._path / table)]
         alone = {*disk.relative(self._path, here)} - {*there}
         if not alone:

@@ -21,13 +21,16 @@ import pytest
 
 from batchpond import Lake
 from batchpond.cli import main
-from batchpond.errors import ExitCode
+from batchpond.clock import SystemClock
+from batchpond.errors import ExitCode, ProviderError
 from batchpond.lake.attempts import Phase, fold
 from batchpond.lake.events import read
 from batchpond.lake.store import Store
 from batchpond.plan.verb import plan_study
 from batchpond.study.file import load
 from batchpond_remote.bucket import Bucket
+from batchpond_remote.exchange import Exchange
+from batchpond_remote.lease import locked
 from batchpond_sim.host import server
 from batchpond_sim.world.world import Settings
 from batchpond_work.__main__ import main as worker
@@ -250,9 +253,66 @@ def test_rows_that_were_put_again_are_read_again(made: Far) -> None:
     assert made.verdicts(1) == N_REQUESTS
 
 
+def copied(made: Far, number: int) -> list[Path]:
+    """Return the files of a machine's copy that are not the records of batches."""
+    found = (made.folder / f"machine-{number}").glob("*-files-*/*box/*")
+    return sorted(path for path in found if not path.name.endswith(".batch"))
+
+
+def age_copy(made: Far, number: int) -> None:
+    """Let nobody have looked at a machine's copy for two days."""
+    for path in copied(made, number):
+        stood = path.stat()
+        os.utime(path, ns=(stood.st_atime_ns - 2 * 86_400 * 10**9, stood.st_mtime_ns))
+
+
+def test_a_copy_keeps_what_was_looked_at_within_a_day(made: Far) -> None:
+    """Requests, results and what a killed process left go; a batch whose answers went is read again, and taken."""
+    assert made.run(1, "submit", STUDY, "--yes") == ExitCode.DONE
+    assert made.work() == ExitCode.DONE
+    assert made.run(1, "sync") == ExitCode.DONE  # too early to take them
+    outbox = copied(made, 1)[-1].parent.with_name("outbox")
+    (outbox / ".0123456789ab.part").write_bytes(b"half")
+    kept = copied(made, 1)
+    assert {path.parent.name for path in kept} == {"outbox", "inbox"}
+    with made.machine(1):
+        Exchange(f"s3://{AT}")
+    assert copied(made, 1) == kept
+    age_copy(made, 1)
+    with made.machine(1):
+        Exchange(f"s3://{AT}")
+    assert copied(made, 1) == []
+    made.age()
+    assert made.run(1, "sync") == ExitCode.DONE
+    assert (made.verdicts(1), made.phases(1)) == (N_REQUESTS, {Phase.VERIFIED: N_BATCHES})
+
+
+def test_what_a_process_reads_no_other_drops(made: Far, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Answers that went while they were read would be asked, and paid, again."""
+    assert made.run(1, "submit", STUDY, "--yes") == ExitCode.DONE
+    assert made.work() == ExitCode.DONE
+    assert made.run(1, "sync") == ExitCode.DONE
+    age_copy(made, 1)
+    with made.machine(1):
+        reads = Exchange(f"s3://{AT}")
+        made.run(1, "sync")  # brings them again
+        age_copy(made, 1)
+        for token in tokens(made):
+            reads.bring(token)
+        read = [path for path in copied(made, 1) if path.parent.name == "inbox"]
+        Exchange(f"s3://{AT}")
+        assert read
+        assert copied(made, 1) == read
+        with locked(reads.copy / ".tidying", SystemClock(), 0.0) as is_mine:
+            assert is_mine  # by one that sleeps while it tidies
+            monkeypatch.setattr("batchpond_remote.exchange._TIDY_WAIT_S", 0.0)
+            with pytest.raises(ProviderError, match="another process tidies"):
+                reads.bring(tokens(made)[0])
+
+
 @pytest.mark.parametrize(
     ("fault", "code", "text"),
-    [("denied", ExitCode.ACCESS, "may not list"), ("no_bucket", ExitCode.FAILED, "404 Not Found")],
+    [("denied", ExitCode.ACCESS, "may not list"), ("no_bucket", ExitCode.FAILED, "404 Not Found: NoSuchBucket")],
 )
 def test_what_a_store_refuses_is_told_in_a_line(
     made: Far, capfd: pytest.CaptureFixture[str], fault: str, code: int, text: str

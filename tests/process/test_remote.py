@@ -115,3 +115,33 @@ def test_a_host_that_won_the_election_and_slept_sends_nothing_when_it_wakes(tmp_
         assert sleeper.wait() == ExitCode.BUSY
         codes = made.finish()
         assert made.problems() == [], codes
+
+
+@pytest.mark.parametrize(
+    ("fault", "code", "told"),
+    [
+        ("denied", ExitCode.ACCESS, ("may not list what is there", "403 Forbidden: AccessDenied", "guide `remote`")),
+        ("expired", ExitCode.ACCESS, ("may not list what is there", "400 Bad Request: ExpiredToken", "guide `remote`")),
+        ("no_bucket", ExitCode.FAILED, ("404 Not Found: NoSuchBucket", "and its bucket is there")),
+    ],
+)
+def test_what_a_store_refuses_is_told_by_its_own_word(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], fault: str, code: int, told: tuple[str, ...]
+) -> None:
+    """A refused key is exit 4 as any other, and the lake is not called damaged."""
+    with hosts(tmp_path) as made:
+        made.shop.faults += [("LIST", "", fault)]
+        assert made.here(1, "status") == code
+        said = capfd.readouterr().err
+        assert [text for text in told if text not in said] == []
+        assert "xml" not in said
+
+
+def test_a_watch_goes_on_after_a_store_that_did_not_answer(tmp_path: Path) -> None:
+    """As after a provider that did not: what it waits for may come hours later."""
+    with hosts(tmp_path) as made:
+        assert made.here(1, "submit", STUDY, "--yes") == ExitCode.DONE
+        made.shop.faults += [("LIST", "_leases", "no_bucket")] * 2
+        assert made.here(1, "sync") == ExitCode.FAILED
+        assert made.here(1, "sync", "--watch", "--interval", "1") == ExitCode.DONE
+        assert made.is_complete()

@@ -21,6 +21,13 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape, unescape
 
 SLOW_S = 5.0
+_REFUSALS = {
+    "conflict": (409, "ConditionalRequestConflict"),
+    "slow_down": (503, "SlowDown"),
+    "denied": (403, "AccessDenied"),
+    "expired": (400, "ExpiredToken"),
+    "no_bucket": (404, "NoSuchBucket"),
+}
 
 
 @dataclass
@@ -29,7 +36,7 @@ class Shop:
 
     `log` has each call's method, key, and how many bytes came with it. `faults` are taken from the front by the next
     call that they fit: a method, `LIST` or `PART`, a piece of the key, and what happens: `lost_ack` does it and answers
-    nothing, `slow` does it and answers late, `conflict`, `slow_down`, `denied` and `no_bucket` refuse it.
+    nothing, `slow` does it and answers late, `conflict`, `slow_down`, `denied`, `expired` and `no_bucket` refuse it.
     """
 
     objects: dict[str, tuple[bytes, datetime]] = field(default_factory=dict)
@@ -102,15 +109,8 @@ class _Handler(BaseHTTPRequestHandler):
             shop.calls[method] += 1
             shop.log.append((method, key, len(sent)))
             fault = shop.fault(method, key + query.get("prefix", [""])[0])
-            match fault:
-                case "conflict":
-                    return self._refuse(409, "ConditionalRequestConflict")
-                case "slow_down":
-                    return self._refuse(503, "SlowDown")
-                case "denied":
-                    return self._refuse(403, "AccessDenied")
-                case "no_bucket":
-                    return self._refuse(404, "NoSuchBucket")
+            if fault in _REFUSALS:
+                return self._refuse(*_REFUSALS[fault])
             done = getattr(self, f"_{method.lower()}")(key, query, sent)
         if fault == "slow":
             time.sleep(SLOW_S)

@@ -399,7 +399,7 @@ def _end(diagnostics: Diagnostics, error: BaseException, *, was_interrupted: boo
             hint = "what was recorded before is intact: end other programs, or allow more, and run it again"
         case BatchpondError():
             code, hint = error.exit_code, error.hint
-            if code in PARAGRAPHS:
+            if code in PARAGRAPHS and "guide `" not in (hint or ""):
                 hint = "; ".join(filter(None, (hint, f"`batchpond guide {PARAGRAPHS[code]}` says more")))
         case click.ClickException():
             code, message, ctx = ExitCode.USAGE, error.format_message(), getattr(error, "ctx", None)

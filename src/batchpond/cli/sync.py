@@ -15,7 +15,7 @@ from batchpond.cli import output
 from batchpond.cli.formats import age
 from batchpond.cli.frame import Invocation, picked, pond_command, providers
 from batchpond.cli.output import Diagnostics
-from batchpond.errors import BusyError, ExitCode, UsageError
+from batchpond.errors import AwayError, BusyError, ExitCode, OvertakenError, UsageError
 from batchpond.model import Origin
 from batchpond.text import plural, usd
 
@@ -125,7 +125,7 @@ def _one_pass(diagnostics: Diagnostics, watch: Watch, deadline_s: float, store: 
                     on_note=diagnostics.told,
                     study=watch.study,
                 )
-        except BusyError as error:
+        except (AwayError, BusyError, OvertakenError) as error:
             if not watch.is_on or time.monotonic() + watch.interval_s > deadline_s:
                 raise
             diagnostics.progress(error.message)

@@ -148,6 +148,23 @@ def test_what_could_not_be_brought_whole_is_not_there_in_part(machines: tuple[Ma
     assert len(shop.fetched("/raw/")) == 3 + 1
 
 
+def test_of_a_table_that_came_in_part_nothing_stays_that_was_forgotten_meanwhile(
+    machines: tuple[Machine, Machine], shop: s3.Shop
+) -> None:
+    """Also where nobody on the machine asks for it again."""
+    store = machines[1].store()
+    shop.faults.append(("GET", "/raw/p/b", "denied"))
+    with pytest.raises(LakeError, match="may not read raw/p/b"):
+        store.files("raw")
+    assert [path.stem for path in store.path.glob("_coming/raw/p/*")] != []
+    forgetting = machines[0].store()
+    with forgetting.lock("test"):
+        for path in forgetting.files("raw"):
+            forgetting.drop(path)
+    machines[1].store()
+    assert list(store.path.glob("_coming/raw/p/*")) == []
+
+
 def test_what_is_new_of_a_table_that_came_comes_with_the_rest(machines: tuple[Machine, Machine]) -> None:
     first, second = machines
     answer(second.store(), "SELECT count(*) AS n FROM raw")

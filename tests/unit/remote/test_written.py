@@ -175,7 +175,7 @@ def test_what_the_store_refuses_is_one_clear_error(
     export = ["--lake", str(lake), "export", "s3://bucket-one/a/x.csv"]
     for fault, what in (("HEAD", "look for"), ("PUT", "write")):
         shop.faults.append((fault, "x.csv", "denied"))
-        assert main(export) == ExitCode.LAKE
+        assert main(export) == ExitCode.ACCESS
         out, said = capsys.readouterr()
         assert out == ""
         assert f"s3://bucket-one/a: may not {what} x.csv" in said
