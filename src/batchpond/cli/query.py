@@ -174,8 +174,8 @@ def results(
         invocation.note_left_out(output.show(prepared))
 
 
-LAKE = "lake"
 KINDS = ("parquet", "csv", "jsonl")
+WHOLE = ("lake", "delta", "iceberg")
 
 
 @pond_command("export")
@@ -193,13 +193,17 @@ def export(
 ) -> None:
     """Write a view to DESTINATION as parquet, csv or jsonl; any size, one file or one per batch."""
     if layout is not None:
-        if kind or view or per_batch or keep_formulas or (layout == LAKE and (study or force)):
+        if kind or view or per_batch or keep_formulas or (layout in WHOLE and (study or force)):
             raise UsageError("--layout decides on files and formats: it goes with --study, --force and --json alone")
-        if layout == LAKE:
-            n_files = invocation.store().copy_to(destination)
+        if layout in WHOLE:
+            from batchpond.interop.warehouse import export_tables
+
+            store = invocation.store()
+            n_files = store.copy_to(destination) if layout == "lake" else export_tables(store, destination, layout)
             if is_json:
                 output.document({"layout": layout, "n_files": n_files})
-            invocation.diagnostics.note(f"copied {plural(n_files, 'file')}, and read them there")
+            text = f"{plural(n_files, 'file')} came or went; what stands at {shown(destination)} is as the lake is now"
+            invocation.diagnostics.note(text)
             return
         _layout(invocation, destination, layout, study, force=force, is_json=is_json)
         return
