@@ -19,6 +19,7 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -32,6 +33,8 @@ from batchpond_spark import dialect
 
 SAIL: Final = "sail"
 LOCAL: Final = "spark"
+REMOTE: Final = "sc://"
+REMOTE_PORT: Final = 15_002
 SETTINGS: Final = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "false",
@@ -45,9 +48,13 @@ LOCAL_SETTINGS: Final = {
     "spark.ui.enabled": "false",
 }
 STARTS_WITHIN_S: Final = 60.0
-_SERVE: Final = (
-    "from pysail.spark import SparkConnectServer as S; s = S('127.0.0.1', {port}); s.start(background=False)"
-)
+_SERVE: Final = """import os, sys
+from pysail.spark import SparkConnectServer
+server = SparkConnectServer("127.0.0.1", {port})
+server.start(background=True)
+sys.stdin.read()  # until whoever started it has ended, in whatever way
+os._exit(0)
+"""
 
 
 @contextmanager
@@ -132,6 +139,9 @@ def session(engine: str, spill: Path) -> Iterator[SparkSession]:
     with _builder(engine, spill) as builder:
         try:
             warnings.filterwarnings("ignore", category=FutureWarning, module="pyspark")
+            if engine.startswith(REMOTE):  # its client would try for ten minutes, and say nothing
+                at = urlsplit(engine)
+                socket.create_connection((at.hostname or "", at.port or REMOTE_PORT), STARTS_WITHIN_S).close()
             spark = builder.getOrCreate()
         except (PySparkException, OSError) as error:
             raise UsageError(
@@ -153,7 +163,7 @@ def _builder(engine: str, spill: Path) -> Iterator[SparkSession.Builder]:
             yield SparkSession.builder.remote(address)
     elif engine == LOCAL:
         yield SparkSession.builder.config(map={**LOCAL_SETTINGS, **SETTINGS}).master("local[*]")
-    elif engine.startswith("sc://"):
+    elif engine.startswith(REMOTE):
         yield SparkSession.builder.remote(engine)
     else:
         raise UsageError(
@@ -170,7 +180,7 @@ def _sail(spill: Path) -> Iterator[str]:
     command = [sys.executable, "-c", _SERVE.format(port=port)]
     environment = {"SAIL_RUNTIME__TEMPORARY_FILES__PATHS": f'["{spill}"]'} | os.environ
     silent = subprocess.DEVNULL
-    with subprocess.Popen(command, stdout=silent, stderr=silent, env=environment) as server:
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=silent, stderr=silent, env=environment) as server:
         try:
             ends_at = time.monotonic() + STARTS_WITHIN_S
             while not _listens(port):
