@@ -175,6 +175,69 @@ def test_two_templates_come_to_what_metric_paired_says(lake: Path, study: str) -
         assert found[own] == pytest.approx(-view[theirs], rel=1e-9, abs=1e-12), own
 
 
+def test_repeats_count_by_their_votes(lake: Path) -> None:
+    """Consistency, first places and what both sides say are, pair by pair, those of loops over all votes."""
+    found = compared(lake, "s0:template=t0", "s0:template=t1")
+    with database.connect(lake) as connection:
+        sql = ("SELECT template_id, unit_id, item_lo, item_hi, is_lo_first, CASE WHEN verdict = 'tie' THEN 'tie' "
+               "WHEN (verdict = 'first') = is_lo_first THEN 'lo' ELSE 'hi' END AS word FROM pair_judgments "
+               "WHERE study = 's0' AND verdict IS NOT NULL")  # fmt: skip
+        rows = connection.sql(sql).fetchall()
+    votes: dict[tuple[str, ...], dict[str, dict[bool, list[str]]]] = defaultdict(dict)
+    for template, *pair, is_lo_first, word in rows:
+        orders = votes[tuple(pair)].setdefault(template, {True: [], False: []})
+        orders[is_lo_first].append(word)
+    both = [sides for sides in votes.values() if {"t0", "t1"} <= sides.keys()]
+
+    def said(orders: dict[bool, list[str]]) -> list[str]:
+        crossed = [one if one == other else "by order" for one, other in product(orders[True], orders[False])]
+        return crossed or orders[True] or orders[False]
+
+    def first(orders: dict[bool, list[str]]) -> float:
+        places = {True: {"lo": 1, "tie": 0.5, "hi": 0}, False: {"lo": 0, "tie": 0.5, "hi": 1}}
+        return float(np.mean([np.mean([places[at][word] for word in orders[at]]) for at in (True, False)]))
+
+    crossed = [sides for sides in both if all(sides[side][at] for side in ("t0", "t1") for at in (True, False))]
+    assert any(len(set(sides["t0"][True])) > 1 for sides in crossed)
+    for metric, value in (
+        ("consistency", lambda one: np.mean(np.array(said(one)) != "by order")),
+        ("first_rate", first),
+    ):
+        row = differences(found, metric)
+        wanted = np.array([[value(sides[side]) for side in ("t0", "t1")] for sides in crossed])
+        assert row["n"] == len(wanted)
+        assert (row["value_a"], row["value_b"]) == pytest.approx(tuple(wanted.mean(axis=0)), rel=1e-9)
+    same = [np.mean([a == b for a, b in product(said(sides["t0"]), said(sides["t1"]))]) for sides in both]
+    (told,) = found.comparisons.to_pylist()
+    assert told["agreement"] == pytest.approx(np.mean(same), rel=1e-9)
+    assert "of all votes" in told["says"]
+
+
+def test_asking_more_often_moves_no_metric(tmp_path: Path) -> None:
+    """Of labels with 1, 2, 3 and 5 repeats alike, shares, accuracy and agreement are the planted ones."""
+    rng, rows, n_items = np.random.default_rng(4), [], 400
+    sure = {template: rng.beta(*shape, n_items) for template, shape in (("x", (2, 1)), ("y", (1.5, 1.5)))}
+    for repeats, item in product((1, 2, 3, 5), range(n_items)):
+        asked = {"study": f"asked{repeats}", "task": "prompts", "rubric_id": "r", "item_first": f"q{item}"}
+        asked |= JUDGE | {"outcome": "decided"}
+        rows.append(asked | {"template_id": "", "provider": "human", "request_model": "anna", "label": "yes"})
+        for template, repeat in product("xy", range(repeats)):
+            label = "yes" if rng.random() < sure[template][item] else "no"
+            rows.append(asked | {"template_id": template, "repeat_no": repeat, "label": label})
+    builder = LakeBuilder(tmp_path / "lake")
+    builder.imported([row | {"import_key": f"k{number}"} for number, row in enumerate(rows)])
+    builder.build()
+    x, y = sure.values()
+    for repeats in (1, 2, 3, 5):
+        found = compare(builder.store.path, f"asked{repeats}:template=x", f"asked{repeats}:template=y")
+        (told,) = found.comparisons.to_pylist()
+        assert told["agreement"] == pytest.approx(np.mean(x * y + (1 - x) * (1 - y)), abs=0.05)
+        for metric in ("accuracy", "label=yes"):
+            row = differences(found, metric)
+            assert row["n"] == n_items
+            assert (row["value_a"], row["value_b"]) == pytest.approx((x.mean(), y.mean()), abs=0.05)
+
+
 def test_a_difference_of_shares_ends_at_one_and_what_is_larger_is_in_no_reach(lake: Path) -> None:
     """Five items say next to nothing: the interval is all that a difference can be, and no effect is detectable."""
     row = differences(compared(lake, "few:template=a", "few:template=b"), "consistency")

@@ -1,5 +1,5 @@
 -- The paired differences, b - a, by comparison and metric, over what both sides have a value for. Beside them a metric
--- `agreement` of what both sides said: the share that is the same. Columns and estimators are those of `metric_paired`:
+-- `agreement` of what both sides said: the share that is the same, of repeats each word with each. Columns and estimators are those of `metric_paired`:
 -- of items in general by clustered_variance and t, where statements share outputs in two ways (shared_variance); of
 -- these items by McNemar's exact test and its inversion, or, where a value is more than one yes or no, by the sign-flip
 -- test and its. The variance of pairs is that of shares with half a pair more of each kind (matched_variance), of scores
@@ -40,7 +40,7 @@ subjects AS (
 labels AS (
   SELECT comparison_no, label
   FROM (
-    SELECT comparison_no, unnest([a.said, b.said]) AS label
+    SELECT comparison_no, unnest(list_concat(map_keys(a.parts), map_keys(b.parts))) AS label
     FROM subjects
     WHERE task IN ('pressure', 'prompts') AND a.score IS NULL AND b.score IS NULL
   ) AS said
@@ -63,8 +63,9 @@ long AS MATERIALIZED (
         {'metric': 'unparsed', 'a': a.unparsed, 'b': b.unparsed},
         {'metric': 'refused', 'a': a.refused, 'b': b.refused},
         {'metric': 'cost_per_call_usd', 'a': a.cost_per_call_usd, 'b': b.cost_per_call_usd},
-        {'metric': 'agreement', 'a': CASE WHEN a.said IS NOT NULL AND b.said IS NOT NULL THEN 0.0 END,
-         'b': CAST(a.said = b.said AS DOUBLE)}
+        {'metric': 'agreement', 'a': CASE WHEN a.parts IS NOT NULL AND b.parts IS NOT NULL THEN 0.0 END,
+         'b': round(list_sum(list_transform(map_entries(a.parts), LAMBDA word:
+           word.value * coalesce(b.parts[word.key], 0))), 12)}
       ]) AS value
     FROM subjects
   ) AS listed
@@ -72,10 +73,10 @@ long AS MATERIALIZED (
   UNION ALL
   SELECT
     comparison_no, clustered_by, clusters, drawn, 'label=' || label,
-    CAST(a.said = label AS DOUBLE), CAST(b.said = label AS DOUBLE)
+    coalesce(a.parts[label], 0), coalesce(b.parts[label], 0)
   FROM subjects
   JOIN labels USING (comparison_no)
-  WHERE a.said IS NOT NULL AND b.said IS NOT NULL
+  WHERE a.parts IS NOT NULL AND b.parts IS NOT NULL
 ),
 totals AS (
   SELECT
@@ -154,9 +155,8 @@ errors AS (
       CASE WHEN is_share THEN matched_variance(squares, total, n)
            ELSE greatest(0.0, squares - total * total / n) / nullif(n * (n - 1), 0) END, n_sides)) AS diff_se,
     CASE WHEN is_yes_or_no THEN matched_difference(n_up, n_down, n) END AS ends,
-    CASE WHEN n_up + n_down >= 6 AND has_spread
-         THEN 1.959963984540054 * sqrt(greatest(0.0, squares / n - power(total / n, 2)) / (n - 3.841458820694124)) END
-      AS flip_width
+    CASE WHEN n_up + n_down >= 6 AND has_spread THEN sign_flip_ratio(total, n, squares, total, n) END AS flips,
+    CASE WHEN n_up + n_down >= 6 AND has_spread THEN sign_flip_z(total, 0, squares, 0, 0) END AS flip_z
   FROM totals
   JOIN counted USING (comparison_no, metric)
 ),
@@ -188,12 +188,11 @@ SELECT
   p_diff,
   CASE WHEN p_diff IS NOT NULL THEN least(1.0, min(p_diff * n_p / p_rank) OVER (ORDER BY p_rank DESC)) END AS q_bh,
   CASE WHEN is_share THEN matched_difference_mde(reach, squares, total, n) ELSE reach END AS diff_mde,
-  CASE WHEN is_yes_or_no THEN ends.lo WHEN is_share THEN share_difference(diff - flip_width) ELSE diff - flip_width END
+  CASE WHEN is_yes_or_no THEN ends.lo WHEN is_share THEN share_difference(flips.lo) ELSE flips.lo END
     AS diff_lo_these_items,
-  CASE WHEN is_yes_or_no THEN ends.hi WHEN is_share THEN share_difference(diff + flip_width) ELSE diff + flip_width END
+  CASE WHEN is_yes_or_no THEN ends.hi WHEN is_share THEN share_difference(flips.hi) ELSE flips.hi END
     AS diff_hi_these_items,
-  CASE WHEN is_yes_or_no THEN mcnemar_exact(n_up, n_down)
-       WHEN flip_width IS NOT NULL THEN normal_two_sided(sign_flip_z(total, 0, squares, 0, 0)) END AS p_diff_these_items,
+  CASE WHEN is_yes_or_no THEN mcnemar_exact(n_up, n_down) ELSE normal_two_sided(flip_z) END AS p_diff_these_items,
   n_up, n_down
 FROM ranked
 JOIN compare_comparisons AS compared USING (comparison_no)

@@ -27,6 +27,8 @@ held AS (
     CASE WHEN min(truth) = max(truth) THEN min(truth) END AS truth,
     {
       'said': CASE WHEN count(said) = count(*) AND min(said) = max(said) THEN min(said) END,
+      'parts': CASE WHEN count(*) = 1 THEN any_value(parts)
+                    WHEN count(said) = count(*) AND min(said) = max(said) THEN map([min(said)], [1.0::DOUBLE]) END,
       'n_calls': sum(n_calls), 'n_answered': sum(n_answered), 'n_priced': sum(n_priced), 'cost_usd': sum(cost_usd),
       'simulated_usd': sum(simulated_usd),
       'consistency': avg(consistency), 'first_rate': avg(first_rate), 'compliance': avg(compliance),

@@ -1,4 +1,6 @@
--- What each cell of a side holds of each item, or pair of items: the majority in each order, and numbers for it.
+-- What each cell of a side holds of each item, or pair of items: the majority in each order, and numbers for it. These
+-- are of all votes of repeats, so that asking more often moves none: each word has its part, and of a pair each vote of
+-- one order meets each of the other. parts is what is said, as words with their parts.
 CREATE OR REPLACE TEMP TABLE compare_subjects AS
 WITH votes AS (
   SELECT
@@ -24,6 +26,8 @@ orders AS (
       simulated_usd, n_priced),
     max_by(vote, n) FILTER (WHERE vote IS NOT NULL) AS top,
     max(n, 2) FILTER (WHERE vote IS NOT NULL) AS most,
+    list({'key': vote, 'value': n} ORDER BY vote) FILTER (WHERE vote IS NOT NULL) AS words,
+    sum(n) FILTER (WHERE vote IS NOT NULL) AS n_votes,
     bool_or(is_of_unit) AS is_of_unit,
     sum(n) AS n,
     sum(n_answered) AS n_answered,
@@ -39,7 +43,10 @@ orders AS (
   GROUP BY ALL
 ),
 majorities AS (
-  SELECT *, CASE WHEN len(most) = 1 OR most[1] > most[2] THEN top END AS majority
+  SELECT
+    * EXCLUDE (words),
+    CASE WHEN len(most) = 1 OR most[1] > most[2] THEN top END AS majority,
+    map_from_entries(list_transform(words, LAMBDA word: {'key': word.key, 'value': word.value / n_votes})) AS words
   FROM orders
 ),
 subjects AS (
@@ -49,6 +56,8 @@ subjects AS (
     bool_or(is_of_unit) AS is_of_unit,
     max(majority) FILTER (WHERE is_lo_first) AS lo_first,
     max(majority) FILTER (WHERE NOT is_lo_first) AS hi_first,
+    any_value(words) FILTER (WHERE is_lo_first) AS lo_words,
+    any_value(words) FILTER (WHERE NOT is_lo_first) AS hi_words,
     CAST(sum(n) AS BIGINT) AS n_calls,
     CAST(sum(n_answered) AS BIGINT) AS n_answered,
     CAST(sum(n_priced) AS BIGINT) AS n_priced,
@@ -62,6 +71,14 @@ subjects AS (
   FROM majorities
   GROUP BY ALL
 ),
+crossed AS (
+  SELECT
+    *,
+    CASE WHEN lo_words IS NOT NULL AND hi_words IS NOT NULL
+         THEN list_transform(map_keys(lo_words), LAMBDA word:
+           {'key': word, 'value': lo_words[word] * coalesce(hi_words[word], 0)}) END AS same
+  FROM subjects
+),
 held AS (
   SELECT
     task, coalesce(rubric_id, '') AS rubric_id, coalesce(unit_id, '') AS unit_id, item_lo,
@@ -73,19 +90,25 @@ held AS (
   GROUP BY ALL
 )
 SELECT
-  subjects.*,
+  subjects.* EXCLUDE (lo_words, hi_words, same),
   held.truth,
   CASE WHEN lo_first = hi_first OR hi_first IS NULL THEN coalesce(lo_first, CAST(score AS VARCHAR))
        WHEN lo_first IS NULL THEN hi_first
        ELSE 'by order' END AS said,
-  CASE WHEN subjects.task = 'pair' THEN CAST(lo_first = hi_first AS DOUBLE) END AS consistency,
-  CASE WHEN subjects.task = 'pair' THEN
-    (CASE lo_first WHEN 'lo' THEN 1.0 WHEN 'tie' THEN 0.5 WHEN 'hi' THEN 0.0 END
-      + CASE hi_first WHEN 'hi' THEN 1.0 WHEN 'tie' THEN 0.5 WHEN 'lo' THEN 0.0 END) / 2 END AS first_rate,
-  CASE WHEN subjects.task = 'compliance' THEN CASE lo_first WHEN 'true' THEN 1.0 WHEN 'false' THEN 0.0 END END
-    AS compliance,
-  list_avg([truth_part(lo_first, held.truth_words), truth_part(hi_first, held.truth_words)]) AS accuracy
-FROM subjects
+  CASE WHEN same IS NOT NULL
+       THEN map_from_entries(list_append(same, {'key': 'by order', 'value': 1 - list_sum(list_transform(same, LAMBDA word: word.value))}))
+       ELSE coalesce(lo_words, hi_words, CASE WHEN score IS NOT NULL THEN map([CAST(score AS VARCHAR)], [1.0::DOUBLE]) END) END
+    AS parts,
+  CASE WHEN subjects.task = 'pair' THEN round(list_sum(list_transform(same, LAMBDA word: word.value)), 12) END AS consistency,
+  CASE WHEN subjects.task = 'pair' AND same IS NOT NULL THEN
+    (coalesce(lo_words['lo'], 0) + coalesce(lo_words['tie'], 0) / 2
+      + coalesce(hi_words['hi'], 0) + coalesce(hi_words['tie'], 0) / 2) / 2 END AS first_rate,
+  CASE WHEN subjects.task = 'compliance' AND lo_words IS NOT NULL THEN coalesce(lo_words['true'], 0) END AS compliance,
+  list_avg([
+    list_sum(list_transform(map_entries(lo_words), LAMBDA word: word.value * truth_part(word.key, held.truth_words))),
+    list_sum(list_transform(map_entries(hi_words), LAMBDA word: word.value * truth_part(word.key, held.truth_words)))
+  ]) AS accuracy
+FROM crossed AS subjects
 LEFT JOIN held
   ON held.task = subjects.task
   AND held.rubric_id = CASE WHEN subjects.task = 'compliance' THEN subjects.statement ELSE subjects.rubric_id END

@@ -35,6 +35,7 @@ agreed AS (
   SELECT
     comparison_no,
     value_b AS agreement,
+    n AS n_agreement,
     wilson_clustered(value_b, n, diff_se, n_clusters) AS ends,
     wilson_lo(value_b * n, n) AS lo_these_items,
     wilson_hi(value_b * n, n) AS hi_these_items
@@ -52,6 +53,8 @@ SELECT
       n_common, CASE WHEN task = 'pair' THEN 'pairs' ELSE 'items' END, n_a_only, n_b_only)
     || coalesce(format('; the same said of {:,} of {:,} ({:.1f} %', n_same, n_same + n_flipped, 100 * agreement)
       || coalesce(format(', {:.1f} to {:.1f}', 100 * ends.lo, 100 * ends.hi), '')
+      || CASE WHEN abs(agreement * (n_same + n_flipped) - n_same) > 1e-6 OR n_agreement > n_same + n_flipped
+              THEN ' of all votes' ELSE '' END
       || format('), the opposite of {:,}', n_reversed), '')
     || format('; a cost {}{}, b {}{}', coalesce('$' || format('{:,.4f}', cost_a_usd), 'unknown'), simulated_a,
       coalesce('$' || format('{:,.4f}', cost_b_usd), 'unknown'), simulated_b) AS says,
