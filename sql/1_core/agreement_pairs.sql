@@ -4,10 +4,12 @@
 -- source: agreement_patterns; n_subjects items, or pairs of items with the two orders as _1 and _2 (NULL where one of
 --   the two judges did not vote; two people have _1 alone, whichever order each saw). Judges a and b are two models, or two people under one template, a the lower in
 --   binary order; or b is a reference: provider `human`, model `majority`, what people hold; provider `panel`, model
---   `others`, the word that all other models, at least two, say most, each of a judge's words for its part; none where
---   there are several. A majority that a judge helped to make would flatter the judge. A vote of several words is as in
+--   `others`, the word that all other models, at least two, say most, each of a judge's words for its part; all of
+--   them where there are several, each in part, as such units are the hard ones. A majority that a judge helped to make would
+--   flatter the judge. A vote of several words is as in
 --   agreement_votes. is_open_1, is_open_2: both were asked, and what is unread or missing may still make two votes, or
---   others; NULL beside `others`. is_listed: the pairs are implied by a model's lists; these are compared with people alone.
+--   others; NULL beside `others`. is_listed: the pairs are implied by models' lists; those of bests alone
+--   are compared with people only, as two judges both name a pair more often where they agree.
 --   clusters are those of the patterns, as lists of them.
 
 CREATE OR REPLACE VIEW agreement_pairs AS
@@ -36,11 +38,11 @@ votes AS MATERIALIZED (
 spoken AS (
   SELECT pattern_no, judge, 1 AS place, string_split(vote_1, chr(30)) AS words
   FROM votes
-  WHERE kind = 'model' AND vote_1 IS NOT NULL
+  WHERE kind IN ('model', 'list') AND vote_1 IS NOT NULL
   UNION ALL
   SELECT pattern_no, judge, 2 AS place, string_split(vote_2, chr(30)) AS words
   FROM votes
-  WHERE kind = 'model' AND vote_2 IS NOT NULL
+  WHERE kind IN ('model', 'list') AND vote_2 IS NOT NULL
 ),
 worded AS (
   SELECT pattern_no, judge, place, 1.0::DOUBLE / array_length(words) AS part, unnest(words) AS vote
@@ -81,7 +83,7 @@ compared AS (
 others AS (
   SELECT
     pattern_no, judge, place,
-    CASE WHEN count(*) FILTER (WHERE n > n_top) = 1 THEN max(CASE WHEN n > n_top THEN vote END) END AS vote
+    array_to_string(list_sort(list(vote) FILTER (WHERE n > n_top)), chr(30)) AS vote
   FROM compared
   WHERE n_others > 1.5
   GROUP BY pattern_no, judge, place
@@ -103,20 +105,21 @@ paired AS (
       AS is_open_1,
     (a.is_open_2 OR b.is_open_2) AND (a.is_open_2 OR a.vote_2 IS NOT NULL) AND (b.is_open_2 OR b.vote_2 IS NOT NULL)
       AS is_open_2,
-    a.kind = 'list' AS is_listed
+    a.kind IN ('list', 'best') AS is_listed
   FROM votes AS a
   JOIN votes AS b
     ON b.pattern_no = a.pattern_no
-    AND ((b.kind = a.kind AND b.judge > a.judge AND a.kind <> 'list') OR (a.kind IN ('model', 'list') AND b.kind = 'truth'))
+    AND ((b.kind = a.kind AND b.judge > a.judge AND a.kind <> 'best')
+      OR (a.kind IN ('model', 'list', 'best') AND b.kind = 'truth'))
   UNION ALL
   SELECT
     a.pattern_no, a.study, a.task, a.template_id, a.n_subjects, a.provider, a.request_model, a.thinking, 'panel', 'others', 'none',
-    a.vote_1, b.vote_1, a.vote_2, b.vote_2, CAST(NULL AS BOOLEAN), CAST(NULL AS BOOLEAN), FALSE
+    a.vote_1, b.vote_1, a.vote_2, b.vote_2, CAST(NULL AS BOOLEAN), CAST(NULL AS BOOLEAN), a.kind = 'list'
   FROM votes AS a
   JOIN others_by_judge AS b
     ON b.pattern_no = a.pattern_no
     AND b.judge = a.judge
-  WHERE a.kind = 'model'
+  WHERE a.kind IN ('model', 'list')
 ),
 both_voted AS (
   SELECT

@@ -12,8 +12,8 @@
 -- corrected figures see that only when the categories are places. The row of provider `human`, model `majority` is what
 -- `truths` says, all its words where people are split, for likert scores the mean over people, given to every template
 -- of the study and task.
--- is_of_unit: what is judged is known to be models' outputs, which are drawn with their prompt, or a pair that a list
--- implies, drawn with its list. is_listed: the latter, which is no draw, and is compared with people alone.
+-- is_of_unit: what is judged is known to be models' outputs, which are drawn with their prompt. list_kind: of a pair
+-- that lists imply, which is no draw, as in pair_judgments.
 
 CREATE OR REPLACE VIEW agreement_votes AS
 WITH counted AS (
@@ -43,8 +43,8 @@ pairs AS MATERIALIZED (
     n_open_lo_first + n_pending_lo_first > 0 OR (provider = 'human' AND n_open_hi_first + n_pending_hi_first > 0)
       AS is_open_1,
     n_open_hi_first + n_pending_hi_first > 0 AND provider <> 'human' AS is_open_2,
-    coalesce(candidate_lo, candidate_hi, list_kind) IS NOT NULL AS is_of_unit,
-    list_kind IS NOT NULL AS is_listed
+    coalesce(candidate_lo, candidate_hi) IS NOT NULL AS is_of_unit,
+    list_kind
   FROM counted
 ),
 said AS (
@@ -88,21 +88,21 @@ asked AS (
 )
 SELECT
   study, 'pair' AS task, template_id, rubric_id, provider, request_model, thinking, unit_id, item_lo, item_hi,
-  CAST(NULL AS BIGINT) AS turn_no, vote_1, vote_2, is_open_1, is_open_2, is_of_unit, is_listed
+  CAST(NULL AS BIGINT) AS turn_no, vote_1, vote_2, is_open_1, is_open_2, is_of_unit, list_kind
 FROM pairs
 WHERE NOT (provider = 'human' AND request_model = 'majority')
   AND (vote_1 IS NOT NULL OR vote_2 IS NOT NULL OR is_open_1 OR is_open_2)
 UNION ALL
 SELECT
   study, task, template_id, rubric_id, provider, request_model, thinking, unit_id, item, CAST(NULL AS VARCHAR),
-  turn_no, vote, CAST(NULL AS VARCHAR), is_open_1, FALSE, is_of_unit, FALSE
+  turn_no, vote, CAST(NULL AS VARCHAR), is_open_1, FALSE, is_of_unit, CAST(NULL AS VARCHAR)
 FROM judged
 WHERE (vote IS NOT NULL OR is_open_1)
   AND NOT (provider = 'human' AND request_model = 'majority')
 UNION ALL
 SELECT
   asked.study, asked.task, asked.template_id, people.rubric_id, 'human', 'majority', 'none', people.unit_id,
-  people.item_lo, people.item_hi, people.turn_no, people.vote_1, people.vote_2, FALSE, FALSE, FALSE, FALSE
+  people.item_lo, people.item_hi, people.turn_no, people.vote_1, people.vote_2, FALSE, FALSE, FALSE, CAST(NULL AS VARCHAR)
 FROM asked
 JOIN people
   ON people.study = asked.study

@@ -14,7 +14,8 @@
 --     kappa ends: at -1 and 1
 --   - agreement_lo_in_general, agreement_hi_in_general, kappa_se_in_general, kappa_lo_in_general, kappa_hi_in_general:
 --     for items in general (clustered_variance), each item left out in turn by what it moves, and nothing taken off for
---     an item's two sides: intervals would then cover as little as .91. As wilson_clustered and, for kappa, by t over
+--     an item's two sides: intervals would then cover as little as .91. Of lists each list is left out too, and it is
+--     taken off. As wilson_clustered and, for kappa, by t over
 --     n_clusters - 1. Those above are of these items
 --   - alpha_nominal, alpha_ordinal, alpha_interval: Krippendorff's, taking votes as names, as ranks, as numbers
 --     (vote_scale; n_units_scaled units have two), a judge's words by expected coincidences
@@ -22,8 +23,7 @@
 -- reference: Cohen 1960 (kappa), with the error of Fleiss, Cohen and Everitt 1969; Krippendorff (alpha); Gwet 2008
 --   (AC1); clustered, wilson_clustered.
 -- nulls: all but agreement are NULL where every vote is the same: chance explains all, or nothing. Pairs that lists imply
---   are compared with people alone; they are no draws, so what is of these items is NULL, and a list is what n_clusters
---   counts and is left out. What is of items in general is NULL below 5 of them, and what is open beside the majority of the other judges, which may change too.
+--   are no draws, so what is of these items is NULL, and a list is left out as an item is. What is of items in general is NULL below 5 of them, and what is open beside the majority of the other judges, which may change too.
 -- note: judge b may be a reference: provider `human` is what people hold (`truths`), provider `panel` the majority of
 --   the other models. With people all is of what they labelled: of items in general only where that is a random part.
 
@@ -163,6 +163,7 @@ drawn AS (
 cluster_moves AS (
   SELECT
     drawn.pair_no,
+    bool_or(part.is_item) AS is_item,
     sum(part.value * n_places) AS n_here,
     sum(part.value * agreement_move) AS agreement_move,
     sum(part.value * kappa_move) AS kappa_move
@@ -173,7 +174,8 @@ cluster_moves AS (
 jackknives AS (
   SELECT
     cluster_moves.pair_no,
-    count(*) AS n_clusters,
+    count(*) FILTER (WHERE is_item) AS n_clusters,
+    sum(n_here) / max(n) AS n_sides,
     (count(*) - 1) / count(*) * sum(power(agreement_move / nullif(n - n_here, 0), 2)) AS agreement_jack,
     (count(*) - 1) / count(*) * sum(power(kappa_move / nullif(n - n_here, 0), 2)) AS kappa_jack
   FROM cluster_moves
@@ -209,8 +211,10 @@ measured AS (
     (po - pe) / (1 - pe) AS kappa,
     kappa_error / n AS kappa_se,
     n_clusters,
-    sqrt(clustered_variance(agreement_jack, power(agreement_error / n, 2), 1)) AS agreement_general_se,
-    CASE WHEN n_clusters >= 5 THEN sqrt(clustered_variance(kappa_jack, power(kappa_error / n, 2), 1)) END
+    sqrt(clustered_variance(agreement_jack, power(agreement_error / n, 2), CASE WHEN is_listed THEN n_sides ELSE 1 END))
+      AS agreement_general_se,
+    CASE WHEN n_clusters >= 5
+         THEN sqrt(clustered_variance(kappa_jack, power(kappa_error / n, 2), CASE WHEN is_listed THEN n_sides ELSE 1 END)) END
       AS kappa_general_se,
     CASE WHEN n_clusters >= 5 THEN t_two_sided_95(n_clusters - 1) END AS t,
     CASE WHEN spread > 0 THEN 1 - (2 * n - 1) * 2 * (n - equals) / spread END AS alpha_nominal,

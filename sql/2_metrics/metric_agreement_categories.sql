@@ -1,6 +1,6 @@
 -- grain: study, task, template_id, provider, request_model, thinking, reference, category
 -- question: How often does a judge see a category where people, or the majority of the other judges, see it?
--- source: the references of agreement_pairs but of pairs that lists imply, over all rubrics, of prompts by field (task `prompts: FIELD`); reference is
+-- source: the references of agreement_pairs, over all rubrics, of prompts by field (task `prompts: FIELD`); reference is
 --   `people` or `others`. With people all is of what they labelled: of items in general only where that is a random part.
 --   Where a judge's repeats differ, or people are split, the unit is one of n_divided and counts in part for each word, as
 --   if one word of either were drawn; n_judge, n_reference and n_both count the others.
@@ -12,7 +12,7 @@
 -- reference: Wilson intervals of sensitivity and specificity, with the effective size where a pair of items gives two
 --   units, one per order; mcnemar_exact.
 -- nulls: sensitivity is NULL where the reference never says the category, specificity where it always does, p_mcnemar
---   where the two never differ.
+--   where the two never differ; its intervals and p_mcnemar are of pairs that lists imply, which are no draws.
 -- note: of compliance, the row of category `true` has what is usually meant.
 
 CREATE OR REPLACE VIEW metric_agreement_categories AS
@@ -27,9 +27,9 @@ WITH tuples AS MATERIALIZED (
     ) AS judge_no,
     study, task, template_id, provider_a AS provider, request_model_a AS request_model, thinking_a AS thinking,
     CASE provider_b WHEN 'human' THEN 'people' ELSE 'others' END AS reference,
-    vote_a_1, vote_b_1, vote_a_2, vote_b_2, n_subjects
+    vote_a_1, vote_b_1, vote_a_2, vote_b_2, n_subjects, is_listed
   FROM agreement_pairs
-  WHERE (vote_a_1 IS NOT NULL OR vote_a_2 IS NOT NULL) AND NOT is_listed
+  WHERE (vote_a_1 IS NOT NULL OR vote_a_2 IS NOT NULL)
     AND ((provider_b = 'human' AND request_model_b = 'majority' AND provider_a <> 'human')
       OR (provider_b = 'panel' AND request_model_b = 'others'))
 ),
@@ -92,8 +92,8 @@ sums AS (
     CAST(sum(n * n_judge) AS BIGINT) AS n_judge,
     CAST(sum(n * n_reference) AS BIGINT) AS n_reference,
     CAST(sum(n * n_both) AS BIGINT) AS n_both,
-    round(sum(n * judge), 9) AS judge,
-    round(sum(n * reference), 9) AS reference,
+    round(sum(n * judge), 12) AS judge,
+    round(sum(n * reference), 12) AS reference,
     max(sensitivity) AS sensitivity,
     max(specificity) AS specificity,
     sum(CASE WHEN reference > 0 THEN n END) AS n_subjects_in,
@@ -105,16 +105,21 @@ sums AS (
   GROUP BY judge_no, category
 ),
 judges AS (
-  SELECT DISTINCT judge_no, study, task, template_id, provider, request_model, thinking, reference FROM tuples
+  SELECT
+    judge_no, study, task, template_id, provider, request_model, thinking, reference, bool_or(is_listed) AS is_listed
+  FROM tuples
+  GROUP BY judge_no, study, task, template_id, provider, request_model, thinking, reference
 ),
 measured AS (
   SELECT
     judges.*, category, n_units, n_divided, n_judge, n_reference, n_both, judge, sums.reference AS referred,
     sensitivity, specificity,
-    CASE WHEN sensitivity_error > 0
+    CASE WHEN is_listed THEN NULL
+         WHEN sensitivity_error > 0
          THEN effective_size(sensitivity, sums.reference, sensitivity_error / sums.reference)
          ELSE n_subjects_in END AS n_effective_in,
-    CASE WHEN specificity_error > 0
+    CASE WHEN is_listed THEN NULL
+         WHEN specificity_error > 0
          THEN effective_size(specificity, n_units - sums.reference, specificity_error / (n_units - sums.reference))
          ELSE n_subjects_out END AS n_effective_out
   FROM judges
@@ -134,5 +139,5 @@ SELECT
   wilson_lo(specificity * n_effective_out, n_effective_out) AS specificity_lo,
   wilson_hi(specificity * n_effective_out, n_effective_out) AS specificity_hi,
   (judge - referred) / n_units AS bias,
-  mcnemar_exact(n_judge - n_both, n_reference - n_both) AS p_mcnemar
+  CASE WHEN NOT is_listed THEN mcnemar_exact(n_judge - n_both, n_reference - n_both) END AS p_mcnemar
 FROM measured;

@@ -1,7 +1,7 @@
 -- grain: study, task, template_id, judges
 -- question: How far do all judges together agree beyond chance?
--- source: agreement_patterns, over all rubrics, of prompts by field (task `prompts: FIELD`); judges is `models`, or
---   `people` (labels under the same template). A unit is an item, or a pair of items in one order, for people in
+-- source: agreement_patterns, over all rubrics, of prompts by field (task `prompts: FIELD`); judges is `models`,
+--   `lists` (models, of the pairs that their orders of lists imply), or `people` (labels under the same template). A unit is an item, or a pair of items in one order, for people in
 --   whichever; those with a single vote are out. A judge has one vote of a unit: where its repeats differ, each of the
 --   words has its part of it, and what judges have in common is counted as if one word of each were drawn, so that
 --   repeats move no figure and hard units stay. n_clusters items (prompts, where models' outputs are judged) have a unit.
@@ -22,12 +22,13 @@
 --     alpha_nominal_lo_in_general, alpha_nominal_hi_in_general, alpha_ordinal_lo_in_general,
 --     alpha_ordinal_hi_in_general, alpha_interval_lo_in_general, alpha_interval_hi_in_general, ac1_lo_in_general,
 --     ac1_hi_in_general: for items in general (clustered_variance), each item left out in turn by what it moves, and nothing
---     taken off for an item's two sides, as in metric_agreement; as wilson_clustered for the two shares, by t over
+--     taken off for an item's two sides, and of lists each list too, as in metric_agreement; as wilson_clustered for the two shares, by t over
 --     n_clusters - 1 for the others. Those above are of these items
 --   - n_units_majority: the units that have a single most frequent vote
 -- reference: Krippendorff (alpha); Fleiss (kappa); Gwet 2008 (AC1); clustered, wilson_clustered.
 -- nulls: the figures beyond chance are NULL where every vote is the same: there is nothing to agree about. fleiss_kappa
---   is NULL also without a complete unit. What is of items in general is NULL below 5 of them.
+--   is NULL also without a complete unit. What is of items in general is NULL below 5 of them, what is of these items
+--   for lists, whose pairs are no draws.
 
 CREATE OR REPLACE VIEW metric_agreement_overall AS
 WITH patterns AS MATERIALIZED (
@@ -45,12 +46,12 @@ votes AS MATERIALIZED (
   SELECT
     dense_rank() OVER (ORDER BY study, task, template_id, part[1]) AS set_no,
     pattern_no, study, task, template_id, n_subjects,
-    CASE part[1] WHEN 'model' THEN 'models' ELSE 'people' END AS judges,
+    CASE part[1] WHEN 'model' THEN 'models' WHEN 'list' THEN 'lists' ELSE 'people' END AS judges,
     part[2] || chr(31) || part[3] || chr(31) || part[4] AS judge,
     nullif(part[5], '') AS vote_1, nullif(part[6], '') AS vote_2,
     part[7] = '1' AS is_open_1, part[8] = '1' AS is_open_2
   FROM parted
-  WHERE part[1] NOT IN ('truth', 'list')
+  WHERE part[1] NOT IN ('truth', 'best')
 ),
 asked AS MATERIALIZED (
   SELECT
@@ -329,6 +330,7 @@ drawn AS (
 cluster_moves AS (
   SELECT
     moves.set_no,
+    bool_or(part.is_item) AS is_item,
     sum(part.value * n_places) AS n_here,
     sum(part.value * n_places_scaled) AS n_scaled_here,
     sum(CASE WHEN n_places > 0 THEN part.value ELSE 0 END) AS g_here,
@@ -348,7 +350,8 @@ cluster_moves AS (
 jackknives AS (
   SELECT
     cluster_moves.set_no,
-    count(*) AS n_clusters,
+    count(*) FILTER (WHERE is_item) AS n_clusters,
+    sum(n_here) / max(n_units) AS n_sides,
     (count(*) - 1) / count(*) * sum(power(agreement_move / nullif(n_units - n_here, 0), 2)) AS agreement_jack,
     (count(*) - 1) / count(*) * sum(power(unanimity_move / nullif(n_units - n_here, 0), 2)) AS unanimity_jack,
     (count(*) - 1) / count(*)
@@ -432,7 +435,11 @@ measured AS (
     -- the small-sample factor of a jackknife: g / (g - 1)
     CASE WHEN g > 1 THEN agreement_error / n_units * sqrt(g / (g - 1)) END AS agreement_se,
     unanimity_error / n_units AS unanimity_se,
-    n_clusters, agreement_jack, unanimity_jack, nominal_jack, ordinal_jack, interval_jack, ac1_jack,
+    n_clusters,
+    CASE WHEN judges = 'lists' THEN n_sides ELSE 1 END AS n_sides,
+    -- pairs that lists imply are no draws
+    CASE WHEN judges <> 'lists' THEN 1 END AS drawn,
+    agreement_jack, unanimity_jack, nominal_jack, ordinal_jack, interval_jack, ac1_jack,
     CASE WHEN n_clusters >= 5 THEN t_two_sided_95(n_clusters - 1) END AS t,
     CASE WHEN unanimity_error > 0 THEN effective_size(unanimity, n_units, unanimity_error / n_units)
          ELSE coalesce(g, n_units) END AS n_effective,
@@ -453,20 +460,25 @@ measured AS (
 clustered AS (
   SELECT
     *,
-    CASE WHEN t > 0 THEN sqrt(clustered_variance(agreement_jack, agreement_se * agreement_se, 1)) END
+    CASE WHEN t > 0 THEN sqrt(clustered_variance(agreement_jack, agreement_se * agreement_se, n_sides)) END
       AS agreement_general_se,
-    CASE WHEN t > 0 THEN sqrt(clustered_variance(unanimity_jack, unanimity_se * unanimity_se, 1)) END
+    CASE WHEN t > 0 THEN sqrt(clustered_variance(unanimity_jack, unanimity_se * unanimity_se, n_sides)) END
       AS unanimity_general_se,
-    t * sqrt(clustered_variance(nominal_jack, alpha_nominal_se * alpha_nominal_se, 1)) AS nominal_reach,
-    t * sqrt(clustered_variance(ordinal_jack, alpha_ordinal_se * alpha_ordinal_se, 1)) AS ordinal_reach,
-    t * sqrt(clustered_variance(interval_jack, alpha_interval_se * alpha_interval_se, 1)) AS interval_reach,
-    t * sqrt(clustered_variance(ac1_jack, ac1_se * ac1_se, 1)) AS ac1_reach
+    t * sqrt(clustered_variance(nominal_jack, alpha_nominal_se * alpha_nominal_se, n_sides)) AS nominal_reach,
+    t * sqrt(clustered_variance(ordinal_jack, alpha_ordinal_se * alpha_ordinal_se, n_sides)) AS ordinal_reach,
+    t * sqrt(clustered_variance(interval_jack, alpha_interval_se * alpha_interval_se, n_sides)) AS interval_reach,
+    t * sqrt(clustered_variance(ac1_jack, ac1_se * ac1_se, n_sides)) AS ac1_reach
   FROM measured
 ),
 bounded AS (
   SELECT
     *,
-    wilson_mean(agreement, n_subjects, agreement_se) AS agreement_ends,
+    CASE WHEN drawn = 1 THEN wilson_mean(agreement, n_subjects, agreement_se) END AS agreement_ends,
+    n_effective * drawn AS n_effective_here,
+    ac1_se * drawn AS ac1_drawn,
+    alpha_nominal_se * drawn AS nominal_drawn,
+    alpha_ordinal_se * drawn AS ordinal_drawn,
+    alpha_interval_se * drawn AS interval_drawn,
     CASE WHEN t > 0 THEN wilson_mean(agreement, n_subjects, agreement_general_se, n_clusters - 1) END
       AS agreement_general,
     CASE WHEN t IS NULL THEN NULL
@@ -494,33 +506,33 @@ SELECT
   unanimity,
   unanimity_min,
   unanimity_max,
-  wilson_lo(unanimity * n_effective, n_effective) AS unanimity_lo,
-  wilson_hi(unanimity * n_effective, n_effective) AS unanimity_hi,
+  wilson_lo(unanimity * n_effective_here, n_effective_here) AS unanimity_lo,
+  wilson_hi(unanimity * n_effective_here, n_effective_here) AS unanimity_hi,
   wilson_lo(unanimity * n_unanimity, n_unanimity, t) AS unanimity_lo_in_general,
   wilson_hi(unanimity * n_unanimity, n_unanimity, t) AS unanimity_hi_in_general,
   fleiss_kappa,
   ac1,
-  ac1_se,
-  ac1 - 1.959963984540054 * ac1_se AS ac1_lo,
-  CASE WHEN ac1_se >= 0 THEN least(1.0, ac1 + 1.959963984540054 * ac1_se) END AS ac1_hi,
+  ac1_drawn AS ac1_se,
+  ac1 - 1.959963984540054 * ac1_drawn AS ac1_lo,
+  CASE WHEN ac1_drawn >= 0 THEN least(1.0, ac1 + 1.959963984540054 * ac1_drawn) END AS ac1_hi,
   CASE WHEN ac1_reach > 0 THEN ac1 - ac1_reach END AS ac1_lo_in_general,
   CASE WHEN ac1_reach > 0 THEN least(1.0, ac1 + ac1_reach) END AS ac1_hi_in_general,
   alpha_nominal,
-  alpha_nominal_se,
-  alpha_nominal - 1.959963984540054 * alpha_nominal_se AS alpha_nominal_lo,
-  CASE WHEN alpha_nominal_se >= 0 THEN least(1.0, alpha_nominal + 1.959963984540054 * alpha_nominal_se) END AS alpha_nominal_hi,
+  nominal_drawn AS alpha_nominal_se,
+  alpha_nominal - 1.959963984540054 * nominal_drawn AS alpha_nominal_lo,
+  CASE WHEN nominal_drawn >= 0 THEN least(1.0, alpha_nominal + 1.959963984540054 * nominal_drawn) END AS alpha_nominal_hi,
   CASE WHEN nominal_reach > 0 THEN alpha_nominal - nominal_reach END AS alpha_nominal_lo_in_general,
   CASE WHEN nominal_reach > 0 THEN least(1.0, alpha_nominal + nominal_reach) END AS alpha_nominal_hi_in_general,
   alpha_ordinal,
-  alpha_ordinal_se,
-  alpha_ordinal - 1.959963984540054 * alpha_ordinal_se AS alpha_ordinal_lo,
-  CASE WHEN alpha_ordinal_se >= 0 THEN least(1.0, alpha_ordinal + 1.959963984540054 * alpha_ordinal_se) END AS alpha_ordinal_hi,
+  ordinal_drawn AS alpha_ordinal_se,
+  alpha_ordinal - 1.959963984540054 * ordinal_drawn AS alpha_ordinal_lo,
+  CASE WHEN ordinal_drawn >= 0 THEN least(1.0, alpha_ordinal + 1.959963984540054 * ordinal_drawn) END AS alpha_ordinal_hi,
   CASE WHEN ordinal_reach > 0 THEN alpha_ordinal - ordinal_reach END AS alpha_ordinal_lo_in_general,
   CASE WHEN ordinal_reach > 0 THEN least(1.0, alpha_ordinal + ordinal_reach) END AS alpha_ordinal_hi_in_general,
   alpha_interval,
-  alpha_interval_se,
-  alpha_interval - 1.959963984540054 * alpha_interval_se AS alpha_interval_lo,
-  CASE WHEN alpha_interval_se >= 0 THEN least(1.0, alpha_interval + 1.959963984540054 * alpha_interval_se) END AS alpha_interval_hi,
+  interval_drawn AS alpha_interval_se,
+  alpha_interval - 1.959963984540054 * interval_drawn AS alpha_interval_lo,
+  CASE WHEN interval_drawn >= 0 THEN least(1.0, alpha_interval + 1.959963984540054 * interval_drawn) END AS alpha_interval_hi,
   CASE WHEN interval_reach > 0 THEN alpha_interval - interval_reach END AS alpha_interval_lo_in_general,
   CASE WHEN interval_reach > 0 THEN least(1.0, alpha_interval + interval_reach) END AS alpha_interval_hi_in_general,
   n_clusters
