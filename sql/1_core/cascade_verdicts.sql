@@ -37,13 +37,11 @@ rounds AS (
 ),
 answers AS (
   SELECT
-    responses.request_id,
-    min(attempts.attempt_order) AS tried_ord,
-    min(CASE WHEN responses.status = 'succeeded' THEN attempts.attempt_order END) AS answered_ord
-  FROM responses
-  JOIN attempts ON attempts.attempt_id = responses.attempt_id
-  WHERE responses.match = 'matched'
-  GROUP BY responses.request_id
+    request_id,
+    min(attempt_order) AS tried_ord,
+    min(CASE WHEN status = 'succeeded' THEN attempt_order END) AS answered_ord
+  FROM responses_matched
+  GROUP BY request_id
 ),
 planned AS (
   SELECT

@@ -22,10 +22,9 @@ WITH states AS (
   GROUP BY study, template_id, rubric_id, provider, request_model, thinking
 ),
 contested AS (
-  SELECT DISTINCT responses.request_id
-  FROM responses
-  JOIN attempts ON attempts.attempt_id = responses.attempt_id
-  WHERE attempts.is_contested AND responses.match = 'matched'
+  SELECT DISTINCT request_id
+  FROM responses_matched
+  WHERE is_contested
 ),
 others AS (
   SELECT

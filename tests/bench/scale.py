@@ -38,7 +38,7 @@ LOOKS = {
     "results": ["results", "--limit", "10"],
     "consistency": ["query", "from metric_consistency"],
 }
-LOOKS_MAX = {"status": (0.09, 800), "results": (0.03, 250), "consistency": (0.12, 1_100)}
+LOOKS_MAX = {"status": (0.09, 500), "results": (0.03, 250), "consistency": (0.12, 1_100)}
 """How much of a lake's growth a look may grow by (0.09: ten times the CPU at a hundred times the requests), and MB."""
 SENTENCE = "the school should start later because students who sleep longer learn more and argue less about it"
 STUDY = """
