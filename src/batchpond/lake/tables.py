@@ -112,6 +112,12 @@ def connect(store: Store, tables: Sequence[str]) -> Iterator[duckdb.DuckDBPyConn
         yield connection
 
 
+def give_back(connection: duckdb.DuckDBPyConnection) -> None:
+    """Have the engine return to the system what a query has let go, which it does where its limit is set."""
+    with connection.cursor() as beside:  # a result that is still being read stays
+        beside.execute(f"SET memory_limit = {literal(MEMORY_LIMIT)}")
+
+
 def rows(store: Store, names: Sequence[str], sql: str, values: object = None) -> list[tuple[Any, ...]]:
     """Return the rows of one SELECT over the named tables; raises LakeError as `connect` does."""
     with connect(store, names) as connection:

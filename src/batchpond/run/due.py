@@ -131,6 +131,9 @@ _EVERYTHING = 2**62
 
 _DUE = tables.query(__package__, "due")
 _CELLS = tables.query(__package__, "due_cells")
+# Words of few kinds, a path among them, are numbers while a row of each request is joined and sorted.
+_NUMBERED = {"filename": "requests", "mode": "plan", "stage": "plan"}
+_WORDS = "CREATE OR REPLACE TEMP TYPE due_{0} AS ENUM (SELECT DISTINCT {0} FROM {1} WHERE {0} IS NOT NULL ORDER BY {0})"
 _CHOSEN_FIRST = "chosen AS (SELECT CAST(NULL AS VARCHAR) AS request_id WHERE FALSE)"
 _CHOSEN_ALL = "chosen AS (SELECT request_id FROM asked)"
 _CHOSEN_FAILED = tables.query(__package__, "chosen_failed", failed=FAILED_SQL)
@@ -188,7 +191,7 @@ def new_shards(
         _SHOWN[store] = basis, kept
 
 
-_SHOWN_ROWS_MAX: Final = 200_000
+_SHOWN_ROWS_MAX: Final = 100_000
 _SHOWN: Final = WeakKeyDictionary[Store, tuple[object, list[NewShard]]]()
 
 
@@ -202,8 +205,11 @@ def _cut(
     with tables.connect(store, ASKED_TABLES) as connection:
         used = versions.used(store, connection, study, version)
         connection.execute(_CELLS, {"study": study, "version": version})
+        for column, table in _NUMBERED.items():
+            connection.execute(_WORDS.format(column, table))
         cells = connection.sql("FROM due_cells ORDER BY cell_no").to_arrow_table()
-        found = connection.sql(sql, params=values)
+        found = connection.sql(sql, params=values).to_arrow_reader(_FETCH_ROWS)
+        tables.give_back(connection)
 
         def limits(lines: pa.Table) -> versions.Limits:
             asked = _asked(lines)
@@ -211,17 +217,23 @@ def _cut(
             descriptor = registry.module(asked.provider).DESCRIPTOR
             return versions.limits_of(descriptor, asked.mode, rule.max_requests, queue.enqueued_tokens)
 
-        parts = (_with_cells(part, cells) for part in found.to_arrow_reader(_FETCH_ROWS))
+        parts = (_with_cells(part, cells, is_per_cell=rule.per_cell) for part in found)
         for lines in versions.cut(parts, limits, rule.segments):
             cost = estimated(book, lines, lengths, used, caches)
             yield NewShard(shard_event(study, version, lines, kind, cost, generation), lines)
+        tables.give_back(connection)
 
 
-def _with_cells(part: pa.RecordBatch, cells: pa.Table) -> pa.Table:
+def _with_cells(part: pa.RecordBatch, cells: pa.Table, *, is_per_cell: bool) -> pa.Table:
     import pyarrow as pa
+    import pyarrow.compute as pc
 
-    of_cells = cells.take(part["cell_no"])
-    return pa.table([*part.columns, *of_cells.columns], [*part.schema.names, *of_cells.column_names])
+    of_cells = [column.dictionary_encode().take(part["cell_no"]) for column in cells.columns]
+    rows = pa.table([*part.columns, *of_cells], [*part.schema.names, *cells.column_names])
+    names = ["tier", "model_no", "mode", *["cell_id"] * is_per_cell]
+    return rows.append_column(
+        "group", pc.binary_join_element_wise(*(rows[name].cast(pa.string()) for name in names), " ")
+    )
 
 
 def unformed(store: Store, lake_state: LakeState, plans: Collection[str]) -> dict[str, int]:
@@ -430,7 +442,8 @@ def _shard_rows(store: Store, new: NewShard) -> pa.Table:
     import pyarrow.compute as pc
 
     n, request_ids = len(new.lines), new.lines["request_id"]
-    files = pc.utf8_slice_codeunits(new.lines["filename"], len(f"{store.path}/requests/"), -len(".parquet"))
+    paths = new.lines["filename"].cast(pa.string())
+    files = pc.utf8_slice_codeunits(paths, len(f"{store.path}/requests/"), -len(".parquet"))
     columns = [
         pa.repeat(pa.scalar(new.event.shard_id, pa.string()), n),
         pa.array(range(1, n + 1), pa.int32()),

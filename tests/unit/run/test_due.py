@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -227,6 +228,16 @@ def test_a_request_that_is_not_in_the_lake_stops_the_payload(tmp_path: Path) -> 
     pq.write_table(table.slice(1), file)
     with pytest.raises(LakeError, match="is not in the lake's requests"):
         jsonl.build_payload(rig.store, registry.module("openai"), attempt.intent, attempt.attempt_id)
+
+
+def test_a_request_that_is_cut_carries_no_words_but_its_own(tmp_path: Path) -> None:
+    """A row of each request is sorted: a path or a word that many share would fill the memory, a number does not."""
+    rig = Rig(tmp_path, "[shards]\nper_cell = true\n")
+    lake_state = fold(read(rig.store))
+    for new in due.new_shards(rig.store, lake_state, "due", lake_state.current_versions["due"], None):
+        words = {field.name for field in new.lines.schema if pa.types.is_string(field.type)}
+        assert words == {"request_id", "group"}
+        assert new.lines["template_id"].unique().to_pylist() in (["concise"], ["plain"])
 
 
 def test_no_limit_is_taken_from_a_misspelt_setting(tmp_path: Path) -> None:

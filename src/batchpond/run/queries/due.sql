@@ -1,8 +1,9 @@
 -- The requests that are due, in the order in which they are cut into shards; what stands in braces is a query of its own.
 -- A row has the number of its cell, whose words would take most of what is sorted.
 WITH wanted AS (
-  SELECT request_id, min(slot) AS slot, min(pair_id) AS pair_id, min(cell_no) AS cell_no, min(mode) AS mode,
-         min(coalesce(tier, 1)) AS tier, min(stage) AS stage, max(round_no) AS round_no
+  SELECT request_id, min(slot) AS slot, min(pair_id) AS pair_id, min(cell_no) AS cell_no,
+         min(CAST(mode AS due_mode)) AS mode, min(coalesce(tier, 1)) AS tier, min(CAST(stage AS due_stage)) AS stage,
+         max(round_no) AS round_no
   FROM plan JOIN due_cells USING (cell_id) WHERE study = $study AND study_version = $version
   GROUP BY request_id
 ), sampled AS (
@@ -16,14 +17,13 @@ WITH wanted AS (
   SELECT s.request_id, r.size_bytes, r.estimated_input_tokens, r.max_output_tokens, r.filename, s.mode, s.cell_no,
          s.slot, s.tier, s.stage
   FROM sampled s
-  JOIN requests r USING (request_id)
+  JOIN (SELECT * REPLACE (CAST(filename AS due_filename) AS filename) FROM requests) r USING (request_id)
   ANTI JOIN held USING (request_id)
   WHERE NOT $again OR s.request_id IN (SELECT request_id FROM chosen)
 ), placed AS (
   SELECT due.*, model_no, CASE WHEN $per_cell THEN cell_no ELSE 0 END AS group_no
   FROM due JOIN due_cells USING (cell_no)
 )
-SELECT request_id, size_bytes, estimated_input_tokens, max_output_tokens, filename, mode, cell_no, tier, stage,
-       concat_ws(' ', tier, model_no, mode, group_no) AS "group"
+SELECT request_id, size_bytes, estimated_input_tokens, max_output_tokens, filename, mode, cell_no, tier, stage
 FROM placed
 ORDER BY tier, model_no, mode, group_no, slot
