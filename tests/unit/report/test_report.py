@@ -208,7 +208,9 @@ def test_each_number_of_a_finding_leads_to_where_it_stands(every: Made) -> None:
         assert shares <= {number for _, number in linked}
         ids = set(re.findall(r'id="([^"]+)"', text))
         assert {href[1:] for href, _ in linked if href.startswith("#")} <= ids
-    said = page.numbered("gpt-5.4-mini (o3, v2/7) agrees in 7 of 1,900 pairs, \u22120.3, p = 5.2 \u00d7 10⁻⁹ & more.", "#a")
+    said = page.numbered(
+        "gpt-5.4-mini (o3, v2/7) agrees in 7 of 1,900 pairs, \u22120.3, p = 5.2 \u00d7 10⁻⁹ & more.", "#a"
+    )
     assert re.findall(r">([^<]+)</a>", said) == ["7", "1,900", "\u22120.3", "5.2 \u00d7 10⁻⁹"]
     assert "&amp; more." in said
 
