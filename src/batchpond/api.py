@@ -263,13 +263,19 @@ class Lake:
         labels.write(sheet, Path(path))
         return sheet
 
-    def import_labels(self, *paths: str | os.PathLike[str], rater: str | None = None) -> ForeignReport:
-        """Import what people wrote in sheets that `label` drew; `rater` is who, where a sheet does not say."""
+    def import_labels(
+        self, *paths: str | os.PathLike[str], rater: str | None = None, study: str | None = None
+    ) -> ForeignReport:
+        """Import what people wrote in sheets that `label` drew, or tables of a data set's labels of a `study`.
+
+        `rater` is who said so, where a file does not say.
+        """
+        from batchpond.interop.foreign import Defaults
         from batchpond.interop.imports import import_foreign
         from batchpond.interop.labels import reader
 
-        store = self._store()
-        return import_foreign(store, reader(store.path, rater), [Path(path) for path in paths])
+        store, of_study = self._store(), Defaults(study=study)
+        return import_foreign(store, reader(store.path, rater), [Path(path) for path in paths], defaults=of_study)
 
     def import_(
         self,

@@ -15,8 +15,8 @@ import pytest
 from batchpond.cli import main
 from batchpond.errors import ExitCode, UsageError
 from batchpond.interop import labels
-from batchpond.interop.foreign import ForeignText
-from batchpond.interop.imports import import_foreign, import_judgments
+from batchpond.interop.foreign import Defaults, ForeignText
+from batchpond.interop.imports import ForeignReport, import_foreign, import_judgments
 from batchpond.lake.store import Store
 from batchpond.views import database, refresh
 
@@ -249,3 +249,50 @@ def test_the_commands_say_what_they_drew_and_took_in(
     fill(Path("essays-labels.csv"), better_of)
     assert main(["--lake", str(copied), "import", "labels", "essays-labels.csv", "--rater", "anna"]) == ExitCode.DONE
     assert "imported 12 judgments" in capsys.readouterr().err
+
+
+def written(path: Path, header: str, *rows: str) -> Path:
+    """Return a CSV of labels that no sheet was."""
+    path.write_text("\n".join([header, *rows]) + "\n")
+    return path
+
+
+def of_study(lake: Path, path: Path, rater: str | None = None) -> ForeignReport:
+    return import_foreign(Store.open(lake), labels.reader(lake, rater), [path], defaults=Defaults(study=STUDY))
+
+
+def test_labels_of_a_data_set_are_peoples_by_the_items_they_name(copied: Path, tmp_path: Path) -> None:
+    """Whichever item stands first, by its id, by 1, 2 or tie; what no model judged is left out and said."""
+    rows = ("s00,s01,s01", "s03,s02,1", "s04,s05,tie", "s07,s06,s07", "s00,nobody,1", "s08,s09,")
+    path = written(tmp_path / "gold.csv", "item_1,item_2,label", *rows)
+    report = of_study(copied, path, "gold")
+    assert report.judgments.n_new == 4
+    assert any("1 row of what no model of essays has judged" in text for text in report.skipped)
+    with database.connect(copied) as lens:
+        said = lens.execute(
+            "SELECT item_first, item_second, verdict, request_model FROM imported_judgments WHERE provider = 'human'"
+        ).fetchall()
+    assert {(*sorted(row[:2]), row[row[2] == "second"] if row[2] != "tie" else "tie", row[3]) for row in said} == {
+        ("s00", "s01", "s01", "gold"), ("s02", "s03", "s03", "gold"), ("s04", "s05", "tie", "gold"),
+        ("s06", "s07", "s07", "gold"),
+    }  # fmt: skip
+    assert of_study(copied, path, "gold").judgments.n_new == 0, "twice is once"
+    assert "s00" not in labels.draw(copied, STUDY, 62).questions[0].texts, "what is labelled is not drawn again"
+
+
+@pytest.mark.parametrize(
+    ("header", "row", "says"),
+    [
+        ("item_1,label", "s00,1", "no column 'item_2'"),
+        ("item_1,item_2", "s00,s01", "no column 'label'"),
+        ("item_1,item_2,label", "s00,s01,s09", "says 's09' where one of 1, 2, tie can be said"),
+        ("item_1,item_2,label", "s00,s01,", "no row has a label"),
+    ],
+)
+def test_a_table_of_labels_that_cannot_be_read_brings_nothing(
+    copied: Path, tmp_path: Path, header: str, row: str, says: str
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        of_study(copied, written(tmp_path / "gold.csv", header, row))
+    assert says in f"{caught.value.message}"
+    assert caught.value.hint

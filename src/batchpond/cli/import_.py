@@ -61,12 +61,14 @@ def judgments(invocation: Invocation, file: Path, study: str | None, is_json: bo
 
 
 @pond_command("labels")
-def labels(invocation: Invocation, paths: tuple[Path, ...], rater: str | None, is_json: bool) -> None:
-    """Import what people wrote in sheets that `label` drew."""
+def labels(
+    invocation: Invocation, paths: tuple[Path, ...], rater: str | None, study: str | None, is_json: bool
+) -> None:
+    """Import what people wrote in sheets that `label` drew, or the labels of a data set."""
     from batchpond.interop.labels import reader
 
     read = reader(invocation.store().path, rater)
-    _import(invocation, read, paths, study=None, defaults=(), accepted=(), is_strict=False, is_json=is_json)
+    _import(invocation, read, paths, study=study, defaults=(), accepted=(), is_strict=False, is_json=is_json)
 
 
 def _of_tool(reader: EntryPoint) -> PondCommand:

@@ -17,7 +17,7 @@ import hashlib
 import io
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from functools import partial
@@ -33,7 +33,7 @@ from batchpond.lake.disk import placed
 from batchpond.lake.store import Store
 from batchpond.model import Outcome
 from batchpond.tasks.base import Judgment
-from batchpond.text import defused
+from batchpond.text import defused, plural
 from batchpond.views import read
 
 if TYPE_CHECKING:
@@ -47,6 +47,8 @@ PICTURE_PX: Final = 2_048
 RATER: Final = "person"
 COLUMNS: Final = ("study", "key", "criterion", "question", "text_1", "text_2", "choices", "label", "comment")
 _TEMPLATE: Final = Path(__file__).with_name("labels.html")
+_ITEMS: Final = ("item", "item_1", "item_2")
+"""The columns of a table of labels that name what a row is about: an item, or the two of a pair."""
 _FIELD: Final = "field"
 _PAIR: Final = {"1": "first", "2": "second", "tie": "tie"}
 
@@ -236,23 +238,30 @@ def reader(lake_path: Path, rater: str | None = None) -> Reader:
     """Return what reads filled-in sheets; `rater` is who filled them in, where a column `rater` does not say.
 
     A row without a label was left blank and says nothing. What names no unit of the study, or says what its task has
-    no word for, is noted as a problem, and then nothing at all is imported.
+    no word for, is noted as a problem, and then nothing at all is imported. A table that was no sheet, of a data set's
+    own labels, names an `item`, or `item_1` and `item_2`; what no model has judged is left out of it.
     """
 
-    def labels(files: Sequence[SourceFile], _: Defaults, findings: Findings) -> Iterator[ForeignJudgment]:
+    def labels(files: Sequence[SourceFile], given: Defaults, findings: Findings) -> Iterator[ForeignJudgment]:
         for file in files:
             header = csv_header(file)
-            if missing := [name for name in ("study", "key", "label") if name not in header]:
-                raise UsageError(
-                    f"{file.path}: no column {missing[0]!r}",
-                    hint="save the sheet as CSV with commas, as it was drawn",
-                )
+            is_table = "key" not in header and any(name in header for name in _ITEMS)
+            wanted, hint = ("study", "key", "label"), "save the sheet as CSV with commas, as it was drawn"
+            if is_table:
+                items = _ITEMS[:1] if _ITEMS[0] in header else _ITEMS[1:]
+                wanted = (*items, "label") if given.study else ("study", *items, "label")
+                hint = "a table of labels has item, or item_1 and item_2, and label; --study says of which study"
+            if missing := [name for name in wanted if name not in header]:
+                raise UsageError(f"{file.path}: no column {missing[0]!r}", hint=hint)
             rows = [(place, row) for place, row in csv_rows(file, findings) if row.get("label", "").strip()]
             if not rows and not findings.problems.n:
                 raise UsageError(f"{file.path}: no row has a label", hint="fill in the column label, and save the file")
-            for study in sorted({row.get("study", "") for _, row in rows}):
-                own = [(place, row) for place, row in rows if row.get("study", "") == study]
-                yield from _labelled(lake_path, study, own, rater, findings)
+            keys = partial(_keys_of_table, file=file.path, findings=findings) if is_table else _keys_of_sheet
+            of_study: dict[str, list[_Row]] = {}
+            for place, row in rows:
+                of_study.setdefault(row.get("study") or given.study or "", []).append((place, row))
+            for study, own in sorted(of_study.items()):
+                yield from _labelled(lake_path, study, own, keys, rater, findings)
 
     return labels
 
@@ -262,26 +271,73 @@ def hand_in(lake_path: Path, sheet: Path) -> None:
     import_foreign(Store.open(lake_path), reader(lake_path), [sheet])
 
 
-def _labelled(
-    lake_path: Path, study: str, rows: Sequence[tuple[str, Mapping[str, str]]], rater: str | None, findings: Findings
-) -> Iterator[ForeignJudgment]:
+_Row = tuple[str, Mapping[str, str]]
+_Units = Mapping[str, Mapping[str, Any]]
+_Keys = Callable[["duckdb.DuckDBPyConnection", str, Sequence[_Row]], tuple[_Units, list[tuple[str, str, str]]]]
+"""Returns the units that rows label, by their keys, and of each row its place, the sheet's key and what it says."""
+
+
+def _keys_of_sheet(
+    lens: duckdb.DuckDBPyConnection, study: str, rows: Sequence[_Row]
+) -> tuple[_Units, list[tuple[str, str, str]]]:
     wanted = sorted({row.get("key", "")[:-1] for _, row in rows})
+    units = f"SELECT * FROM ({_UNITS}) WHERE unit_key IN (SELECT unnest($keys))"
+    found = read.plain_rows(lens, units, {"study": study, "keys": wanted, "free": []})
+    told = [(place, row.get("key", ""), row["label"]) for place, row in rows]
+    return {unit["unit_key"]: unit for unit in found}, told
 
-    def ask(lens: duckdb.DuckDBPyConnection) -> tuple[list[dict[str, Any]], dict[str, tuple[str, ...]]]:
-        read.check_study(lens, study)
-        units = f"SELECT * FROM ({_UNITS}) WHERE unit_key IN (SELECT unnest($keys))"
-        return read.plain_rows(lens, units, {"study": study, "keys": wanted, "free": []}), _choices(lens, study)
 
-    with read.asked(lake_path, ask) as (found, choices):
-        units = {unit["unit_key"]: unit for unit in found}
+def _keys_of_table(
+    lens: duckdb.DuckDBPyConnection, study: str, rows: Sequence[_Row], *, file: Path, findings: Findings
+) -> tuple[_Units, list[tuple[str, str, str]]]:
+    """Find what a data set's rows label, by items, smaller id first in a pair, and by the rubric if a row has one."""
+    named = {place: tuple(row[name] for name in _ITEMS if row.get(name)) for place, row in rows}
+    sql = f"SELECT * FROM ({_UNITS}) WHERE is_to_draw AND item_lo IN (SELECT unnest($items))"
+    wanted = {"study": study, "items": sorted({name for names in named.values() for name in names}), "free": []}
+    judged: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    for unit in read.plain_rows(lens, sql, wanted):
+        judged.setdefault(tuple(filter(None, (unit["item_lo"], unit["item_hi"]))), []).append(unit)
+    found, told, n_unjudged = dict[str, Mapping[str, Any]](), list[tuple[str, str, str]](), 0
     for place, row in rows:
-        key, label = row.get("key", ""), row["label"].strip().lower()
-        unit = units.get(key[:-1])
+        names = tuple(sorted(named[place]))
+        units = [one for one in judged.get(names, ()) if row.get("rubric") in (None, "", one["rubric_id"])]
+        if len(units) > 1:
+            shown = ", ".join(f"{one['task']} by {one['rubric_id']}" for one in units[:CHOICES_MAX])
+            findings.problem(place, f"may be about each of {shown}: a column `rubric` says which")
+        for unit in units if len(units) == 1 else ():
+            found[unit["unit_key"]] = unit
+            side = "a" if named[place] == names else "b"
+            told.append((place, f"{unit['unit_key']}{side}", _winner(row["label"], unit, is_lo_first=side == "a")))
+        n_unjudged += not units
+    if n_unjudged:
+        findings.skip(f"{file}", f"{plural(n_unjudged, 'row')} of what no model of {study} has judged, by that rubric")
+    return found, told
+
+
+def _winner(label: str, unit: Mapping[str, Any], *, is_lo_first: bool) -> str:
+    """Return a label of a pair as a sheet has it, where it names the better item or candidate."""
+    for side in ("lo", "hi") if unit["item_hi"] is not None else ():
+        if label.strip() in (unit[f"item_{side}"], unit[f"candidate_{side}"]):
+            return "1" if (side == "lo") == is_lo_first else "2"
+    return label
+
+
+def _labelled(
+    lake_path: Path, study: str, rows: Sequence[_Row], keys: _Keys, rater: str | None, findings: Findings
+) -> Iterator[ForeignJudgment]:
+    def ask(lens: duckdb.DuckDBPyConnection) -> tuple[_Units, list[tuple[str, str, str]], dict[str, tuple[str, ...]]]:
+        read.check_study(lens, study)
+        return *keys(lens, study, rows), _choices(lens, study)
+
+    with read.asked(lake_path, ask) as (units, told, choices):
+        of_place = dict(rows)
+    for place, key, label in told:
+        row, unit = of_place[place], units.get(key[:-1])
         if unit is None or key[-1:] not in {"a", "b"}:
             findings.problem(place, f"names no unit of study {study}: key {key!r}")
             continue
         kind, words = _of(choices, unit, study)
-        said = {word.lower(): word for word in words}.get(label)
+        said = {word.lower(): word for word in words}.get(label.strip().lower())
         if said is None:
             findings.problem(place, f"says {label!r} where one of {', '.join(words)} can be said")
         else:
