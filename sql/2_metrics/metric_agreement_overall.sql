@@ -7,8 +7,8 @@
 --   repeats move no figure and hard units stay. n_clusters items (prompts, where models' outputs are judged) have a unit.
 -- estimators:
 --   - agreement: the share of a unit's pairs of votes that agree, averaged; interval wilson_mean
---   - unanimity: n_unanimous / n_units, the units whose votes are all equal, which the more repeats are asked the fewer
---     are; Wilson, with the effective size
+--   - unanimity: n_unanimous / n_units, the units whose votes are all equal, with one vote of each judge; with more, how
+--     often one word of each would be; Wilson, with the effective size
 --   - agreement_min, agreement_max, unanimity_min, unanimity_max: what the n_units_open units leave possible that lack
 --     an answer, one of several repeats too, of a judge who was asked: that judge unlike every other, or of the most
 --     frequent word
@@ -104,7 +104,9 @@ counted AS (
     max(x) AS x,
     round(sum(part), 12) AS k,
     round(sum(part * is_scaled), 12) AS k_scaled,
-    sum(part * part) AS own
+    sum(part * part) AS own,
+    count(*) AS n_judges_here,
+    exp(sum(ln(part))) AS all_part
   FROM by_judge
   GROUP BY set_no, pattern_no, place, vote
 ),
@@ -188,6 +190,7 @@ units AS MATERIALIZED (
     -- of two judges, not of the same one twice
     max(m) * max(m) - max(m) - sum(k * k) + sum(own) AS n_apart,
     count(*) AS n_words,
+    round(sum(CASE WHEN n_judges_here = m THEN all_part ELSE 0.0 END), 12) AS unanimous,
     count(*) FILTER (WHERE k = k_top) AS n_tops,
     sum(k * total) AS moved_spread,
     sum(k_scaled * ranked.x) AS sum_x,
@@ -211,6 +214,7 @@ sums AS (
     coalesce(CAST(sum(n) FILTER (WHERE m > 1) AS BIGINT), 0) AS n_units,
     coalesce(CAST(sum(n) FILTER (WHERE m_scaled > 1) AS BIGINT), 0) AS n_units_scaled,
     coalesce(CAST(sum(n) FILTER (WHERE m > 1 AND n_words = 1) AS BIGINT), 0) AS n_unanimous,
+    sum(CASE WHEN m > 1 THEN n * unanimous END) AS unanimous_all,
     coalesce(CAST(sum(n) FILTER (WHERE m > 1 AND n_tops = 1) AS BIGINT), 0) AS n_units_majority,
     sum(CASE WHEN m > 1 THEN n * (1 - n_apart / (m * (m - 1))) END) AS agreed,
     sum(CASE WHEN m > 1 THEN n * n_apart / (m - 1) END) AS apart,
@@ -257,7 +261,7 @@ figures AS MATERIALIZED (
     sums.*, size, spread, size_scaled, wholes.sum_x, wholes.squares_x, spread_x, wholes.sum_r, wholes.squares_r,
     spread_r, chance_ac1, n_rated,
     agreed / nullif(n_units, 0) AS agreement,
-    n_unanimous / nullif(n_units, 0) AS unanimity,
+    unanimous_all / nullif(n_units, 0) AS unanimity,
     CASE WHEN spread > 0 THEN 1 - (size - 1) * apart / spread END AS alpha_nominal,
     CASE WHEN spread_r > 0 THEN 1 - (size_scaled - 1) * apart_r / spread_r END AS alpha_ordinal,
     CASE WHEN spread_x > 0 THEN 1 - (size_scaled - 1) * apart_x / spread_x END AS alpha_interval,
@@ -273,7 +277,7 @@ moves AS MATERIALIZED (
     count(*) FILTER (WHERE m > 1) AS n_places,
     count(*) FILTER (WHERE m_scaled > 1) AS n_places_scaled,
     sum(CASE WHEN m > 1 THEN 1 - n_apart / (m * (m - 1)) - agreement ELSE 0 END) AS agreement_move,
-    sum(CASE WHEN m > 1 AND n_words = 1 THEN 1 - unanimity WHEN m > 1 THEN -unanimity ELSE 0 END) AS unanimity_move,
+    sum(CASE WHEN m > 1 THEN unanimous - unanimity ELSE 0 END) AS unanimity_move,
     sum(CASE WHEN m > 1 THEN
       -(size - 1) * n_apart / (m - 1) / nullif(spread, 0)
       - apart / nullif(spread, 0) * m
@@ -368,14 +372,21 @@ jackknives AS (
 ),
 -- what every judge that was asked says for good, and how many may still say what they like, by unit
 said_by_vote AS (
-  SELECT set_no, pattern_no, place, vote, sum(part) AS k, sum(part * part) AS own
+  SELECT
+    set_no, pattern_no, place, vote, sum(part) AS k, sum(part * part) AS own, count(*) AS n_judges_here,
+    exp(sum(ln(part))) AS all_part
   FROM by_judge
   WHERE NOT is_open
   GROUP BY set_no, pattern_no, place, vote
 ),
+said_sized AS (
+  SELECT *, round(sum(k) OVER (PARTITION BY set_no, pattern_no, place)) AS m_said FROM said_by_vote
+),
 said AS (
-  SELECT set_no, pattern_no, place, max(k) AS k_top, sum(k * k) AS squares, sum(own) AS own, count(*) AS n_votes
-  FROM said_by_vote
+  SELECT
+    set_no, pattern_no, place, max(k) AS k_top, sum(k * k) AS squares, sum(own) AS own,
+    round(sum(CASE WHEN n_judges_here = m_said THEN all_part ELSE 0.0 END), 12) AS unanimous
+  FROM said_sized
   GROUP BY set_no, pattern_no, place
 ),
 asked_of AS (
@@ -386,7 +397,7 @@ asked_of AS (
 left_open AS (
   SELECT
     asked_of.set_no, n, m, m_said,
-    coalesce(k_top, 0) AS k_top, coalesce(squares - own, 0) AS in_common, coalesce(n_votes, 0) AS n_votes
+    coalesce(k_top, 0) AS k_top, coalesce(squares - own, 0) AS in_common, coalesce(unanimous, 1) AS unanimous
   FROM asked_of
   LEFT JOIN said
     ON said.set_no = asked_of.set_no
@@ -399,8 +410,8 @@ limits AS (
     CAST(sum(CASE WHEN m_said < m THEN n ELSE 0 END) AS BIGINT) AS n_units_open,
     sum(n * in_common / (m * (m - 1))) / sum(n) AS agreement_min,
     sum(n * (in_common + (m - m_said) * (2 * k_top + m - m_said - 1)) / (m * (m - 1))) / sum(n) AS agreement_max,
-    sum(CASE WHEN m_said = m AND n_votes = 1 THEN n ELSE 0 END) / sum(n) AS unanimity_min,
-    sum(CASE WHEN n_votes <= 1 THEN n ELSE 0 END) / sum(n) AS unanimity_max
+    sum(CASE WHEN m_said = m THEN n * unanimous ELSE 0 END) / sum(n) AS unanimity_min,
+    sum(n * unanimous) / sum(n) AS unanimity_max
   FROM left_open
   WHERE m > 1
   GROUP BY set_no

@@ -30,8 +30,8 @@ class Agreeing:
     """A design: items are drawn anew for each set, with a quality for all judges and one that each judge sees alone.
 
     Of pairs every judge is asked all in both orders, with a position effect of `eta`; a tie is said where the gap is
-    small. With `n_outputs` what is judged are so many outputs to each of `n_items` prompts, true or false, and it is
-    prompts that are drawn.
+    small. Each is asked `repeats` times, and of the reversed order a share `missing` is not. With `n_outputs` what is
+    judged are so many outputs to each of `n_items` prompts, true or false, and it is prompts that are drawn.
     """
 
     n_items: int = 20
@@ -40,6 +40,8 @@ class Agreeing:
     taste_sd: float = 1.0
     eta: float = 0.3
     ties: float = 0.0
+    repeats: int = 1
+    missing: float = 0.0
 
 
 DESIGNS = {
@@ -50,6 +52,10 @@ DESIGNS = {
     "tastes, 40 items": Agreeing(n_items=40),
     "tastes and ties": Agreeing(ties=0.3),
     "strong position effect": Agreeing(eta=1.5),
+    "tastes, 2 repeats": Agreeing(repeats=2),
+    "tastes and ties, 3 repeats": Agreeing(ties=0.3, repeats=3),
+    "tastes, 5 repeats": Agreeing(repeats=5),
+    "tastes, missing by position": Agreeing(missing=0.4),
     "outputs to 20 prompts": Agreeing(n_outputs=5),
     "outputs to 40 prompts": Agreeing(n_items=40, n_outputs=4, taste_sd=1.5),
 }
@@ -126,15 +132,20 @@ def tables(design: Agreeing, n_sets: int, seed: int) -> dict[str, pa.Table]:
     lo, hi = np.triu_indices(design.n_items, 1)
     quality = rng.normal(0, design.quality_sd, (n_sets, design.n_items, 1))
     quality = quality + rng.normal(0, design.taste_sd, (n_sets, design.n_items, N_JUDGES))
-    codes = pair_votes(rng, design, quality[:, lo] - quality[:, hi])
-    study, pair, judge, order = (index.ravel() for index in np.indices(codes.shape))
+    gap = quality[:, lo] - quality[:, hi]
+    codes = np.stack([pair_votes(rng, design, gap) for _ in range(design.repeats)], axis=-1)
+    study, pair, judge, order, repeat = (index.ravel() for index in np.indices(codes.shape))
+    kept = (order == 0) | (rng.random(order.size) >= design.missing)
+    codes = codes.ravel()[kept]
+    study, pair, judge, order, repeat = (index[kept] for index in (study, pair, judge, order, repeat))
     first, second = np.where(order == 0, lo[pair], hi[pair]), np.where(order == 0, hi[pair], lo[pair])
     columns = _same(study.size) | {"study": _words(study, studies), "request_model": _words(judge, judges)}
     columns |= {"unit_id": pa.repeat(pa.scalar(""), study.size), "is_lo_first": pa.array(order == 0)}
+    columns |= {"repeat_no": pa.array(repeat + 1)}
     columns |= {"item_lo": _words(lo[pair], names), "item_hi": _words(hi[pair], names)}
     columns |= {"item_first": _words(first, names), "item_second": _words(second, names)}
-    columns |= {"verdict": _words(codes.ravel(), WORDS)}
-    columns |= {"outcome": _words((codes.ravel() == 2).astype(np.int64), ["decided", "tie"])}
+    columns |= {"verdict": _words(codes, WORDS)}
+    columns |= {"outcome": _words((codes == 2).astype(np.int64), ["decided", "tie"])}
     return {"pair_judgments": pa.table(columns)}
 
 

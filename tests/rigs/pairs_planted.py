@@ -21,7 +21,8 @@ class Pairs:
     """A design: what is drawn anew for each set, and how it is asked.
 
     The log-odds that the first wins are the gap of the two items' qualities, plus the pair's own taste, plus `eta`,
-    plus the mean of what either item adds to it, plus what the pair adds to it.
+    plus the mean of what either item adds to it, plus what the pair adds to it. Where all is of these items, their
+    qualities are drawn once, for all sets.
     """
 
     eta: float = 0.0
@@ -34,6 +35,7 @@ class Pairs:
     ties: float = 0.0  # the share of ties between equals, where it is highest
     missing: float = 0.0  # of the order with the higher item first
     unequal: int = 0  # how often more the order with the lower item first is asked
+    is_of_these: bool = False
 
 
 DESIGNS = {
@@ -57,6 +59,13 @@ DESIGNS = {
     "eta 1.5": Pairs(eta=1.5),
     "no effect, 10 items": Pairs(n_items=10),
     "no effect, 40 items": Pairs(n_items=40),
+    "these items, no effect": Pairs(is_of_these=True),
+    "these items, no effect, 2 repeats": Pairs(is_of_these=True, repeats=2),
+    "these items, no effect, 3 repeats, ties": Pairs(is_of_these=True, repeats=3, ties=0.5),
+    "these items, no effect, one order thrice": Pairs(is_of_these=True, unequal=2),
+    "these items, eta .3, ties": Pairs(is_of_these=True, eta=0.3, ties=0.5),
+    "these items, eta .3, 5 repeats": Pairs(is_of_these=True, eta=0.3, repeats=5),
+    "these items, eta .8, 3 repeats, missing": Pairs(is_of_these=True, eta=0.8, repeats=3, missing=0.4),
 }
 
 
@@ -69,6 +78,8 @@ def judgments(design: Pairs, n_sets: int, seed: int) -> pa.Table:
     rng = np.random.default_rng(seed)
     lo, hi = np.triu_indices(design.n_items, 1)
     quality, added = (rng.normal(0, sd, (n_sets, design.n_items)) for sd in (design.quality_sd, design.item_sd))
+    if design.is_of_these:
+        quality[:] = _these(design)
     gap = quality[:, lo] - quality[:, hi] + rng.normal(0, design.taste_sd, (n_sets, lo.size))
     effect = design.eta + (added[:, lo] + added[:, hi]) / 2 + rng.normal(0, design.pair_sd, gap.shape)
     asked = []
@@ -101,15 +112,26 @@ def _words(codes: Numbers, words: Sequence[str]) -> pa.Array:
     return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32)), pa.array(words)).cast(pa.string())
 
 
-def consistency(design: Pairs) -> float | None:
-    """Return how often two votes on a pair, one per order, name the same winner, of all items that might be."""
-    if design.ties:
-        return None
+def _these(design: Pairs) -> Numbers:
+    return np.random.default_rng(99).normal(0, design.quality_sd, design.n_items)
+
+
+def rates(design: Pairs) -> dict[str, float]:
+    """Return how often two votes on a pair, one per order, name the same winner, or two, of all items or of these."""
     rng = np.random.default_rng(1)
-    gap = rng.normal(0, np.hypot(design.quality_sd * 2**0.5, design.taste_sd), 1_000_000)
+    if design.is_of_these:
+        lo, hi = np.triu_indices(design.n_items, 1)
+        gap = _these(design)[lo] - _these(design)[hi]
+    else:
+        gap = rng.normal(0, np.hypot(design.quality_sd * 2**0.5, design.taste_sd), 1_000_000)
     effect = rng.normal(design.eta, np.hypot(design.item_sd / 2**0.5, design.pair_sd), gap.size)
     first, second = _logistic(gap + effect), _logistic(gap - effect)
-    return float(np.mean(first * second + (1 - first) * (1 - second)))
+    untied = (1 - 4 * design.ties * first * (1 - first)) * (1 - 4 * design.ties * second * (1 - second))
+    wins = untied * (first * second + (1 - first) * (1 - second))
+    return {
+        "consistency_decided": float(wins.sum() / untied.sum()),
+        "conflict_rate": float(np.mean(untied - wins)),
+    }
 
 
 @dataclass
@@ -127,10 +149,8 @@ def play(design: Pairs, n_sets: int, seed: int) -> Played:
         consistent = result(connection, "FROM metric_consistency")
     assert len(bias) == len(consistent) == n_sets
     found = Played()
-    rate = consistency(design)
     truths = {"position_logodds": (bias, design.eta)}
-    if rate is not None:
-        truths |= {"consistency_decided": (consistent, rate), "conflict_rate": (consistent, 1 - rate)}
+    truths |= {name: (consistent, rate) for name, rate in rates(design).items()}
     for name, (rows, truth) in truths.items():
         for target in ("", OF_THESE):
             found.shares[f"{name}{target}"] = _covered(rows, name, target, truth)

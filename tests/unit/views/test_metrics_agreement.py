@@ -371,6 +371,8 @@ def expected_figures(codes: Codes) -> dict[str, float]:
     agreed = np.einsum("ucc->u", met)[m > 1] / (m * (m - 1))[m > 1]
     share = np.mean(totals[m > 0] / m[m > 0, None], axis=0)
     chance = float(share @ (1 - share)) / 3
+    all_said = np.where((asked > 0)[..., None], shares, 1.0).prod(axis=1).sum(axis=1)
+    found |= {"unanimity": float(all_said[m > 1].mean())}
     found |= {"agreement": float(agreed.mean()), "ac1": float((agreed.mean() - chance) / (1 - chance))}
     both = shares[(asked[:, :2] > 0).all(axis=1)][:, :2]
     po, pe = (

@@ -11,7 +11,7 @@ from scipy import optimize, stats
 from statsmodels.stats.contingency_tables import StratifiedTable
 
 from tests.rigs.metrics import column, of_pairs
-from tests.rigs.pairs_planted import DESIGNS, Pairs, consistency, judgments, play
+from tests.rigs.pairs_planted import DESIGNS, Pairs, judgments, play, rates
 from tests.rigs.sql import CELL_DEFAULT, Row, result, table, views_over
 
 ITEMS = [f"i{number}" for number in range(9)]
@@ -308,8 +308,7 @@ def test_asking_more_often_moves_neither_consistency_nor_conflict_from_the_plant
         wins, flips = column(rows, "n_consistent_win"), column(rows, "n_primacy") + column(rows, "n_recency")
         majorities[repeats] = (wins / (wins + flips)).mean()
         assert column(rows, "n_both").mean() == 190
-    planted = consistency(Pairs(eta=0.5, quality_sd=0.7))
-    assert planted is not None
+    planted = rates(Pairs(eta=0.5, quality_sd=0.7))["consistency_decided"]
     for found in means.values():
         assert found["consistency_decided"] == pytest.approx(planted, abs=0.012)
         assert found["consistency_all"] == pytest.approx(planted, abs=0.012)
