@@ -20,11 +20,6 @@ from batchpond.views.refresh import Script
 
 ROWS_MAX: Final = 100_000  # of a larger study, what has a row per request stays a view: its texts fill the memory
 _WITHOUT_TEXTS: Final = frozenset({"pair_judgments", "item_judgments"})  # with which nearly every metric begins
-# What the optimisers of some DuckDB lines take a tenth of all time for, over rows that are few anyway.
-_IN_VAIN: Final = (
-    "SELECT coalesce(string_agg(name, ','), '') FROM duckdb_optimizers()"
-    " WHERE name IN ('partial_aggregate_pushdown', 'projection_pullup')"
-)
 
 
 # What is not made, the lake's tables and the macros, is the lens's.
@@ -71,7 +66,6 @@ class Worked:
         self._is_small = counted[0][0] <= rows_max
         if self._is_small:
             connection.execute("SET threads = 1")  # what threads say to each other takes longer than they save
-            connection.execute(f"SET disabled_optimizers = {literal(connection.execute(_IN_VAIN).fetchall()[0][0])}")
 
     def make(self, sql: str) -> None:
         """Make every view that a query reads, after those that it reads itself."""

@@ -107,6 +107,14 @@ def test_the_other_line_of_duckdb_reads_the_file(lake: LakeBuilder) -> None:
     assert states.strip() == "[('outstanding',)]"
 
 
+def test_no_reader_waits_for_what_an_optimiser_does_in_vain(lake: LakeBuilder) -> None:
+    """Two of those of DuckDB 2.0; a line that has them not opens the lake as well."""
+    with database.connect(lake.path) as connection:
+        sql = "SELECT current_setting('disabled_optimizers'), list(name) FROM duckdb_optimizers()"
+        ((off, known),) = connection.execute(sql).fetchall()
+    assert {*off.split(",")} - {""} == {"partial_aggregate_pushdown", "projection_pullup"}.intersection(known)
+
+
 def test_no_engine_of_ours_draws_on_stdout(lake: LakeBuilder) -> None:
     """A command that is given to Python is interactive to DuckDB, which then shows how far a long query is."""
     lake.build()
