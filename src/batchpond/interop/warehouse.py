@@ -36,7 +36,10 @@ def export_tables(store: Store, destination: Path, layout: str) -> int:
         manifest.require(store, TABLES.keys())
         for table in TABLES.values():
             paths = map(os.fspath, store.files(table.name))
-            names = {_key(store.path / name, name): name for name in disk.relative(store.path, paths)}
+            names = {  # a derived file may be made again under its name
+                ids.digest("lake file", name, disk.sha256(store.path / name)): name
+                for name in disk.relative(store.path, paths)
+            }
             schema = table.schema.append(pa.field(FILE, pa.string()))
             there = (_Delta if layout == "delta" else _Iceberg)(destination, table.name, schema)
             held = there.held()
@@ -45,10 +48,6 @@ def export_tables(store: Store, destination: Path, layout: str) -> int:
             if new or gone:
                 there.change(_parts(table, {key: store.path / names[key] for key in new}), [*new, *gone], gone)
     return n_changed
-
-
-def _key(path: Path, name: str) -> str:
-    return ids.digest("lake file", name, disk.sha256(path))  # a derived one may be made again under its name
 
 
 def _parts(table: Table, files: Mapping[str, Path]) -> Iterator[pa.Table]:
