@@ -296,3 +296,16 @@ def test_a_table_of_labels_that_cannot_be_read_brings_nothing(
         of_study(copied, written(tmp_path / "gold.csv", header, row))
     assert says in f"{caught.value.message}"
     assert caught.value.hint
+
+
+def test_a_label_that_is_a_place_and_the_other_places_item_is_refused(tmp_path: Path) -> None:
+    """Of items called by numbers nobody can tell which was meant, and a guess would turn the truth round."""
+    judgments = written(tmp_path / "judged.csv", "item_first,item_second,verdict,model", "2,5,first,a", "1,7,first,a")
+    store = Store.init(tmp_path / "lake")
+    import_judgments(store, judgments, study=STUDY)
+    with pytest.raises(UsageError) as caught:
+        of_study(store.path, written(tmp_path / "gold.csv", "item_1,item_2,label", "2,5,2", "1,7,1"))
+    assert "gold.csv:2 says '2', which is a place and the id" in caught.value.message
+    assert "gold.csv:3" not in caught.value.message
+    both = written(tmp_path / "clear.csv", "item_1,item_2,label", "2,5,5", "1,7,1")
+    assert of_study(store.path, both).judgments.n_new == 2

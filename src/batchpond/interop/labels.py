@@ -51,6 +51,7 @@ _ITEMS: Final = ("item", "item_1", "item_2")
 """The columns of a table of labels that name what a row is about: an item, or the two of a pair."""
 _FIELD: Final = "field"
 _PAIR: Final = {"1": "first", "2": "second", "tie": "tie"}
+_PLACES: Final = ("1", "2")
 
 
 class By(StrEnum):
@@ -305,9 +306,13 @@ def _keys_of_table(
             shown = ", ".join(f"{one['task']} by {one['rubric_id']}" for one in units[:CHOICES_MAX])
             findings.problem(place, f"may be about each of {shown}: a column `rubric` says which")
         for unit in units if len(units) == 1 else ():
+            side, label = "a" if named[place] == names else "b", row["label"].strip()
+            said = _winner(label, unit, is_lo_first=side == "a")
+            if label in _PLACES and said != label:
+                findings.problem(place, f"says {label!r}, which is a place and the id of what stands at the other one")
+                continue
             found[unit["unit_key"]] = unit
-            side = "a" if named[place] == names else "b"
-            told.append((place, f"{unit['unit_key']}{side}", _winner(row["label"], unit, is_lo_first=side == "a")))
+            told.append((place, f"{unit['unit_key']}{side}", said))
         n_unjudged += not units
     if n_unjudged:
         findings.skip(f"{file}", f"{plural(n_unjudged, 'row')} of what no model of {study} has judged, by that rubric")
@@ -317,7 +322,7 @@ def _keys_of_table(
 def _winner(label: str, unit: Mapping[str, Any], *, is_lo_first: bool) -> str:
     """Return a label of a pair as a sheet has it, where it names the better item or candidate."""
     for side in ("lo", "hi") if unit["item_hi"] is not None else ():
-        if label.strip() in (unit[f"item_{side}"], unit[f"candidate_{side}"]):
+        if label in (unit[f"item_{side}"], unit[f"candidate_{side}"]):
             return "1" if (side == "lo") == is_lo_first else "2"
     return label
 
