@@ -231,9 +231,8 @@ def _with_cells(part: pa.RecordBatch, cells: pa.Table, *, is_per_cell: bool) -> 
     of_cells = [column.dictionary_encode().take(part["cell_no"]) for column in cells.columns]
     rows = pa.table([*part.columns, *of_cells], [*part.schema.names, *cells.column_names])
     names = ["tier", "model_no", "mode", *["cell_id"] * is_per_cell]
-    return rows.append_column(
-        "group", pc.binary_join_element_wise(*(rows[name].cast(pa.string()) for name in names), " ")
-    )
+    words = [rows[name].cast(pa.string()).fill_null("") for name in names]  # without one, models would share a shard
+    return rows.append_column("group", pc.binary_join_element_wise(*words, " "))
 
 
 def unformed(store: Store, lake_state: LakeState, plans: Collection[str]) -> dict[str, int]:

@@ -240,6 +240,18 @@ def test_a_request_that_is_cut_carries_no_words_but_its_own(tmp_path: Path) -> N
         assert new.lines["template_id"].unique().to_pylist() in (["concise"], ["plain"])
 
 
+def test_no_two_models_share_a_shard_where_the_plan_says_no_mode() -> None:
+    """Plans of before it was on record: a group that is NULL would be that of all models."""
+    cells = pa.table({"cell_id": ["a", "b"], "model_no": pa.array([1, 2], pa.int32())})
+    part = pa.record_batch(
+        {"cell_no": [0, 1], "tier": pa.array([1, 1], pa.int32()), "mode": pa.array([None, None], pa.string())}
+    )
+    for is_per_cell in (False, True):
+        groups = due._with_cells(part, cells, is_per_cell=is_per_cell)["group"].to_pylist()
+        assert None not in groups
+        assert len(set(groups)) == 2
+
+
 def test_no_limit_is_taken_from_a_misspelt_setting(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     (rig.store.path / "config.toml").write_text("[limits.openai]\nopen_batch = 1\n")
