@@ -1,6 +1,7 @@
 -- grain: study, template_id, provider, request_model, thinking, candidate
 -- question: How often does a candidate model comply over all statements, and how far is this judge from the others?
--- source: the counts of metric_compliance, by statement and by prompt.
+-- source: the counts of metric_compliance, by statement and by prompt, without criteria that take points (below 0 in
+--   criteria_points), to comply with which is no merit.
 -- estimators:
 --   - compliance: n_compliant / n_valid, the interval wilson_clustered
 --   - compliance_se: clustered by statement (CR1), where statements share outputs, or prompts, in two ways, by these too
@@ -23,7 +24,7 @@
 CREATE OR REPLACE VIEW metric_compliance_overall AS
 WITH inputs AS (
   SELECT
-    study, template_id, rubric_id, provider, request_model, thinking, candidate,
+    item_status.study, template_id, item_status.rubric_id, provider, request_model, thinking, candidate,
     coalesce(nullif(unit_id, ''), item) AS prompt,
     min(item) AS an_output,
     count(*) FILTER (WHERE status <> 'pending') AS n_answered,
@@ -32,9 +33,13 @@ WITH inputs AS (
     count(*) FILTER (WHERE status <> 'pending' AND value IS NULL) AS n_null,
     count(*) FILTER (WHERE status = 'pending') AS n_pending
   FROM item_status
-  WHERE task = 'compliance'
+  LEFT JOIN criteria_points
+    ON criteria_points.study = item_status.study
+    AND criteria_points.rubric_id = item_status.rubric_id
+  WHERE task = 'compliance' AND coalesce(points, 0) >= 0
   GROUP BY
-    study, template_id, rubric_id, provider, request_model, thinking, candidate, coalesce(nullif(unit_id, ''), item)
+    item_status.study, template_id, item_status.rubric_id, provider, request_model, thinking, candidate,
+    coalesce(nullif(unit_id, ''), item)
 ),
 -- by statement, where prompt is NULL, and by prompt, where rubric_id is: one that statements share is known by its outputs
 clusters AS (

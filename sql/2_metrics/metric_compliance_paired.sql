@@ -1,7 +1,7 @@
 -- grain: study, template_id, provider, request_model, thinking, candidate_a, candidate_b
 -- question: Of two candidate models that answered the same inputs, which one complies more often, by one judge?
--- source: item_status of task compliance, the inputs on which both have a verdict for a statement. The row of provider
---   `panel` compares by the majority of the judges.
+-- source: item_status of task compliance, the inputs on which both have a verdict for a statement, without criteria that
+--   take points (below 0 in criteria_points). The row of provider `panel` compares by the majority of the judges.
 -- estimators:
 --   - rate_a, rate_b: the share of these inputs on which a, and b, complies
 --   - diff: rate of a - rate of b
@@ -31,12 +31,15 @@
 CREATE OR REPLACE VIEW metric_compliance_paired AS
 WITH rates AS (
   SELECT
-    study, template_id, rubric_id, provider, request_model, thinking, unit_id, candidate,
+    item_status.study, template_id, item_status.rubric_id, provider, request_model, thinking, unit_id, candidate,
     avg(CASE value WHEN 'true' THEN 1.0 WHEN 'false' THEN 0.0 END) AS rate,
     min(item) AS an_output
   FROM item_status
-  WHERE task = 'compliance' AND candidate IS NOT NULL
-  GROUP BY study, template_id, rubric_id, provider, request_model, thinking, unit_id, candidate
+  LEFT JOIN criteria_points
+    ON criteria_points.study = item_status.study
+    AND criteria_points.rubric_id = item_status.rubric_id
+  WHERE task = 'compliance' AND candidate IS NOT NULL AND coalesce(points, 0) >= 0
+  GROUP BY item_status.study, template_id, item_status.rubric_id, provider, request_model, thinking, unit_id, candidate
 ),
 paired AS (
   SELECT

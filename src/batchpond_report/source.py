@@ -46,7 +46,9 @@ class Rows:
     @property
     def cut(self) -> str:
         """A sentence where the query has more rows than these."""
-        return f"The first {len(self):,} rows; there are more." if self.is_cut else ""
+        return (
+            f"The first {len(self):,} rows, of which alone this caption speaks; there are more." if self.is_cut else ""
+        )
 
 
 class Source:

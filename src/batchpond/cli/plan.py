@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -15,7 +16,7 @@ from batchpond.model import ErrorClass, Mode
 from batchpond.text import plural, usd
 
 if TYPE_CHECKING:
-    from batchpond.plan.report import ModelReport, PlanReport, StageReport
+    from batchpond.plan.report import CellReport, ModelReport, PlanReport, StageReport
     from batchpond.run.due import FailureCount
     from batchpond.run.session import Counts
     from batchpond.run.submit import ModelCost, RetryReport, SubmitPreview, SubmitReport
@@ -101,16 +102,22 @@ def _stage_row(stage: StageReport) -> tuple[str, ...]:
 
 
 def _cells(report: PlanReport) -> Iterator[str]:
-    """Yield the table of cells; the stage is told where there are several."""
-    skipped = 0 if len(report.stages) > 1 else 1
+    """Yield the table of cells, over rubrics where there are many; the stage is told where there are several."""
+    skipped, is_long = 0 if len(report.stages) > 1 else 1, len(report.cells) > CELLS_SHOWN_MAX
+    shown: dict[tuple[str, ...], list[CellReport]] = {}
+    for cell in report.cells:
+        by = "" if is_long else cell.rubric_id
+        way = cell.provider, cell.request_model, cell.thinking
+        shown.setdefault((cell.stage, cell.template_id, by, *way), []).append(cell)
     rows = [
-        (cell.stage, cell.template_id, cell.rubric_id, cell.request_model, cell.thinking, f"{cell.n_to_ask:,}",
-         usd(cell.cost.expected_usd))[skipped:]
-        for cell in report.cells[:CELLS_SHOWN_MAX]
+        (stage, template, cells[0].rubric_id if len(cells) == 1 else f"{len(cells):,} rubrics", model, thinking,
+         f"{sum(cell.n_to_ask for cell in cells):,}", summed([cell.cost.expected_usd for cell in cells]))[skipped:]
+        for (stage, template, _, _, model, thinking), cells in itertools.islice(shown.items(), CELLS_SHOWN_MAX)
     ]  # fmt: skip
     yield from formats.aligned(CELL_COLUMNS[skipped:], rows, n_text_columns=5 - skipped, width=output.room())
-    if len(report.cells) > CELLS_SHOWN_MAX:
-        yield f"... and {len(report.cells) - CELLS_SHOWN_MAX:,} more cells; `--json` lists all"
+    if is_long:
+        more = f"and {len(shown) - CELLS_SHOWN_MAX:,} more; " if len(shown) > CELLS_SHOWN_MAX else ""
+        yield f"{more}`--json` lists all {len(report.cells):,} cells"
 
 
 def _counts(report: PlanReport) -> Iterator[str]:

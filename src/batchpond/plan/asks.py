@@ -179,11 +179,34 @@ def row_of_file(item: Item, stage: StageSpec) -> SourceRow:
 def placed_row(
     stage: StageSpec, item_id: str, text: str, told: Mapping[str, object], more: Mapping[str, Any]
 ) -> SourceRow:
-    """Return a row by what its columns for unit, rubric, candidate, input, tier say; raises StudyError for no tier."""
+    """Return a row by what its columns for unit, rubric, candidate, input, tier say; raises StudyError for no tier.
+
+    A list of rubrics is of those that it is judged by, each by itself.
+    """
+    judged_by = judged_by_of(stage, item_id, told.get("rubric"))
+    if judged_by is not None:
+        told, more = {**told, "rubric": None}, {**more, stage.rows.columns["rubric"]: judged_by}
     own_unit = "" if stage.task in {"pairwise", "listwise"} else item_id  # any two of their rows are compared
     unit_id, rubric_id, candidate, asked = [_said(told.get(name)) for name in ("unit", "rubric", "candidate", "input")]
     tier = tier_of(stage, item_id, told.get("tier"))
-    return SourceRow(item_id, text, unit_id or own_unit, rubric_id, candidate, asked or None, more=more, tier=tier)
+    return SourceRow(
+        item_id, text, unit_id or own_unit, rubric_id, candidate, asked or None, None, more, judged_by, tier
+    )
+
+
+def judged_by_of(stage: StageSpec, item_id: str, value: object) -> tuple[str, ...] | None:
+    """Return the rubrics that a list names, each once, None for what is none.
+
+    Raises StudyError for an empty list, or a rubric that the stage lacks.
+    """
+    if not isinstance(value, list):
+        return None
+    found, known = tuple(dict.fromkeys(map(str, value))), stage.rubric_places
+    if not found:
+        raise StudyError(f"stage {stage.name}: {item_id!r} has an empty list of rubrics", hint="leave such an item out")
+    if lacking := [name for name in found if known and name not in known]:
+        raise _unknown(stage, item_id, lacking[0])
+    return found
 
 
 def _said(value: object) -> str | None:
@@ -257,7 +280,7 @@ def _ranking(stage: StageSpec, rows: Sequence[SourceRow]) -> Iterator[Ask]:
         for lo, hi in itertools.combinations(ordered, 2) if baseline is None else _against(baseline, ordered):
             if lo.candidate == hi.candidate:
                 continue
-            for rubric in _rubrics_of(stage, lo):
+            for rubric in _rubrics_of(stage, lo, hi):
                 yield Ask(rubric, lo, hi)
                 yield Ask(rubric, hi, lo, Direction.REVERSE)
 
@@ -298,7 +321,7 @@ def _asks_of_list(stage: StageSpec, rule: OrderRule, shown: Sequence[SourceRow],
     list_id = ids.digest("list", shown[0].unit_id, *(row.item_id for row in shown))
     has_reverse = ids.unit_interval(seed, "reverse list", list_id) < stage.pairs.reverse
     asked = [(Direction.FORWARD, shown), *([(Direction.REVERSE, shown[::-1])] if has_reverse else [])]
-    for rubric, (direction, rows) in itertools.product(_rubrics_of(stage, shown[0]), asked):
+    for rubric, (direction, rows) in itertools.product(_rubrics_of(stage, *shown), asked):
         values = {"SAMPLES": rule.shown([row.text for row in rows]), "INPUT": rows[0].input_text or ""}
         for place, row in enumerate(rows, 1):
             yield Ask(rubric, row, None, direction, values, place, list_id=list_id)
@@ -312,22 +335,29 @@ def ask_of_pair(
     return Ask(rubric, first, second, direction, only=only, purpose=str(choice.purpose), gain=choice.gain)
 
 
-def _rubrics_of(stage: StageSpec, row: SourceRow) -> Iterable[Rubric]:
-    """Return what a row is judged by: its own rubric, or each of the stage's where it has none."""
-    if not stage.rubrics:
-        return (NO_RUBRIC if row.rubric_id is None else _named_rubric(row.rubric_id),)
+def _rubrics_of(stage: StageSpec, row: SourceRow, *others: SourceRow) -> Iterable[Rubric]:
+    """Return what a row, with others beside it, is judged by: its own rubric, its list, or each of the stage's."""
     if stage.rule.parts:  # all of which one answer has, whatever the row belongs to
         return stage.rubrics
-    if row.rubric_id is None:
-        chosen = row.judged_by
-        return stage.rubrics if chosen is None else [r for r in stage.rubrics if r.rubric_id in chosen]
-    found = [rubric for rubric in stage.rubrics if rubric.rubric_id == row.rubric_id]
-    if not found:
-        raise StudyError(
-            f"stage {stage.name}: {row.item_id!r} belongs to the rubric {row.rubric_id!r}, which the stage lacks",
-            hint=f"its rubrics: {', '.join(rubric.rubric_id for rubric in stage.rubrics[:20])}",
-        )
-    return found
+    places = stage.rubric_places
+    if row.rubric_id is not None:
+        if places and row.rubric_id not in places:
+            raise _unknown(stage, row.item_id, row.rubric_id)
+        return (stage.rubrics[places[row.rubric_id]] if places else _named_rubric(row.rubric_id),)
+    lists = [one.judged_by for one in (row, *others) if one.judged_by is not None]
+    if not lists:
+        return stage.rubrics or (NO_RUBRIC,)
+    named = set(lists[0]).intersection(*lists[1:])
+    if not places:
+        return [_named_rubric(name) for name in lists[0] if name in named]
+    return [stage.rubrics[place] for place in sorted(places[name] for name in named if name in places)]
+
+
+def _unknown(stage: StageSpec, item_id: str, name: str) -> StudyError:
+    return StudyError(
+        f"stage {stage.name}: {item_id!r} belongs to the rubric {name!r}, which the stage lacks",
+        hint=f"its rubrics: {', '.join(rubric.rubric_id for rubric in stage.rubrics[:20])}",
+    )
 
 
 @lru_cache(maxsize=1_000)

@@ -24,7 +24,7 @@ class Known:
 
     `ask_bytes` of one that waits is the size of its prompts without the texts of its rows; `shown_bytes` are of what
     each of its models is shown in one, as if its tokens were text. `n_pairs` are compared, whatever by; with
-    `has_rubrics` each row belongs to a rubric.
+    `has_rubrics` each row belongs to a rubric, and where it waits, to `n_listed` if that is not 0.
     """
 
     stage: StageSpec
@@ -36,6 +36,7 @@ class Known:
     ask_bytes: float = 0.0
     has_rubrics: bool = False
     shown_bytes: Sequence[float] = ()
+    n_listed: float = 0.0
 
     def tokens(self, asked: _Asked) -> list[int]:
         """Return how many tokens the prompt of a request has for each of its models."""
@@ -106,6 +107,8 @@ def _foretold(known: Sequence[Known], prices: Prices, *, is_worst: bool) -> list
         stage = one.stage
         own = _Flow(one.n_rows, text_bytes=one.row_bytes, has_rubrics=one.has_rubrics, n_statements=len(stage.rubrics))
         flow = _chosen(stage, flows, is_worst=is_worst) if stage.waits else own
+        if one.n_listed:
+            flow = replace(flow, n_rows=flow.n_rows * one.n_listed, has_rubrics=True)
         first = _first(one, flow)
         later = _later_rounds(stage, first, flow.n_rows)
         found.append(_forecast(one, first, later, prices))

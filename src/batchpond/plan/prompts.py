@@ -24,7 +24,17 @@ from batchpond.model import Media, Prompt, Role, Turn
 from batchpond.plan.asks import Ask, SourceRow, size_of
 from batchpond.plan.cells import ModelConfig, canonical
 from batchpond.study.spec import StageSpec
-from batchpond.tasks.templates import ANSWERS, MEDIA, NOT_KNOWN, Rubric, Template, column_of, part_of, pattern_of
+from batchpond.tasks.templates import (
+    ANSWERS,
+    MEDIA,
+    NOT_KNOWN,
+    OF_STATEMENT,
+    Rubric,
+    Template,
+    column_of,
+    part_of,
+    pattern_of,
+)  # fmt: skip
 from batchpond.text import BYTES
 
 BYTES_PER_TOKEN: Final = 4
@@ -123,8 +133,8 @@ def row_of(name: str, ask: Ask) -> SourceRow:
 def in_column(name: str, ask: Ask, of_rubric: Mapping[str, str]) -> str:
     """Return what an ask has in a column: text as it is, anything else as JSON; nothing where it has none."""
     side, column = name.partition(".")[0], column_of(name)
-    if side == "statement":
-        found = of_rubric.get(column.upper(), "")
+    if side == OF_STATEMENT:
+        found = of_rubric.get(name, of_rubric.get(column.upper(), ""))
         return "" if found == NOT_KNOWN else found
     if side == ANSWERS or name in ask.values:
         return ask.values.get(name, "")

@@ -31,7 +31,18 @@ from batchpond.lake.store import CONFIG, TMP, Store
 from batchpond.model import Media, Prompt
 from batchpond.plan import cells as forms
 from batchpond.plan import report, versions
-from batchpond.plan.asks import NO_RUBRIC, Ask, SourceRow, SpilledRows, asks, n_asks, placed_row, row_of_file, size_of
+from batchpond.plan.asks import (
+    NO_RUBRIC,
+    Ask,
+    SourceRow,
+    SpilledRows,
+    asks,
+    judged_by_of,
+    n_asks,
+    placed_row,
+    row_of_file,
+    size_of,
+)  # fmt: skip
 from batchpond.plan.blocks import Grid
 from batchpond.plan.cells import Dropped, ModelConfig, Modules, length_of
 from batchpond.plan.forecast import Forecast, Known, forecast
@@ -60,7 +71,8 @@ _SAMPLE_ASKS: Final = 200
 class StageDraft:
     """A stage with its ways to ask; where it waits for nothing, its rows, the pairs of them and how many asks.
 
-    `grid` is set where every cell is asked the same pairs and the study is nothing but them.
+    `grid` is set where every cell is asked the same pairs and the study is nothing but them. `n_listed` is by how many
+    rubrics an answer is judged, on average, where its question says by which.
     """
 
     stage: StageSpec
@@ -70,6 +82,7 @@ class StageDraft:
     n_asks: int = 0
     pairs: Pairs | None = None
     grid: Grid | None = None
+    n_listed: float = 0.0
 
     @property
     def n_cells(self) -> int:
@@ -119,7 +132,10 @@ def draft_of(
     One that `is_bought` was asked before, so that nothing is said against its models.
     """
     dropped: list[Dropped] = []
-    stages = [_draft(store, study, stage, modules, dropped, media) for stage in study.stages]
+    stages: list[StageDraft] = []
+    for stage in study.stages:
+        found = _draft(store, study, stage, modules, dropped, media)
+        stages.append(dataclasses.replace(found, n_listed=_n_listed(stage, stages)))
     if (n_cells := sum(draft.n_cells for draft in stages)) > CELLS_MAX:
         raise StudyError(f"{study.source}: makes {n_cells:,} cells; one study holds at most {CELLS_MAX:,}")
     shown = tuple(media.found.values()) if media else ()
@@ -159,6 +175,18 @@ def _draft(
         raise StudyError(f"{study.source}: stage {stage.name} has nothing to ask about")
     adaptive.check_size(stage.name, stage.pairs, len(rows), draft.n_cells)
     return dataclasses.replace(draft, n_asks=n_found)
+
+
+def _n_listed(stage: StageSpec, earlier: Sequence[StageDraft]) -> float:
+    column = stage.rows.columns.get("rubric") if stage.waits else None
+    questions = next((one.rows or () for one in earlier if one.stage.name == stage.rows.stage), ()) if column else ()
+    lists = [judged_by_of(stage, row.item_id, row.more.get(column or "")) for row in questions]
+    if None in lists:
+        raise StudyError(
+            f"stage {stage.name}: {questions[lists.index(None)].item_id!r} has no list of rubrics in {column!r}",
+            hint="each question says by which its answers are judged",
+        )
+    return fmean(map(len, filter(None, lists))) if lists else 0.0
 
 
 def _pairs(store: Store, study: Study, stage: StageSpec, rows: Sequence[SourceRow]) -> Pairs | None:
@@ -270,16 +298,18 @@ def known_of(draft: Draft, one: StageDraft) -> Known:
     stage, rows = one.stage, one.rows
     ask_bytes, *shown_bytes = _sizes(draft, one)
     if rows is None:
-        return Known(stage, one.configs, ask_bytes=ask_bytes, shown_bytes=shown_bytes)
+        return Known(stage, one.configs, ask_bytes=ask_bytes, shown_bytes=shown_bytes, n_listed=one.n_listed)
     if isinstance(rows, SpilledRows):
-        n_bytes, has_own = rows.n_text_bytes, rows.rubric_ids.keys() != {None}
+        n_bytes, has_own = rows.n_text_bytes, rows.is_chosen or rows.rubric_ids.keys() != {None}
     else:
         n_bytes, has_own = sum(size_of(row.text) for row in rows), any(row.rubric_id is not None for row in rows)
     parts = stage.rule.parts
     n_asks = one.n_asks // (max(1, len(parts)) * stage.rule.size)  # an answer's fields, or items, are one ask
     n_pairs = n_asks / (2 if has_own or parts else 2 * max(1, len(stage.rubrics)))  # a ranking's, in both orders
     n_pairs = n_pairs if one.pairs is None else len(one.pairs)
-    return Known(stage, one.configs, len(rows), n_bytes / len(rows), n_asks, n_pairs, ask_bytes, has_own, shown_bytes)
+    # A row with a list of rubrics is as many rows as its list is long.
+    n_rows = n_asks if isinstance(rows, SpilledRows) and rows.is_chosen else len(rows)
+    return Known(stage, one.configs, n_rows, n_bytes / len(rows), n_asks, n_pairs, ask_bytes, has_own, shown_bytes)
 
 
 def _sizes(draft: Draft, one: StageDraft) -> list[float]:

@@ -284,7 +284,7 @@ class _Inputs:
 def _publish_inputs(
     store: Store, connection: duckdb.DuckDBPyConnection, stage: StageSpec, rubrics: Iterable[Rubric], items: Spool
 ) -> None:
-    by = [(rubric.rubric_hash, rubric.rubric_id, rubric.name, rubric.description) for rubric in rubrics]
+    by = [tuple(getattr(rubric, name) for name in RUBRICS.schema.names) for rubric in rubrics]
     how = [(template.template_hash, template.template_id, template.text) for template in stage.templates]
     for table, rows in ((RUBRICS, by), (TEMPLATES, how)):
         with Spool(store, table, ITEM_FILE_ROWS) as spool:
@@ -293,8 +293,8 @@ def _publish_inputs(
     publish_new(store, connection, items)
 
 
-def _columns(table: Table, rows: Sequence[tuple[str | None, ...]]) -> pa.Table:
-    columns = [pa.array(column, pa.string()) for column in zip(*rows, strict=True)]
+def _columns(table: Table, rows: Sequence[tuple[Any, ...]]) -> pa.Table:
+    columns = [pa.array(column, kind) for column, kind in zip(zip(*rows, strict=True), table.schema.types, strict=True)]
     return pa.Table.from_arrays(columns, schema=table.schema)
 
 

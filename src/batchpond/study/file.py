@@ -34,7 +34,7 @@ from batchpond.tasks import pressure, registry, templates
 from batchpond.tasks.answer_fields import Field, FieldsRule
 from batchpond.tasks.base import Rule
 from batchpond.tasks.pressure import Tactic
-from batchpond.tasks.templates import Rubric, Template
+from batchpond.tasks.templates import OF_STATEMENT, POINTS, Rubric, Template, column_of
 
 __all__ = ["Study", "load", "parse_study", "schema"]
 
@@ -161,14 +161,17 @@ def _stage(
     is_talk = task == spec.CONVERSATION
     rule = written.lists.read_by(rule_of(settings, "generation" if is_talk else task))
     derive.check(rule, settings.where())
+    rows = _rows(table, written, earlier)
+    found = (_first_turns if is_talk else _templates)(table, written, rule, base_path)
+    by = _fields_of(table, rule) if isinstance(rule, FieldsRule) else _rubrics(table, written, base_path, found)
     stage = StageSpec(
         name=name,
         task=task,
-        rows=_rows(table, written, earlier),
+        rows=rows,
         rule=rule,
-        templates=(_first_turns if is_talk else _templates)(table, written, rule, base_path),
+        templates=found,
         models=spec.models_of(table, "models", written.models),
-        rubrics=_fields_of(table, rule) if isinstance(rule, FieldsRule) else _rubrics(table, written, base_path),
+        rubrics=by,
         pairs=_pairs_of(table.inside("pairs"), written.pairs) if task in spec.PAIR_TASKS else written.lists.as_pairs,
         repeats=written.repeats,
         tactics=_tactics(table, written) if is_talk else (),
@@ -294,13 +297,18 @@ def _rows(table: Table, written: tables.StageKeys, stages: Sequence[StageSpec]) 
         why = "has no effect on rows that come from other stages"
         items.refuse(["media_max_px"], why, "it stands under the items whose pictures are read: those of a file")
     if asked.stage is not None:
-        items.refuse((*_OF_FILE, *columns), "cannot be given together with stage")
+        of_questions = {name: column for name, column in columns.items() if name == "rubric"}
+        items.refuse((*_OF_FILE, *(columns.keys() - of_questions)), "cannot be given together with stage")
         _earlier(items, "stage", asked.stage, earlier)
+        source = next((stage for stage in stages if stage.name == asked.stage), None)
+        if of_questions and (source is None or source.task != "generation" or source.rows.items is None):
+            hint = "it names the column of a file's questions that says by what their answers are judged"
+            items.fail("rubric", f"cannot be given: {asked.stage} does not answer the items of a file", hint)
         if (own := kept.get(asked.stage)) is not None:
             why = f"cannot be given: {own.name} itself says which questions are kept"
             items.refuse(["where"], why, "see `keep_below`")
             return RowsSpec(after=after, kept=own)
-        return RowsSpec(stage=asked.stage, where=asked.where, after=after)
+        return RowsSpec(stage=asked.stage, where=asked.where, after=after, columns=of_questions)
     items.refuse(["where"], "needs a stage")
     found = _items_of(items, asked)
     if asked.candidates:
@@ -373,12 +381,16 @@ def _with_texts(
     return tuple(found)
 
 
-def _rubrics(table: Table, written: tables.StageKeys, base_path: Path) -> tuple[Rubric, ...]:
+def _rubrics(
+    table: Table, written: tables.StageKeys, base_path: Path, shown_by: Sequence[Template] = ()
+) -> tuple[Rubric, ...]:
     match written.rubrics:
         case None:
             return ()
-        case tables.RubricsFile(path=path):
-            return statements.read(base_path / path)
+        case tables.RubricsFile(path=path, points=points):
+            columns = {name for template in shown_by for name in template.columns}
+            shown = {column_of(name) for name in columns if name.partition(".")[0] == OF_STATEMENT}
+            return statements.read(base_path / path, shown, points)
         case _:
             return _rubrics_of(table, written.rubrics)
 
@@ -506,7 +518,8 @@ def _rubric(table: Table, written: tables.RubricTable | str) -> Rubric:
         table.refuse(others, "cannot be given together with use", "leave out use to describe a rubric of your own")
         return known[table.choose("use", table.required("use"), sorted(known))]
     name, rubric_id, description = (table.required(key) for key in ("name", "id", "description"))
-    return Rubric(rubric_id, name.strip(), description.strip())
+    points = () if written.points is None else ((POINTS, repr(written.points)),)
+    return Rubric(rubric_id, name.strip(), description.strip(), points)
 
 
 def _specs_of(

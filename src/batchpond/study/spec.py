@@ -14,6 +14,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from enum import StrEnum
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -291,7 +292,8 @@ class RowsSpec:
 
     `where` is an SQL condition on what the stage `stage` came to; with `lacking`, its rows are asked about only as
     far as their statements lack questions by then. The columns are those of files and SQL that say which rubric,
-    unit (prompt) and candidate (model) a row belongs to, where there are any.
+    unit (prompt) and candidate (model) a row belongs to, where there are any; of a stage's answers, the one of its
+    questions that says by which rubrics they are judged.
     """
 
     items: ItemsSpec | None = None
@@ -311,7 +313,7 @@ class RowsSpec:
         return tuple(dict.fromkeys(names))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class StageSpec:
     """One part of a study: what is asked, of whom, about which rows.
 
@@ -370,6 +372,11 @@ class StageSpec:
     def waits(self) -> bool:
         """Whether its rows depend on answers of other stages."""
         return bool(self.rows.waits_for)
+
+    @cached_property
+    def rubric_places(self) -> dict[str, int]:
+        """Where each rubric stands among them, by id: a row names its own."""
+        return {rubric.rubric_id: place for place, rubric in enumerate(self.rubrics)}
 
     def shared_rubrics(self, source: StageSpec) -> frozenset[str]:
         """Return the rubrics by which it asks again about what an earlier stage chose; with none, all of its own do."""

@@ -3,20 +3,24 @@
     {"id": "be_honest", "text": "...", "type": "requirement", "authority_level": "platform", "section": "...",
      "subsection": "...", "metadata": {"examples": [{"description", "user_query", "bad_response", "good_response"}]}}
 
-`id` and `text` are needed. What cannot be used is an error, never skipped. Other forms are entry points of the group
+`id` and `text` are needed. What cannot be used is an error, never skipped. Other keys are kept where a template shows
+them or where they are the points that a criterion gives. Other forms are entry points of the group
 `batchpond.statements`, by the suffix of their files: batchpond itself brings YAML and Markdown.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
+
+import orjson
 
 from batchpond import fields
 from batchpond.errors import StudyError
 from batchpond.files import json_rows, listed, read_text, reader_of, readers
-from batchpond.tasks.templates import NOT_KNOWN, Rubric
+from batchpond.tasks.templates import NOT_KNOWN, OF_STATEMENT, POINTS, Rubric
 
 READERS: Final = "batchpond.statements"
 FILE_SIZE_MAX_BYTES: Final = 200_000_000
@@ -28,8 +32,11 @@ _EXAMPLE: Final = ("description", "user_query", "bad_response", "good_response")
 _PARTS: Final = ("Request", "Goes against the statement", "In line with the statement")
 
 
-def read(path: Path) -> tuple[Rubric, ...]:
-    """Return a file's or folder's statements as rubrics, in its order; raises one StudyError for all that is wrong."""
+def read(path: Path, shown: Collection[str] = (), points: str | None = None) -> tuple[Rubric, ...]:
+    """Return a file's or folder's statements as rubrics, in its order; raises one StudyError for all that is wrong.
+
+    `shown` are the keys that templates show, `points` the one with the points that a criterion gives, if it gives any.
+    """
     found: dict[str, tuple[str, Rubric]] = {}
     problems: list[str] = []
     for place, entry in _entries(path):
@@ -37,7 +44,7 @@ def read(path: Path) -> tuple[Rubric, ...]:
             problems.append(f"{place}: {entry}")
             continue
         try:
-            rubric = rubric_of(entry)
+            rubric = rubric_of(entry, shown, points)
         except ValueError as error:
             problems.append(f"{place}: {error}")
             continue
@@ -85,8 +92,8 @@ def suffixes() -> tuple[str, ...]:
     return (*JSON_LINES, *(f".{name}" for name in readers(READERS)))
 
 
-def rubric_of(entry: object) -> Rubric:
-    """Return one statement as a rubric; raises ValueError that says what it lacks."""
+def rubric_of(entry: object, shown: Collection[str] = (), points: str | None = None) -> Rubric:
+    """Return one statement as a rubric with what `read` says; raises ValueError that says what it lacks."""
     found = fields.mapping(entry)
     statement_id, text = found.get("id"), found.get("text")
     if not isinstance(statement_id, str) or not statement_id.strip():
@@ -102,7 +109,19 @@ def rubric_of(entry: object) -> Rubric:
         "SUBSECTION": fields.text(found.get("subsection")),
         "EXAMPLES": "\n\n".join(_examples(statement_id, found)),
     }
-    return Rubric(statement_id, statement_id, text, tuple((name, value or NOT_KNOWN) for name, value in said.items()))
+    more = {name: value or NOT_KNOWN for name, value in said.items()}
+    for name in sorted(shown):
+        if (value := found.get(name)) is not None:
+            more[f"{OF_STATEMENT}.{name}"] = value if isinstance(value, str) else orjson.dumps(value).decode()
+    if points is not None:
+        more[POINTS] = _points(statement_id, points, found.get(points))
+    return Rubric(statement_id, statement_id, text, tuple(more.items()))
+
+
+def _points(statement_id: str, name: str, value: object) -> str:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise ValueError(f"statement {statement_id!r} has no number in {name!r}, which the study names for points")
+    return repr(value)
 
 
 def _word(found: Mapping[str, Any], name: str) -> str:

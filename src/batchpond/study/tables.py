@@ -145,6 +145,7 @@ class RubricTable:
     id: PartName | None = None
     name: Text | None = None
     description: LongText | None = None
+    points: Annotated[float | None, about("what an answer that meets it earns; below 0 for a fault")] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,6 +153,7 @@ class RubricsFile:
     """Statements of a file or folder."""
 
     path: Annotated[Text, about(".jsonl, .yaml, a folder of those, or .md (headings with {#id})")]
+    points: Annotated[Text | None, about("the key of a statement with the points that it gives")] = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -43,7 +43,8 @@ _FOLLOWS: Final[Mapping[Role | None, tuple[Role, ...]]] = {
 }
 """Who may speak after whom."""
 PAIR_SIDES: Final = ("SAMPLE_1", "SAMPLE_2", "OUTPUT_A", "OUTPUT_B")
-_OF_STATEMENT: Final = "statement"
+OF_STATEMENT: Final = "statement"
+"""Whose columns are what the file of statements says of each."""
 ANSWERS: Final = "answers"
 """Whose columns are what earlier stages answered, `answers.STAGE.COLUMN`."""
 MEDIA: Final = " as media"
@@ -74,7 +75,7 @@ class Placeholders:
         known = self.required + self.optional
         return (
             *(tuple(side for side in PAIR_SIDES if side in known) or (() if "SAMPLES" in known else ("item",))),
-            *((_OF_STATEMENT,) if _OF_STATEMENT.upper() in known else ()),
+            *((OF_STATEMENT,) if OF_STATEMENT.upper() in known else ()),
         )
 
     def columns(self, text: str, literal: Sequence[str] = ()) -> tuple[str, ...]:
@@ -291,19 +292,26 @@ def tasks() -> list[str]:
 
 STATEMENT_PLACEHOLDERS: Final = ("STATEMENT_ID", "STATEMENT_TYPE", "AUTHORITY", "SECTION", "SUBSECTION", "EXAMPLES")
 NOT_KNOWN: Final = "(none)"
+POINTS: Final = "POINTS"
 
 
 @dataclass(frozen=True)
 class Rubric:
     """A trait by name and description, or a policy statement; its hash changes with anything it says.
 
-    `more` has the placeholders that templates may show of a statement besides its text.
+    `more` has what templates may show of a statement besides its text, and its points.
     """
 
     rubric_id: str
     name: str
     description: str
     more: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def points(self) -> float | None:
+        """What an answer that meets it earns, below 0 for what it should not do; None where nothing is given."""
+        found = dict(self.more).get(POINTS)
+        return None if found is None else float(found)
 
     @cached_property
     def rubric_hash(self) -> str:

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import polars as pl
 
-from batchpond.text import plural
 from batchpond_report.declared import LABEL, Declared, Drawn, chapter
 from batchpond_report.numbers import total
 from batchpond_report.parts import FIGURE_ROWS_MAX, ChartKind
@@ -26,7 +25,7 @@ def _parts(frame: pl.DataFrame) -> pl.DataFrame:
 
 def _stacked(coverage: Declared) -> Declared:
     figure = Drawn(kind=ChartKind.BARS, roles={"value": "n", "group": "part"}, axes={"value": "judgments"}, rows=_parts)
-    return replace(coverage, says=lambda frame: {"cells": plural(len(frame), "cell")}, figure=figure)
+    return replace(coverage, figure=figure)
 
 
 section = chapter("coverage", coverage=_stacked)

@@ -109,7 +109,7 @@ def source_rows(store: Store, staged: Study, stage: StageSpec) -> Sequence[Sourc
         return inputs.entry_rows(store, staged.name, [source], where)
     if source.task == "generation":
         found = inputs.query(store, _OUTPUTS, study=staged.name, stage=source.name, where=where)
-        return SpilledRows(store.path / TMP, (_output_row(row, staged) for row in found))
+        return SpilledRows(store.path / TMP, (_output_row(row, staged, stage) for row in found))
     found = inputs.query(store, _JUDGED, study=staged.name, stage=source.name, where=where)
     has_same = bool(stage.shared_rubrics(source))
     judged = (_judged_row(row, tuple(row["judged_by"]) if has_same else None) for row in found)
@@ -123,8 +123,9 @@ def _shown(staged: Study, metadata: str | None) -> dict[str, Any]:
     return {name: value for name, value in more.items() if name in names}
 
 
-def _output_row(row: Mapping[str, Any], staged: Study) -> SourceRow:
-    item_id = f"{row['unit_id']}/{row['candidate']}"
+def _output_row(row: Mapping[str, Any], staged: Study, stage: StageSpec) -> SourceRow:
+    item_id, column = f"{row['unit_id']}/{row['candidate']}", stage.rows.columns.get("rubric")
+    of_question = orjson.loads(row["metadata"]).get(column) if column and row["metadata"] else None
     return SourceRow(
         item_id if row["rubric_id"] is None else f"{item_id}/{row['rubric_id']}",
         row["text"],
@@ -133,6 +134,7 @@ def _output_row(row: Mapping[str, Any], staged: Study) -> SourceRow:
         candidate=row["candidate"],
         input_text=row["input_text"],
         more=_shown(staged, row["metadata"]),
+        judged_by=asks.judged_by_of(stage, item_id, of_question),
         tier=asks.tier_in(row["metadata"]),
     )
 

@@ -1,0 +1,53 @@
+-- grain: study, template_id, provider, request_model, thinking, candidate, prompt
+-- question: How many of the points that a prompt's criteria give does a candidate's answer earn, by one judge?
+-- source: item_judgments of task compliance with criteria_points; what is met earns its points, or takes them. prompt is the unit, or the item without one; n_met_known criteria have a verdict, n_open
+--   are unread or unanswered.
+-- estimators:
+--   - score: the points of what is met over the sum of those above 0, among criteria with a verdict; where a judge was
+--     asked several times, the share of its verdicts; where a candidate has several answers, their mean
+--   - score_min, score_max: with all open criteria at their worst, and at their best
+-- reference: Arora et al. 2025 (HealthBench).
+-- nulls: score where no criterion above 0 has a verdict; what does not apply is of neither sum.
+
+CREATE OR REPLACE VIEW prompt_scores AS
+WITH criteria AS (
+  SELECT
+    item_judgments.study, template_id, item_judgments.rubric_id, provider, request_model, thinking, candidate,
+    coalesce(nullif(unit_id, ''), item) AS prompt,
+    item,
+    max(points) AS points,
+    count(*) FILTER (WHERE verdict = 'true') / nullif(count(*) FILTER (WHERE verdict IN ('true', 'false')), 0) AS met,
+    count(*) FILTER (WHERE coalesce(outcome, '') <> 'not_applicable') AS n_applicable
+  FROM item_judgments
+  JOIN criteria_points
+    ON criteria_points.study = item_judgments.study
+    AND criteria_points.rubric_id = item_judgments.rubric_id
+  WHERE task = 'compliance'
+  GROUP BY
+    item_judgments.study, template_id, item_judgments.rubric_id, provider, request_model, thinking, candidate,
+    coalesce(nullif(unit_id, ''), item), item
+),
+answers AS (
+  SELECT
+    study, template_id, provider, request_model, thinking, candidate, prompt, item,
+    count(met) AS n_met_known,
+    count(*) FILTER (WHERE met IS NULL AND n_applicable > 0) AS n_open,
+    sum(points * met) AS earned,
+    coalesce(sum(points * met), 0) + coalesce(sum(points) FILTER (WHERE met IS NULL AND n_applicable > 0 AND points < 0), 0)
+      AS earned_min,
+    coalesce(sum(points * met), 0) + coalesce(sum(points) FILTER (WHERE met IS NULL AND n_applicable > 0 AND points > 0), 0)
+      AS earned_max,
+    sum(points) FILTER (WHERE met IS NOT NULL AND points > 0) AS possible,
+    sum(points) FILTER (WHERE (met IS NOT NULL OR n_applicable > 0) AND points > 0) AS possible_of_all
+  FROM criteria
+  GROUP BY study, template_id, provider, request_model, thinking, candidate, prompt, item
+)
+SELECT
+  study, template_id, provider, request_model, thinking, candidate, prompt,
+  CAST(sum(n_met_known) AS BIGINT) AS n_met_known,
+  CAST(sum(n_open) AS BIGINT) AS n_open,
+  avg(earned / possible) AS score,
+  avg(earned_min / possible_of_all) AS score_min,
+  avg(earned_max / possible_of_all) AS score_max
+FROM answers
+GROUP BY study, template_id, provider, request_model, thinking, candidate, prompt;
