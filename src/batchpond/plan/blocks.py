@@ -167,7 +167,7 @@ def _table(schema: pa.Schema, columns: Mapping[str, Any], block: Block) -> pa.Ta
 
 BLOCK_ROWS: Final = 2_048
 _DIRECTIONS: Final = pa.array(["forward", "reverse"])
-_CELLS_KEPT_MAX: Final = 10_000
+_CELLS_KEPT_MAX: Final = 100_000
 _ARRAY_BYTES_MAX: Final = (1 << 31) - 1
 
 

@@ -63,7 +63,7 @@ from batchpond.tasks import inputs
 from batchpond.tasks.base import READER
 from batchpond.views import refresh
 
-CELLS_MAX: Final = 10_000
+CELLS_MAX: Final = 100_000
 _SAMPLE_ASKS: Final = 200
 
 

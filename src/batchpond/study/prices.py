@@ -15,7 +15,7 @@ import functools
 import math
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import astuple, dataclass, field
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from fnmatch import fnmatchcase
@@ -101,12 +101,17 @@ class Estimate:
 
     def __add__(self, other: Estimate) -> Estimate:
         """Return the sum; a sum with an unknown part is unknown, but for what is known of it."""
-        pairs = zip(astuple(self), astuple(other), strict=True)
+        pairs = zip(self._figures, other._figures, strict=True)
         return _estimate(None if a is None or b is None else a + b for a, b in pairs)
 
     def part(self, share: float) -> Estimate:
         """Return the cost of so large a share."""
-        return _estimate(None if usd is None else usd * share for usd in astuple(self))
+        return _estimate(None if usd is None else usd * share for usd in self._figures)
+
+    @property
+    def _figures(self) -> tuple[float | None, ...]:
+        known = self.known_low_usd, self.known_expected_usd, self.known_worst_usd
+        return self.low_usd, self.expected_usd, self.worst_usd, self.high_usd, *known
 
 
 def _estimate(figures: Iterable[float | None]) -> Estimate:

@@ -24,7 +24,7 @@ from batchpond.tasks.templates import NOT_KNOWN, OF_STATEMENT, POINTS, Rubric
 
 READERS: Final = "batchpond.statements"
 FILE_SIZE_MAX_BYTES: Final = 200_000_000
-STATEMENTS_MAX: Final = 10_000
+STATEMENTS_MAX: Final = 100_000
 EXAMPLES_MAX: Final = 100
 YAML: Final = (".yaml", ".yml")
 JSON_LINES: Final = (".jsonl", ".ndjson")
