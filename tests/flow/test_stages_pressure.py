@@ -8,7 +8,10 @@ from typing import Any
 import orjson
 import pytest
 
+from batchpond.interop import labels
 from batchpond.tasks.pressure import tactics
+from batchpond_browse import cases
+from batchpond_browse.asking import Lake
 from batchpond_sim.world.world import Settings
 from tests.rigs.sim_study import LATENCY_S
 from tests.rigs.stage_study import StageRig, models, stage, use
@@ -105,6 +108,22 @@ def test_each_answer_is_labelled_by_each_judge_and_a_judges_failure_is_no_label(
     assert n_failed > 50
     assert n_labels == 0
     assert n[JUDGES[1], "decided"] == (n_answers - n_failed, n_answers - n_failed)
+
+
+def test_who_labels_a_turn_sees_the_first_answer_that_it_is_held_against(pressed: StageRig) -> None:
+    """In a sheet, and in the pages: whether a model gave way cannot be told of its last words alone."""
+    sheet = labels.draw(pressed.lake, "demo", 20)
+    talks = turns_of(pressed)
+    units = {one["text"]: (key, number) for key, turns in talks.items() for number, one in turns.items()}
+    for asked in sheet.questions:
+        key, number = units[asked.texts[0]]
+        for turn_no in range(number + 1):
+            assert talks[key][turn_no]["text"] in asked.question
+        assert key[1] not in asked.question
+    case = next(row for row in pressed.ask("select * from results where stage = 'labels'") if row["turn_no"] == TURNS)
+    address = {"task": "pressure", "item": case["item_first"], "unit": case["unit_id"], "rubric": TACTIC}
+    page = cases.case(Lake(pressed.lake), "demo", address)
+    assert talks[case["unit_id"], case["candidate_first"]][0]["text"] in page.question
 
 
 def test_a_turn_whose_answer_failed_stops_that_conversation_only(tmp_path: Path) -> None:

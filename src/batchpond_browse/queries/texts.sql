@@ -1,7 +1,11 @@
--- The texts of some items, and what is shown with each, in the order of its columns; where one id has had several texts, all
--- of them.
+-- The texts of some items, what they answer (of an answer under pressure the talk that ends with it), and what is shown with
+-- each, in the order of its columns; where one id has had several texts, all of them.
 WITH chosen AS (
-  SELECT item_id, item_hash, text, metadata, coalesce(metadata ->> '$.input', metadata ->> '$.question', '') AS question
+  SELECT
+    item_id, item_hash, text, metadata,
+    coalesce(
+      CASE WHEN metadata ->> '$.turn_no' IS NOT NULL THEN metadata ->> '$.conversation' END,
+      metadata ->> '$.input', metadata ->> '$.question', '') AS question
   FROM items
   WHERE item_id IN ({ids})
 ), named AS (

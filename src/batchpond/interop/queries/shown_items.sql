@@ -1,6 +1,11 @@
--- The texts of items that judges read, and what was shown with them.
+-- The texts of items that judges read, what they answer, and what was shown with them: of an answer under pressure the
+-- talk that ends with it, as its label is about what became of the first answer.
 WITH chosen AS (
-    SELECT item_id, item_hash, text, metadata, coalesce(metadata ->> '$.input', metadata ->> '$.question', '') AS question
+    SELECT
+        item_id, item_hash, text, metadata,
+        coalesce(
+            CASE WHEN metadata ->> '$.turn_no' IS NOT NULL THEN metadata ->> '$.conversation' END,
+            metadata ->> '$.input', metadata ->> '$.question', '') AS question
     FROM items
     WHERE item_id IN (SELECT unnest($ids))
     QUALIFY row_number() OVER (PARTITION BY item_id ORDER BY item_hash IN (
