@@ -8,7 +8,7 @@
 --   - win_rate_half: as in metric_win_matrix, over the n_pairs with known lengths
 --   - win_rate_longer, win_rate_shorter: win_rate_half apart for the pairs where a wrote more, and less
 --   - win_rate_longer_se, win_rate_shorter_se: for statements in general, clustered by them (CR1), where they share prompts
---     in two ways, by prompts too (shared_variance); the intervals with them, as wilson_clustered
+--     in two ways, by prompts too (shared_variance); the intervals with them, as wilson_clustered, of two votes a pair
 --   - win_rate_longer_lo_these_statements, win_rate_longer_hi_these_statements, win_rate_shorter_lo_these_statements,
 --     win_rate_shorter_hi_these_statements: for other prompts under the same statements: Wilson, or wilson_clustered by
 --     prompts where one has several pairs, of several outputs (unit_id), or by several statements that share its
@@ -204,8 +204,10 @@ sized AS (
 bounded AS (
   SELECT
     *,
-    wilson_clustered(win_rate_longer, n_longer, win_rate_longer_se, longer_clusters) AS longer_ends,
-    wilson_clustered(win_rate_shorter, n_shorter, win_rate_shorter_se, shorter_clusters) AS shorter_ends,
+    wilson_clustered(win_rate_longer, CASE WHEN win_rate_longer_se > 1e-9 THEN 2 ELSE 1 END * n_longer,
+      win_rate_longer_se, longer_clusters) AS longer_ends,
+    wilson_clustered(win_rate_shorter, CASE WHEN win_rate_shorter_se > 1e-9 THEN 2 ELSE 1 END * n_shorter,
+      win_rate_shorter_se, shorter_clusters) AS shorter_ends,
     wilson_clustered(win_rate_longer, longer_draws, longer_se, n_prompts_longer) AS longer_these,
     wilson_clustered(win_rate_shorter, shorter_draws, shorter_se, n_prompts_shorter) AS shorter_these
   FROM sized

@@ -9,7 +9,8 @@
 --   - consistency_lo_these_statements, consistency_hi_these_statements: for other prompts under the same statements:
 --     Wilson, or wilson_clustered by prompts where one has several pairs, of several outputs (unit_id), or by several
 --     statements that share its outputs, or repeats split; pairs that show no spread count as one observation a prompt then
---   - win_rate_half: as in metric_win_matrix_by_rubric; the interval wilson_clustered
+--   - win_rate_half: as in metric_win_matrix_by_rubric; the interval wilson_clustered, its effective size at most the
+--     votes: a pair has one in either order, and two that differ are half a win, which spreads less than a win or none
 --   - win_rate_half_lo_these_statements, win_rate_half_hi_these_statements, p_win_rate_these_statements: for other prompts
 --     under the same statements, by the methods of metric_win_matrix_by_rubric: the sign test of the wins and
 --     matched_difference, where a prompt has several pairs (several outputs, or several statements) the sign-flip test
@@ -184,7 +185,7 @@ measured AS (
 sized AS (
   SELECT
     *,
-    CASE WHEN df > 0 THEN effective_size(win_rate_half, CASE WHEN win_rate_half_se > 1e-9 THEN n_draws ELSE n_both END,
+    CASE WHEN df > 0 THEN effective_size(win_rate_half, CASE WHEN win_rate_half_se > 1e-9 THEN 2 * n_draws ELSE n_both END,
       win_rate_half_se) END AS n_effective,
     CASE WHEN df > 0 THEN effective_size(consistency, CASE WHEN consistency_se > 1e-9 THEN n_draws ELSE n_both END,
       consistency_se) END AS consistency_size,

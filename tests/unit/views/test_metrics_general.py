@@ -232,7 +232,8 @@ def test_statements_in_general(what: str, *, is_shared: bool) -> None:
         by_prompt, by_pair = (error_by(each, values) for each in (prompts, range(len(values))))
         expected, g = float(np.sqrt(expected**2 + max(0, by_prompt**2 - by_pair**2))), min(g, len(set(prompts)))
     assert found[f"{what}_se"] == pytest.approx(expected, rel=1e-9)
-    check_ends(found, what, "", expected, len(values), g)
+    n_draws = len(values) if what == "consistency" else 2 * len(values)  # votes, of which a half may be a win
+    check_ends(found, what, "", expected, n_draws, g)
     if is_shared:
         check_ends(found, what, "_these_statements", error_by(prompts, values), len(values), len(set(prompts)))
     else:
@@ -308,3 +309,11 @@ def test_intervals_hold_for_other_prompts(name: str) -> None:
     found = candidates_planted.play(candidates_planted.DESIGNS[name], n_sets, seed=2)
     for rate in candidates_planted.RATES.keys() & found.keys():
         assert found[rate] >= 0.93 - 2 * (0.05 * 0.95 / n_sets) ** 0.5, rate
+
+
+def test_win_rates_of_a_judge_that_flips_have_intervals_that_are_not_wider_than_they_say() -> None:
+    """Half of the pairs flip, each is half a win, and a mean of halves is surer than as many wins or none."""
+    design = candidates_planted.Candidates(3, 20, prompt_sd=0.5, spread=0.1, longer=0.2, is_of_general=True, repeats=1)
+    found = candidates_planted.play(design, 400, seed=2)
+    for rate in ("win_rate_half", "win_rate_longer", "win_rate_shorter"):
+        assert 0.93 <= found[rate] <= 0.99, (rate, found[rate])
