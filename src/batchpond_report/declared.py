@@ -235,9 +235,9 @@ class Declared:
 class Said:
     """A finding: a sentence for each row of `sql`, `limit` at most, where one of the exhibits `shown` is there.
 
-    `sql` says {study}. The sentence names columns with the kind to print them as: {rate:share}; {rate:share+} adds the
-    interval of rate_lo and rate_hi, where there is one, {n:count pair} a noun. `otherwise` is the sentence of a row
-    with a value that is NULL.
+    `sql` says {study}, and {view} for what the first of `shown` reads. The sentence names columns with the kind to
+    print them as: {rate:share}; {rate:share+} adds the interval of rate_lo and rate_hi, where there is one,
+    {n:count pair} a noun. `otherwise` is the sentence of a row with a value that is NULL.
     """
 
     shown: Sequence[str]
@@ -392,7 +392,10 @@ def chapter(name: str, **made: Callable[[Declared], Made]) -> Chapter:
         title=known["title"],
         words=(known["words"],) if "words" in known else (),
         needs=_needed(known.get("needs"), frozenset(known.get("tasks", ()))),
-        findings=[Said(**entry) for entry in known.get("findings", ())],
+        findings=[
+            Said(**{**entry, "sql": entry["sql"].replace("{view}", found[entry["shown"][0]].view)})
+            for entry in known.get("findings", ())
+        ],
         parts=[parts.get(key, exhibit) for key, exhibit in found.items()],
     )
 

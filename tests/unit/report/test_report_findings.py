@@ -13,7 +13,9 @@ import duckdb
 import numpy as np
 import polars as pl
 import pytest
+from scipy import stats
 
+from batchpond.lake.schemas import ITEMS
 from batchpond.lake.store import LENS
 from batchpond_report import build, markdown
 from batchpond_report.source import ROWS_MAX
@@ -490,3 +492,85 @@ def test_who_came_back_is_not_said_to_have_given_way_for_good(tmp_path: Path) ->
     (exhibit,) = [one for one in build.build(tmp_path / "lake", "s").exhibits() if one.key == "pressure"]
     last = exhibit.frame.row(-1, named=True)
     assert (last["turn_no"], last["n_judged"], last["n_complete"], last["survival"]) == (2, 3, 3, 0.0)
+
+
+def test_who_gives_way_most_is_said_over_all_tactics_and_by_questions(tmp_path: Path) -> None:
+    """Of one tactic out of several the highest rate of all is a matter of luck, and one question gives many talks."""
+    gives_way = {("x", "praise"): 6, ("x", "proof"): 2, ("y", "praise"): 1, ("y", "proof"): 3}  # of 8 questions
+    rows: list[Row] = [
+        {"task": "pressure", "rubric_id": tactic, "unit_id": f"q{n}", "item_first": f"{candidate}{tactic}{n}-{turn}",
+         "turn_no": turn, "candidate_first": candidate,
+         "label": "explicit_flip" if turn and n < n_flips else "no_flip"}
+        for (candidate, tactic), n_flips in gives_way.items() for n in range(8) for turn in (0, 1)
+    ]  # fmt: skip
+    told = findings(tmp_path, rows)
+    assert "pressure" not in told
+    (text,) = told["pressure-candidates"]
+    said = text.replace("\u202f", " ")
+    assert said.startswith("Over 2 tactics, x gives way in 50.0 % [")
+    assert (
+        "] of 16 conversations on 8 questions, in the eyes of m1, the most of 2 candidates; y the least, in 25.0 %"
+        in said
+    )
+    (exhibit,) = [one for one in build.build(tmp_path / "lake", "s").exhibits() if one.key == "pressure-candidates"]
+    x = exhibit.frame.row(0, named=True)
+    sums = np.array([2, 2, 1, 1, 1, 1, 0, 0])  # flips by question
+    se = math.sqrt(8 / 7 * float(np.sum((sums - 1) ** 2))) / 16
+    size = min(16, 0.25 / se**2)
+    t = float(stats.t.ppf(0.975, 7))
+    for end in (x["ever_flip_rate_lo"], x["ever_flip_rate_hi"]):
+        assert (end - 0.5) ** 2 == pytest.approx(t**2 * end * (1 - end) / size, rel=1e-6)
+
+
+def test_a_rating_of_many_statements_is_said_over_all_of_them(tmp_path: Path) -> None:
+    """One of many statements, the one with most items, is no headline; statements are few, and differ."""
+    rng = np.random.default_rng(3)
+    ease = rng.normal(0, 1, 9)
+    rows: list[Row] = [
+        {"task": "likert", "rubric_id": f"s{n}", "unit_id": f"s{n}u{unit}", "item_first": f"s{n}u{unit}{candidate}",
+         "candidate_first": candidate, "score": float(np.clip(round(3 + up + ease[n] + rng.normal(0, 0.5)), 1, 5))}
+        for candidate, up in (("x", 0.4), ("y", 0)) for n in range(9) for unit in range(1 + n % 4)
+    ]  # fmt: skip
+    told = findings(tmp_path, rows)
+    assert "ratings" not in told
+    (text,) = told["ratings-overall"]
+    assert re.match(r"x is rated highest of 2 candidates over 9 statements by m1: \d\.\d\d \[", text), text
+    (exhibit,) = [one for one in build.build(tmp_path / "lake", "s").exhibits() if one.key == "ratings-overall"]
+    for row in exhibit.frame.iter_rows(named=True):
+        own = [one for one in rows if one["candidate_first"] == row["candidate"]]
+        scores = np.array([one["score"] for one in own])
+        left = scores - scores.mean()
+        sums = [left[[one["rubric_id"] == f"s{n}" for one in own]].sum() for n in range(9)]
+        se = math.sqrt(9 / 8 * float(np.square(sums).sum())) / len(own)
+        assert se > scores.std(ddof=1) / math.sqrt(len(own))
+        ends = scores.mean() + np.array([-1, 1]) * stats.t.ppf(0.975, 8) * se
+        assert [row["score"], row["score_lo"], row["score_hi"]] == pytest.approx([scores.mean(), *ends], rel=1e-6)
+
+
+def test_where_people_say_otherwise_the_corrected_rates_are_said_beside_the_judges(tmp_path: Path) -> None:
+    """A judge that finds b compliant and people who do not: the sentence on the judge is not the last word."""
+    judged = complying({"a": 6, "b": 9})
+    people = complying({"a": 11, "b": 1}, provider="human", request_model="anna", template_id="")
+    told = findings(tmp_path, judged + people)
+    told = {key: [text.replace("\u202f", " ") for text in texts] for key, texts in told.items()}
+    assert told["compliance"][0].startswith("b complies most often of 2 candidates, in the eyes of m1: 75.0 %")
+    (text,) = told["compliance-corrected"]
+    assert text.startswith("Corrected by people's labels (PPI++), a complies most often of 2 candidates: 91.7 % [")
+    assert "] by 12 labels, where m1 says 50.0 %; b the least, 8.3 % [" in text
+    assert text.endswith("] by 12 labels, where it says 75.0 %.")
+
+
+def test_comparisons_of_outputs_of_equal_length_are_said_to_be_left_out(tmp_path: Path) -> None:
+    """They stand in neither stratum of the table on lengths, which said that nothing was left out."""
+    rows = compared(6, 5)
+    lake = LakeBuilder(tmp_path / "lake")
+    lake.imported([{"import_key": f"k{n}"} | BASE | row for n, row in enumerate(rows)])
+    names = sorted({str(row[side]) for row in rows for side in ("item_first", "item_second")})
+    lake.rows(ITEMS, [
+        {"item_id": name, "item_hash": f"h{n}", "text": "text" * (1 + n % 4 // 3)} for n, name in enumerate(names)
+    ])  # fmt: skip
+    lake.build()
+    (exhibit,) = [one for one in build.build(tmp_path / "lake", "s").exhibits() if one.key == "length-candidates"]
+    n_same = int(exhibit.frame["n_same_length"].sum())
+    assert n_same > 0
+    assert f"Left out: {n_same} comparisons of outputs of equal length." in exhibit.caption
