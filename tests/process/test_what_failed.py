@@ -89,6 +89,49 @@ def test_an_empty_account_waits_for_a_person_and_not_for_time(account: FakeOpenA
     assert len(account.batches) == 3
 
 
+ONE_AT_A_TIME = "[limits.openai]\nopen_batches = 1\n"
+
+
+def test_money_that_was_seen_by_one_batch_is_there_for_the_rest(account: FakeOpenAI, program: Program) -> None:
+    """Of two studies that were refused for credit, one is submitted again: passes send all of both by themselves."""
+    program.prepare(max_requests=6)
+    for name, what in (("study.toml", f'"{STUDY}"'), ("samples.csv", "sample number")):
+        file = program.folder / name
+        file.write_text(file.read_text().replace(what, '"other"' if STUDY in what else "another one"))
+    program.run("plan", "study.toml")
+    (program.folder / "lake" / "config.toml").write_text(ONE_AT_A_TIME)
+    account.refusals, account.is_held = [error(429, "insufficient_quota")] * 2, True
+    assert [program.submit().returncode, program.run("submit", "other", "--yes").returncode] == [3, 3]
+    assert program.submit().returncode == 0
+    for n in range(1, 5):
+        assert len(account.batches) == n
+        account.finish(account.batches[-1])
+        done = program.sync()
+        assert (done.returncode, "credit" in done.stderr) == (0, False)
+    assert program.outcomes() == {"decided": 2 * N}
+
+
+def test_what_a_person_submitted_while_the_queue_was_full_goes_with_a_later_pass(
+    account: FakeOpenAI, program: Program
+) -> None:
+    """A refused batch waits for `submit`; said while there is no room, it is sent by the pass that finds some."""
+    program.prepare(max_requests=4)
+    (program.folder / "lake" / "config.toml").write_text(ONE_AT_A_TIME)
+    account.refusals = [error(400, "invalid_request_error")]
+    assert program.submit().returncode == 1
+    account.is_held = True
+    told = program.sync()
+    assert (told.returncode, len(account.batches)) == (3, 1)
+    assert "wait for a person" in told.stderr
+    assert "room among the 1 open openai batches" in program.submit().stderr
+    assert "wait for a person" not in program.run("status").stderr
+    account.is_held = False
+    account.finish(account.batches[0])
+    assert program.sync().returncode == 0
+    assert program.sync().returncode == 0
+    assert len(account.batches) == 3
+
+
 def test_what_is_put_off_says_until_when_and_is_not_missing(account: FakeOpenAI, program: Program) -> None:
     """Defect D6 of wires: a full queue is a wait with an end, in `sync`, `status` and the views."""
     account.is_held = True

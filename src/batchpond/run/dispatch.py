@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final, NamedTuple
@@ -50,10 +50,11 @@ class Readiness(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Trigger:
-    """Who asks: a person by `submit`, or a pass by itself."""
+    """Who asks: a person by `submit`, or a pass by itself, which one last told to by the approval of that `ord`."""
 
     is_explicit: bool
     now: datetime
+    approved_ord: int = 0
 
 
 def readiness(attempt: Attempt | None, trigger: Trigger) -> Readiness:
@@ -106,9 +107,11 @@ def _again(attempt: Attempt, trigger: Trigger) -> Readiness:
         is_enough, is_at_once = ordinal > DOUBTS_MAX and bool(attempt.observed), True
     else:
         is_enough = is_at_once = ordinal > REQUEUES_MAX
-    if is_enough and not trigger.is_explicit:
+    # A person who submitted since it was refused has said so, though a queue was full at the time.
+    is_asked = refusal is not None and attempt.phase is Phase.REJECTED and refusal.ord < trigger.approved_ord
+    if is_enough and not (trigger.is_explicit or is_asked):
         return Readiness.HELD
-    at = None if is_at_once and trigger.is_explicit else ready_at(attempt, trigger.now)
+    at = None if is_at_once and (trigger.is_explicit or is_asked) else ready_at(attempt, trigger.now)
     return Readiness.READY if at is None or trigger.now >= at else Readiness.WAITING
 
 
@@ -300,13 +303,17 @@ def send_study(
     precedence = Precedence()
     budget: Budget | None = None
     settings = load_config(session.store.path)
+    trigger = replace(trigger, approved_ord=approval.ord)
     due_now = list(candidates(session.store, session.open_state, study))
     for at, (shard, _) in enumerate(each(due_now, f"sending {study}", "batches", len(due_now)), 1):
         if shard.mode is Mode.LIVE:
             continue
         latest = session.open_state.latest_attempt(shard.shard_id)  # its batch may have been found for another shard
         obstacle: Obstacle | None
-        match readiness(latest, trigger):
+        state = readiness(latest, trigger)
+        if state is Readiness.HELD and _is_for_credit(latest) and not _lacks_credit(session, shard, trigger):
+            state = Readiness.READY
+        match state:
             case Readiness.DONE:
                 continue
             case Readiness.WAITING:
@@ -410,7 +417,7 @@ def back_off(shard: Sharded, latest: Attempt | None, now: datetime) -> Obstacle 
 def held_by(shard: Sharded, latest: Attempt | None) -> Obstacle:
     """Return what a person has to do about a shard that is not sent again by itself."""
     rejection = latest.rejection if latest is not None and latest.phase is Phase.REJECTED else None
-    if rejection is not None and rejection.error_class is ErrorClass.BILLING:
+    if _is_for_credit(latest):
         return no_credit(shard)
     why = f"{shard.client_name} never answered clearly" if rejection is None else f"{shard.client_name} refused them"
     said = f" ({' '.join(rejection.message.split())[:_MESSAGE_CHARS]})" if rejection is not None else ""
@@ -424,20 +431,29 @@ def no_credit(shard: Sharded) -> Obstacle:
     return Obstacle(reason, passes_by_itself=False, exit_code=ExitCode.ATTENTION)
 
 
-def lacks_credit(lake_state: LakeState, client_name: str) -> bool:
+def _is_for_credit(latest: Attempt | None) -> bool:
+    """Whether a provider refused a shard for want of money."""
+    refusal = latest.rejection if latest is not None and latest.phase is Phase.REJECTED else None
+    return refusal is not None and refusal.error_class is ErrorClass.BILLING
+
+
+def _lacks_credit(session: Session, shard: Sharded, trigger: Trigger) -> bool:
     """Whether a provider refused a batch for want of money, which holds for the account and not for one batch.
 
-    What was given up since is sent by nobody, so that no later answer would ever tell of money that came.
+    It does no longer once a batch was made there, or a person submitted. What was given up since is sent by nobody, so
+    that no later answer would ever tell of money that came.
     """
-    wanted = (a for a in lake_state.attempts.values() if a.shard_id not in lake_state.voided)
-    refused = (a.rejection for a in wanted if a.phase is Phase.REJECTED and a.client_name == client_name)
-    return any(refusal is not None and refusal.error_class is ErrorClass.BILLING for refusal in refused)
+    state = session.open_state
+    mine = [one for one in state.attempts.values() if one.client_name == shard.client_name]
+    made = max((one.sent.ord for one in mine if one.sent is not None and one.batch_id is not None), default=0)
+    wanted = (one.rejection for one in mine if _is_for_credit(one) and one.shard_id not in state.voided)
+    return any(one is not None and one.ord > max(made, trigger.approved_ord) for one in wanted)
 
 
 def _obstacle(
     session: Session, shard: Sharded, settings: Config, budget: Budget, precedence: Precedence, trigger: Trigger
 ) -> Obstacle | None:
-    if not trigger.is_explicit and lacks_credit(session.open_state, shard.client_name):
+    if not trigger.is_explicit and _lacks_credit(session, shard, trigger):
         return no_credit(shard)
     found = _refusal(session, shard) or _full_queue(session, shard, settings)
     if found is None and not budget.allows(shard):
