@@ -19,6 +19,7 @@ from batchpond.ids import TOKEN_PREFIX
 from batchpond.lake.events import read
 from batchpond.lake.records import DuplicateRemote, Event
 from batchpond.run.dispatch import Budget
+from batchpond.run.recover import adopt_by_lines
 from batchpond.run.session import Session
 from batchpond.run.unknown import waive
 from batchpond_sim.world.world import Settings
@@ -187,6 +188,39 @@ def test_where_batches_carry_nothing_their_results_tell(rig: Rig) -> None:
     assert late.sync().exit_code is ExitCode.DONE
     assert len(late.answers()) == N_REQUESTS
     assert len(rig.world.ledger.batches) == n_batches + 1
+
+
+@pytest.mark.parametrize("rig", ["anthropic"], indirect=True)
+def test_what_was_asked_again_after_the_backup_is_not_asked_once_more_where_batches_carry_nothing(rig: Rig) -> None:
+    """The retry was another shard then, as another study had been sent: its results tell of its requests all the same.
+
+    It is held until a person has taken the batch in, and then there is nothing left to ask.
+    """
+    rig.world.add_fault("lines@1:error_rows=2")
+    rig.submit()
+    rig.clock.advance(1_000)
+    rig.sync()
+    backup = copy_of(rig)
+    text = rig.study_path.read_text()
+    rig.study_path.write_text(text.replace(f'study = "{STUDY}"', 'study = "other"'))
+    items = rig.study_path.parent / "items.csv"
+    items.write_text(items.read_text().replace("text number", "other text number"))
+    rig.plan()
+    rig.submit(study="other")
+    rig.retry()
+    rig.clock.advance(1_000)
+    rig.sync()
+    n_batches = len(rig.world.ledger.batches)
+    backup.retry()
+    assert len(rig.world.ledger.batches) == n_batches
+    (told,) = {note for note in backup.notes if "answered requests that study" in note}
+    backup.sync()
+    batch_id = re.search(r"batch (\S+) answered", told)
+    assert batch_id is not None
+    adopt_by_lines(backup.store(), batch_id.group(1), STUDY, provider_name="anthropic", providers=backup.providers())
+    assert backup.sync().exit_code is ExitCode.DONE
+    assert len(backup.answers()) == N_REQUESTS
+    assert len(rig.world.ledger.batches) == n_batches
 
 
 @pytest.mark.parametrize("rig", ["openai"], indirect=True)

@@ -395,6 +395,34 @@ def check_unsold(session: Session, attempt: Attempt, listed: Iterable[RemoteBatc
     for batch in listed:
         place(session, attempt.client_name, batch, known)
     check_settled(session, attempt.intent.study)
+    _check_answered(session, attempt)
+
+
+def is_waived(session: Session, study: str) -> bool:
+    """Whether somebody said that a study is to be bought whether or not another lake, or a copy, has bought it."""
+    return any(isinstance(event, records.Fresh) and event.study == study for event in session.log.events)
+
+
+def _check_answered(session: Session, attempt: Attempt) -> None:
+    """Raise AttentionError if a batch that is not on record, and was looked into, answered a request that is sent next.
+
+    What a newer copy of the lake cut otherwise or asked again was another attempt, so that its name says nothing here.
+    """
+    study = attempt.intent.study
+    heads = ((head and ids.request_key_of(head), batch_id) for batch_id, head in session.heads.items())
+    found = {key: batch_id for key, batch_id in heads if key and batch_id not in session.lake_state.batch_ids}
+    if not found or is_waived(session, study):
+        return
+    sql = "SELECT left(request_id, $1) AS key FROM shard_requests WHERE shard_id = $2 AND list_contains($3, key)"
+    values = [ids.REQUEST_KEY_LENGTH, attempt.shard_id, list(found)]
+    for (key,) in tables.rows(session.store, ["shard_requests"], sql, values)[:1]:
+        raise AttentionError(
+            f"{attempt.provider} batch {found[key]} answered requests that study {study} is about to send, and is not"
+            " on record: a copy of this lake sends too, it was restored from an older one, or another lake asks the"
+            " same; they are not sent, they might be bought twice",
+            hint=f"`batchpond adopt {found[key]} --study {study}` takes it in;"
+            f" `batchpond submit {study} --fresh` buys them all the same",
+        )
 
 
 def is_of_plan(session: Session, study: str, shard_id: str) -> bool:

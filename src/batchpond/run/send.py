@@ -33,14 +33,14 @@ from batchpond.errors import (
 from batchpond.lake import failpoints, jsonl, tables
 from batchpond.lake.attempts import BEFORE_SENT_PHASES, Attempt, Phase, seen_as
 from batchpond.lake.events import WON_PREFIX
-from batchpond.lake.records import Approval, Created, Fresh, Intent, Planned, Rejected, Sent, Sharded, Uploaded
+from batchpond.lake.records import Approval, Created, Intent, Planned, Rejected, Sent, Sharded, Uploaded
 from batchpond.model import CreateSpec, ErrorClass, Mode, Origin, RemoteBatch, RemoteFile, Unclear
 from batchpond.plan import versions
 from batchpond.providers import registry
 from batchpond.providers.base import BatchProvider
 from batchpond.providers.http.errors import HttpError
 from batchpond.run import find
-from batchpond.run.find import adopt, check_host, day_before, list_since, look_for, matches, record_doubt
+from batchpond.run.find import adopt, check_host, day_before, is_waived, list_since, look_for, matches, record_doubt
 from batchpond.run.session import LARGE, Listing, Session, Severity, beside
 
 SEND_LEASE_S = 60.0
@@ -520,11 +520,6 @@ def listed(
         session.looked_at_s[name] = session.store.clock.monotonic_s()
         session.listed[key] = next(wide_enough, None) or (wanted, _batches(session, provider, key, wanted))
     return session.listed[key][1]
-
-
-def is_waived(session: Session, study: str) -> bool:
-    """Whether somebody said that a study is to be bought whether or not another lake, or a copy, has bought it."""
-    return any(isinstance(event, Fresh) and event.study == study for event in session.log.events)
 
 
 def _batches(

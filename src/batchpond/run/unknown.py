@@ -42,8 +42,8 @@ from batchpond.providers.http import keys
 from batchpond.providers.shared.folder import of_host
 from batchpond.run import due
 from batchpond.run.batch_map import BatchMap, LineRows, MapReader, Target
-from batchpond.run.find import day_before, ids_at_head, ids_of, list_since
-from batchpond.run.send import AHEAD_MAX, is_waived, listed, planned_since
+from batchpond.run.find import day_before, ids_at_head, ids_of, is_waived, list_since
+from batchpond.run.send import AHEAD_MAX, listed, planned_since
 from batchpond.run.session import Note, Providers, Report, Session, Severity
 
 
