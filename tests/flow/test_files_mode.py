@@ -492,6 +492,26 @@ def test_a_folder_that_goes_away_is_one_error(tmp_path: Path) -> None:
     assert len(rig.answers()) == N
 
 
+def test_requests_that_somebody_took_out_of_the_folder_are_not_said_to_wait_there(tmp_path: Path) -> None:
+    """Whoever tidied the outbox is told by `status`, with the way out: given up as lost they are put there again."""
+    rig = new_rig(tmp_path, max_requests=5)
+    rig.plan()
+    rig.submit()
+    for path in rig.outbox.iterdir():
+        path.unlink()
+    waits, gone = told.waiting(rig.attempts(), rig.store())
+    assert "3 files of requests wait to be answered in" in waits
+    assert "3 of them cannot be answered, as somebody has taken the requests from" in gone
+    assert "`batchpond resolve ATTEMPT --lost`" in told.NEXT_STEP
+    for attempt in rig.attempts():
+        resolve(rig.store(), attempt.attempt_id, Resolution.LOST, providers=rig.providers())
+    rig.retry()
+    assert len([*told.waiting(rig.attempts(), rig.store())]) == 1
+    rig.work()
+    rig.sync()
+    assert len(rig.answers()) == N
+
+
 def test_a_file_in_the_place_of_the_outbox_is_one_error(rig: FilesRig) -> None:
     """What cannot be a folder is said, and the batch is sent once it can."""
     rig.folder.mkdir()

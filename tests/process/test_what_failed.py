@@ -89,6 +89,20 @@ def test_an_empty_account_waits_for_a_person_and_not_for_time(account: FakeOpenA
     assert len(account.batches) == 3
 
 
+def test_results_that_do_not_come_are_said_by_status_too(account: FakeOpenAI, program: Program) -> None:
+    """A batch that shows as completed while each download fails is for a person after an hour, not when it perishes."""
+    account.is_held = True
+    assert program.submit().returncode == 0
+    account.finish(account.batches[0])
+    account.batches[0]["output_file_id"] = "file-gone"
+    assert program.sync().returncode == 3
+    assert program.run("status").returncode == 0
+    program.wait(4_000)
+    done = program.run("status")
+    assert done.returncode == 3
+    assert "are not all here, though it had ended by 20" in done.stderr
+
+
 ONE_AT_A_TIME = "[limits.openai]\nopen_batches = 1\n"
 
 

@@ -138,7 +138,7 @@ def tell_concerns(session: Session) -> None:
 def concerns(
     lake_state: LakeState, now: datetime, archived_s: Mapping[str, Sequence[float]] = _NO_PAST
 ) -> list[Concern]:
-    """Return the batches that are late, and those whose results will soon be deleted; pure.
+    """Return the batches that are late, and those whose results do not come or will soon be deleted; pure.
 
     `archived_s` has, by provider, how long the batches ran that the state lacks.
     """
@@ -183,15 +183,20 @@ def _perishing(attempt: Attempt, now: datetime) -> Concern | None:
     if attempt.created_at is None or not kept:
         return None
     until = attempt.created_at + kept
-    left = until - now
+    left, seen = until - now, attempt.status
+    about = (
+        f"the results of {attempt.provider} batch {attempt.batch_id} of study {attempt.intent.study} are not all here"
+    )
     if left > kept * COUNTDOWN_SHARE:
-        return None
+        if seen is None or attempt.phase is not Phase.ENDED or now - seen.occurred_at <= GRACE:
+            return None
+        text = f"{about}, though it had ended by {seen.occurred_at:%Y-%m-%d %H:%M} UTC"
+        return Concern(attempt, text, "`batchpond sync` fetches them, and says what keeps them away")
     source = "" if descriptor.has_known_retention else "; how long they are kept is not documented, so this is caution"
     due_at = f"in {_span(left)}, on {until:%Y-%m-%d %H:%M} UTC" if left > timedelta(0) else "any time now"
     return Concern(
         attempt,
-        f"the results of {attempt.provider} batch {attempt.batch_id} of study {attempt.intent.study} are not all here,"
-        f" and may be deleted {due_at}{source}",
+        f"{about}, and may be deleted {due_at}{source}",
         f"`batchpond sync` fetches them; `batchpond resolve {attempt.batch_id} --refetch` fetches again what does not"
         " add up",
     )
@@ -249,7 +254,7 @@ def waits(session: Session, study: str) -> list[dict[str, Any]]:
 STRAYS_SHOWN_MAX: Final = 5
 NEXT_STEP: Final = (
     "answer each .jsonl there into a file of the same name in inbox/ (its manifest says how), then `batchpond sync`;"
-    " `batchpond cancel` ends one with what it has"
+    " `batchpond cancel` ends one with what it has, `batchpond resolve ATTEMPT --lost` one that is gone"
 )
 
 STRAYS_HINT: Final = "a result's name begins with that of the requests it answers; what comes late stays unread"
@@ -267,11 +272,15 @@ def tell_waiting(session: Session) -> None:
 
 
 def waiting(attempts: Iterable[Attempt], store: Store) -> Iterator[str]:
-    """Yield a sentence for each folder with requests that wait for somebody to answer them."""
+    """Yield sentences for each folder with requests that wait for somebody to answer them, or were taken from there."""
     for folder, mine in _by_folder(_waiting(attempts), store):
         noun = "file of requests waits" if len(mine) == 1 else "files of requests wait"
         n_requests = sum(attempt.intent.n_requests for attempt in mine)
-        yield f"{len(mine):,} {noun} to be answered in {folder.far or folder.path}/outbox ({n_requests:,} requests)"
+        at = f"{folder.far or folder.path}/outbox"
+        yield f"{len(mine):,} {noun} to be answered in {at} ({n_requests:,} requests)"
+        n_gone = sum(not (folder.outbox / f"{one.token}.jsonl").exists() for one in mine)
+        if n_gone and not folder.far and folder.outbox.is_dir():
+            yield f"{n_gone:,} of them cannot be answered, as somebody has taken the requests from {at}"
 
 
 def tell_strays(session: Session) -> None:
