@@ -34,7 +34,9 @@ if TYPE_CHECKING:
 
     from batchpond.clock import Clock
 
-CALL_DEADLINE_S: Final = 300.0  # with its retries: an object goes in one piece
+CALL_DEADLINE: Final = timedelta(minutes=5)  # with its retries: an object goes in one piece
+SMALL_DEADLINE: Final = timedelta(seconds=30)  # of a name, a page of a listing, or no more bytes than these:
+_SMALL_BYTES: Final = 1 << 20
 _WAITS_S: Final = (0.0, 0.2, 1.0, 5.0)
 _KEYS: Final = (
     "AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
@@ -62,7 +64,7 @@ class Bucket:
         self.url = checked(url)
         self._clock = clock
         try:
-            self._store = _connected(self.url)
+            self._store, self._small = _connected(self.url, CALL_DEADLINE), _connected(self.url, SMALL_DEADLINE)
         except (BaseError, ValueError) as error:
             raise UsageError(f"{url}: {_first_line(error)}", hint="the guide `remote` says what is set how") from error
 
@@ -77,7 +79,7 @@ class Bucket:
     def objects(self, prefix: str = "") -> dict[str, Object]:
         """Return what there is below a name; a call per 1,000 objects."""
         with self._told(f"list {prefix or 'what is there'}"):
-            found = (one for page in obstore.list(self._store, prefix or None, chunk_size=_LIST_PAGE) for one in page)
+            found = (one for page in obstore.list(self._small, prefix or None, chunk_size=_LIST_PAGE) for one in page)
             return {
                 one["path"]: Object(_tag(one["e_tag"]) or f"{one['size']} {one['last_modified']}", one["size"])
                 for one in found
@@ -87,7 +89,7 @@ class Bucket:
         """Return size and time of what stands in a folder under names that begin so, which stores list together."""
         found, first = dict[str, tuple[int, int]](), f"{folder}/{start}"
         with self._told(f"list {folder}"):
-            for page in obstore.list(self._store, folder, offset=first, chunk_size=_LIST_PAGE):
+            for page in obstore.list(self._small, folder, offset=first, chunk_size=_LIST_PAGE):
                 mine = [one for one in page if one["path"].startswith(first)]
                 found |= {one["path"]: (one["size"], int(one["last_modified"].timestamp()) * 10**9) for one in mine}
                 if len(mine) < len(page):
@@ -98,9 +100,9 @@ class Bucket:
         """Whether an object has this name, or one below it as in a folder."""
         with self._told(f"look for {name}"):
             try:
-                return bool(obstore.head(self._store, name))
+                return bool(obstore.head(self._small, name))
             except FileNotFoundError:
-                return any(obstore.list(self._store, name, chunk_size=1))
+                return any(obstore.list(self._small, name, chunk_size=1))
 
     def put(self, name: str, content: bytes | Path) -> str:
         """Put an object in the place of another, if any, a large file in parts; return its tag."""
@@ -115,28 +117,29 @@ class Bucket:
         way), are followed by another try: what stands there then is ours where it has our bytes.
         """
         failure: BaseException | None = None
+        store = self._small if len(data) <= _SMALL_BYTES else self._store
         for wait_s in _WAITS_S:
             self._clock.sleep(wait_s)
             try:
                 with self._told(f"write {name}"):
-                    put = obstore.put(self._store, name, data, mode="create", use_multipart=False)
+                    put = obstore.put(store, name, data, mode="create", use_multipart=False)
                     return True, _tag(put["e_tag"])
             except _TakenError as taken:
                 failure = taken.__cause__
             except AwayError as error:
                 failure = error
-            found = self._get_or_none(name)
+            found = self._get_or_none(name, store)
             if found is not None:
                 return found[0] == data, found[1]
         raise AwayError(f"{self.url}/{name} could not be written: {_first_line(failure)}", hint=_HINT) from failure
 
     def get(self, name: str) -> bytes | None:
-        """Return an object's bytes, None where there is none of that name."""
-        return (self._get_or_none(name) or (None, ""))[0]
+        """Return a small object's bytes, None where there is none of that name."""
+        return (self._get_or_none(name, self._small) or (None, ""))[0]
 
-    def _get_or_none(self, name: str) -> tuple[bytes, str] | None:
+    def _get_or_none(self, name: str, store: ObjectStore) -> tuple[bytes, str] | None:
         with suppress(FileNotFoundError), self._told(f"read {name}"):
-            found = obstore.get(self._store, name)
+            found = obstore.get(store, name)
             return bytes(found.bytes()), _tag(found.meta["e_tag"])
         return None
 
@@ -151,7 +154,7 @@ class Bucket:
     def drop(self, name: str) -> None:
         """Delete an object, if there is one."""
         with suppress(FileNotFoundError), self._told(f"delete {name}"):
-            obstore.delete(self._store, name)
+            obstore.delete(self._small, name)
 
     @contextmanager
     def _told(self, what: str) -> Iterator[None]:
@@ -225,13 +228,12 @@ def checked(url: str, what: str = "a lake") -> str:
     return url.rstrip("/")
 
 
-def _connected(url: str) -> ObjectStore:
+def _connected(url: str, deadline: timedelta) -> ObjectStore:
     if url.startswith("file:"):
         return LocalStore(url.removeprefix("file://"), mkdir=True)
     if url.startswith("s3") and "AWS_PROFILE" in os.environ and not any(name in os.environ for name in _KEYS):
         hint = 'export what it names: eval "$(aws configure export-credentials --format env)", and AWS_REGION'
         raise UsageError(f"{url}: AWS_PROFILE names a profile, and ~/.aws is not read here", hint=hint)
-    deadline = timedelta(seconds=CALL_DEADLINE_S)
     return from_url(
         url,
         client_options={"timeout": deadline, "allow_http": True},  # where somebody gave an endpoint without TLS
@@ -244,7 +246,5 @@ def _tag(found: str | None) -> str:
 
 
 def _first_line(error: BaseException | None) -> str:
-    """Return what an error says, and the code that a store's answer gives for it below."""
-    first, _, more = str(error).partition("\n")
-    code = re.search(r"<Code>(\w+)</Code>", f"{first}{more}")
+    first, code = str(error).partition("\n")[0], re.search(r"<Code>(\w+)</Code>", str(error))
     return f"{first.partition(' <')[0]} {code[1]}" if code else first

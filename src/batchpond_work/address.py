@@ -30,7 +30,7 @@ from obstore.store import from_url
 
 from batchpond_work import ACCESS, USAGE, WorkError
 from batchpond_work.claims import last_files, rows_name
-from batchpond_work.place import CLAIMS, INBOX, NO_OUTBOX, OUTBOX, Claim, Mark, Place, ids_of
+from batchpond_work.place import CLAIMS, INBOX, NO_OUTBOX, OUTBOX, Claim, Mark, Place, ids_of, unquoted
 
 if TYPE_CHECKING:
     from obstore import PutResult
@@ -38,9 +38,10 @@ if TYPE_CHECKING:
 FRESH_S: Final = 1.0  # a listing of claims is relied on: what is made of it is decided by who gets a name
 CLOCK_S: Final = 60.0  # the difference of two clocks is
 _CALL: Final = timedelta(minutes=5)  # with its retries
+SMALL_CALL: Final = timedelta(seconds=30)  # one that carries a name or a page of a listing
 _WAITS_S: Final = (0.0, 0.2, 1.0, 5.0, 15.0)
 _AT_ONCE: Final = 8
-_REFUSED: Final = re.compile(r"40[13] (?:Unauthorized|Forbidden)")  # of a listing it is a failure like any other
+_REFUSED: Final = re.compile(r"40[13] (?:Unauthorized|Forbidden)|(?:ExpiredToken|InvalidToken|TokenRefreshRequired)$")
 _HINT: Final = "credentials are looked for as the cloud's own tools do; the guide `remote` names them"
 
 
@@ -60,14 +61,16 @@ class Address(Place):
         self._listed_s, self._asked_s = -FRESH_S, -CLOCK_S
         self._ahead_s = 0.0
         try:
-            self._store = from_url(
-                self._url,
-                client_options={"timeout": _CALL, "allow_http": True},  # where somebody gave an endpoint without TLS
-                retry_config={"max_retries": 4, "retry_timeout": _CALL},
+            self._store, self._small = (
+                from_url(
+                    self._url,
+                    client_options={"timeout": call, "allow_http": True},  # where somebody gave an endpoint without TLS
+                    retry_config={"max_retries": 4, "retry_timeout": call},
+                )
+                for call in (_CALL, SMALL_CALL)
             )
         except (BaseError, ValueError) as error:
-            hint = "the guide `remote` says what is set how"
-            raise WorkError(f"{url}: {_first_line(error)}", hint=hint, exit_code=USAGE) from error
+            raise WorkError(f"{url}: {_first_line(error)}", hint=_HINT, exit_code=USAGE) from error
         if not self.listed(OUTBOX):
             raise WorkError(f"{url} has no outbox", hint=NO_OUTBOX, exit_code=USAGE)
 
@@ -112,7 +115,7 @@ class Address(Place):
             name, self._asked_s = f"{CLAIMS}/.now-{by}", time.monotonic()
             self.replace(name, b"", by)
             with self._told(f"look at {name}"):
-                self._ahead_s = obstore.head(self._store, name)["last_modified"].timestamp() - self._asked_s
+                self._ahead_s = obstore.head(self._small, name)["last_modified"].timestamp() - self._asked_s
             self.remove(name)
         return time.monotonic() + self._ahead_s
 
@@ -133,7 +136,7 @@ class Address(Place):
         """Delete an object."""
         self._listed_s = -FRESH_S
         with suppress(FileNotFoundError), self._told(f"delete {name}"):
-            obstore.delete(self._store, name)
+            obstore.delete(self._small, name)
 
     def replace(self, name: str, data: bytes, by: str) -> None:  # noqa: ARG002 - no passing name is needed
         """Put an object, whatever stands there."""
@@ -169,11 +172,11 @@ class Address(Place):
     def _listing(self, side: str, start: str) -> dict[str, Mark]:
         found: dict[str, Mark] = {}
         with self._told(f"list {side}"):
-            for page in obstore.list(self._store, side, offset=f"{side}/{start}", chunk_size=1_000):
+            for page in obstore.list(self._small, side, offset=f"{side}/{start}", chunk_size=1_000):
                 for one in page:
                     name = one["path"].removeprefix(f"{side}/")
                     if name.startswith(start) and "/" not in name:
-                        tag = _tag(one["e_tag"]) or str(one["last_modified"])
+                        tag = unquoted(one["e_tag"]) or str(one["last_modified"])
                         found[name] = Mark(one["size"], tag, one["last_modified"].timestamp())
                 if page and not page[-1]["path"].startswith(f"{side}/{start}"):
                     break
@@ -199,7 +202,7 @@ class Address(Place):
                 continue
             if stands == data:
                 return version
-            is_as_before = stands is None if over is None else _tag(version["e_tag"]) == _tag(over["e_tag"])
+            is_as_before = stands is None if over is None else unquoted(version["e_tag"]) == unquoted(over["e_tag"])
             if not is_as_before:
                 return None
         raise OSError(str(failure)) from failure
@@ -242,9 +245,6 @@ class _RefusedError(Exception):
     """A name is taken, or what stands there is another."""
 
 
-def _tag(found: str | None) -> str:
-    return (found or "").strip('"')  # Azure quotes it in answers and not in listings
-
-
 def _first_line(error: BaseException) -> str:
-    return str(error).partition("\n")[0]
+    first, code = str(error).partition("\n")[0], re.search(r"<Code>(\w+)</Code>", str(error))
+    return f"{first.partition(' <')[0]} {code[1]}" if code else first

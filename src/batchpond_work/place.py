@@ -73,6 +73,11 @@ class Mark(NamedTuple):
     changed_s: float
 
 
+def unquoted(tag: str | None) -> str:
+    """Return an object's tag: Azure quotes it in answers and not in listings."""
+    return (tag or "").strip('"')
+
+
 class Place(ABC):
     """Files by name, as a folder and an object store both have them; `str` of it says where it is.
 

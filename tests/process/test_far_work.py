@@ -107,10 +107,11 @@ def test_an_answer_of_the_store_that_does_not_come_is_no_loss_and_no_double(
 
 
 def test_what_a_store_refuses_is_one_line_and_an_exit_code(tmp_path: Path, small: FilesRig) -> None:
-    """No bucket, no requests there, no leave to write, no store at all; nothing was asked."""
+    """No bucket, no requests there, no leave to write, with the store's own word for why; nothing was asked."""
     with far_workers(tmp_path, small, SMALL) as made:
         wrong = (
-            ("denied", ACCESS, "could not list outbox"),
+            ("denied", ACCESS, "403 Forbidden: AccessDenied"),
+            ("expired", ACCESS, "ExpiredToken"),
             ("no_bucket", USAGE, "there is no such bucket"),
             ("", USAGE, "has no outbox"),
         )

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 import threading
+import time
+from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from batchpond.clock import random_hex
 from batchpond.errors import LakeError, UsageError
+from batchpond_remote import bucket as bucket_module
 from batchpond_remote.bucket import Bucket
 from tests.rigs import s3
 from tests.rigs.clock import ManualClock
@@ -124,6 +128,33 @@ def test_a_profile_of_aws_is_no_reason_to_ask_a_machine_for_its_role(
     with pytest.raises(UsageError, match="AWS_PROFILE names a profile") as caught:
         bucket_at("s3://bucket-one/lake")
     assert "aws configure export-credentials" in str(caught.value.hint)
+
+
+def test_a_store_that_takes_the_call_and_says_nothing_is_told_of_after_the_deadline_of_a_small_one(
+    shop: s3.Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Listings, looks, small objects and deletions do not wait as long as a large object may take to travel.
+
+    What a put that was not answered has come to is told by what stands there, as ever.
+    """
+    assert bucket_module.SMALL_DEADLINE <= bucket_module.CALL_DEADLINE / 10
+    monkeypatch.setattr(bucket_module, "SMALL_DEADLINE", timedelta(seconds=0.5))
+    bucket = bucket_at("s3://bucket-one/lake")
+    small: dict[str, Callable[[], object]] = {
+        "LIST": bucket.objects,
+        "GET": lambda: bucket.get("x"),
+        "POST": lambda: bucket.drop("x"),
+    }
+    for method, call in small.items():
+        shop.faults.append((method, "", "slow"))
+        began_s = time.monotonic()
+        with pytest.raises(LakeError, match="s3://bucket-one/lake: could not"):
+            call()
+        assert time.monotonic() - began_s < s3.SLOW_S, method
+    shop.faults.append(("PUT", "", "slow"))
+    began_s = time.monotonic()
+    assert bucket.put_new("sent", b"mine")[0]
+    assert time.monotonic() - began_s < s3.SLOW_S
 
 
 def test_what_is_not_allowed_or_not_there_says_so(shop: s3.Shop) -> None:

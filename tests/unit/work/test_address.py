@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -12,6 +13,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from batchpond_work import address
 from batchpond_work.address import Address
 from batchpond_work.claims import Claims
 from batchpond_work.place import Claim
@@ -159,6 +161,18 @@ def test_a_put_whose_answer_is_lost_is_told_by_what_stands_there(at: At, fault: 
     assert not first.write(claim, 2, b"two\n")
     assert second.write(later, 1, b"two\n")
     assert sorted(at.names("inbox").values()) == [b"", b"one\n", b"two\n"]
+
+
+def test_a_store_that_takes_a_small_call_and_says_nothing_is_told_of_soon(
+    at: At, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not after the minutes that a large file of requests may take to travel."""
+    monkeypatch.setattr(address, "SMALL_CALL", timedelta(seconds=0.5))
+    at.shop.faults.append(("LIST", "", "slow"))
+    began_s = time.monotonic()
+    with pytest.raises(OSError, match="could not list outbox"):
+        at.of("w")
+    assert time.monotonic() - began_s < s3.SLOW_S
 
 
 def test_a_lease_is_by_the_clock_of_the_store(at: At, monkeypatch: pytest.MonkeyPatch) -> None:
