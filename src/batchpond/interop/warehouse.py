@@ -7,7 +7,9 @@ merged, forgotten or read anew, is taken out in the same commit; nothing else is
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,7 +17,7 @@ import pyarrow as pa
 
 from batchpond import ids
 from batchpond.clock import each
-from batchpond.errors import UsageError, needed
+from batchpond.errors import AwayError, BatchpondError, UsageError, needed
 from batchpond.lake import disk, manifest
 from batchpond.lake.schemas import TABLES, Table
 from batchpond.lake.store import Store
@@ -23,6 +25,8 @@ from batchpond.text import address
 
 FILE: Final = "lake_file"
 COMMIT_BYTES: Final = 64 << 20
+_SAID_CHARS: Final = 400
+_DECORATION: Final = re.compile("\x1b\\[[0-9;]*m|\u21b3")
 
 
 def export_tables(store: Store, destination: Path, layout: str) -> int:
@@ -41,13 +45,27 @@ def export_tables(store: Store, destination: Path, layout: str) -> int:
                 for name in disk.relative(store.path, paths)
             }
             schema = table.schema.append(pa.field(FILE, pa.string()))
-            there = (_Delta if layout == "delta" else _Iceberg)(destination, table.name, schema)
-            held = there.held()
-            new, gone = sorted(names.keys() - held), sorted(held - names.keys())
-            n_changed += len(new) + len(gone)
-            if new or gone:
-                there.change(_parts(table, {key: store.path / names[key] for key in new}), [*new, *gone], gone)
+            with _told(f"{layout} table {table.name} of {address(destination) or destination}"):
+                there = (_Delta if layout == "delta" else _Iceberg)(destination, table.name, schema)
+                held = there.held()
+                new, gone = sorted(names.keys() - held), sorted(held - names.keys())
+                n_changed += len(new) + len(gone)
+                if new or gone:
+                    there.change(_parts(table, {key: store.path / names[key] for key in new}), [*new, *gone], gone)
     return n_changed
+
+
+@contextmanager
+def _told(what: str) -> Iterator[None]:
+    """Raise AwayError for what the libraries, stores and catalogs raise, each in types of its own."""
+    try:
+        yield
+    except (BatchpondError, ModuleNotFoundError):
+        raise
+    except Exception as error:
+        said = " ".join(_DECORATION.sub(" ", str(error)).split())[:_SAID_CHARS]
+        hint = "the lake is as it was, and what was committed there stands; the next export adds what lacks"
+        raise AwayError(f"{what}: {said or type(error).__name__}", hint=hint) from error
 
 
 def _parts(table: Table, files: Mapping[str, Path]) -> Iterator[pa.Table]:

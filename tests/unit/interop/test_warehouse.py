@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import os
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -69,6 +72,30 @@ def lacking(store: Store, read: Read) -> list[str]:
             if sorted(map(str, here.to_pylist())) != sorted(map(str, there.to_pylist())):
                 found.append(table.name)
     return found
+
+
+@pytest.mark.parametrize(
+    ("layout", "library", "said"),
+    [("delta", "deltalake", "Connection refused"), ("iceberg", "pyiceberg", "unable to open database file")],
+)
+def test_what_the_libraries_fail_at_is_one_error_and_not_the_lakes(
+    store: Store, layout: str, library: str, said: str, tmp_path: Path
+) -> None:
+    """A store that nobody answers at, a catalog that cannot be opened: exit 1, with what they said and no more."""
+    if importlib.util.find_spec(library) is None:
+        pytest.skip(HOW)
+    aws = {"ENDPOINT_URL": "http://127.0.0.1:9", "ACCESS_KEY_ID": "a", "SECRET_ACCESS_KEY": "b", "REGION": "c"}
+    environment = os.environ | {f"AWS_{name}": value for name, value in aws.items()}
+    environment |= {"PYICEBERG_CATALOG__BATCHPOND__URI": f"sqlite:///{tmp_path}/not/there/catalog.db"}
+    command = [sys.executable, "-m", "batchpond", "--lake", os.fspath(store.path), "export", "s3://bucket/out"]
+    done = subprocess.run(
+        [*command, "--layout", layout], env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == ExitCode.FAILED
+    assert f"error: {layout} table studies of s3://bucket/out: " in done.stderr
+    assert said in done.stderr
+    assert "the lake is as it was" in done.stderr
+    assert not [word for word in ("unexpected", "defect", "free space", "\x1b") if word in done.stderr]
 
 
 def test_each_row_of_the_lake_is_there_once_however_often_it_is_exported(
