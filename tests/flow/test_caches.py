@@ -124,3 +124,24 @@ def test_a_provider_without_marks_is_refused_and_a_template_without_a_system_is_
     rig.study_path.write_text(rig.study_path.read_text() + 'cache = "5m"\n')
     notes = plan.plan_study(rig.store(), load(rig.study_path)).notes
     assert "template plain has no [[system]], so that nothing of it is marked for a cache" in notes
+
+
+@pytest.mark.parametrize(
+    ("model", "n_tokens", "least"),
+    [("claude-haiku-4-5", 3_900, 4_096), ("claude-opus-4-7", 1_900, 2_048), ("claude-sonnet-4-6", 900, 1_024),
+     ("claude-opus-5", 380, 512), ("claude-haiku-5-5", 10, 0)],
+)  # fmt: skip
+def test_a_system_prompt_that_is_too_short_to_be_kept_is_told(
+    tmp_path: Path, model: str, n_tokens: int, least: int
+) -> None:
+    """By the least that each model keeps, where its provider says one; what is long enough is not spoken of."""
+    notes = {}
+    for n in (n_tokens, 2 * n_tokens):
+        rig = Rig(tmp_path / str(n), models=(model,), with_lens=False)
+        marked(rig.study_path, "1h")
+        rig.study_path.write_text(rig.study_path.read_text().replace(RUBRIC, "word" * n))
+        told = plan.plan_study(rig.store(), load(rig.study_path)).notes
+        notes[n] = [note for note in told if "shorter than" in note]
+    assert notes[2 * n_tokens] == []
+    assert len(notes[n_tokens]) == bool(least)
+    assert all(f"{model} keeps nothing in a cache that is shorter than {least:,}" in note for note in notes[n_tokens])

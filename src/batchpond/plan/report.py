@@ -362,10 +362,19 @@ def _of_statements(stage: StageSpec) -> Iterator[str]:
 def _of_caches(draft: StageDraft) -> Iterator[str]:
     """Yield which texts providers would cache if they stood before what varies: they do what prompts begin with."""
     stage, known = draft.stage, {config.module.DESCRIPTOR.cache_min_tokens for config in draft.configs} - {0}
-    bare = [template.template_id for template in stage.templates if template.turns[0].role is not Role.SYSTEM]
-    if bare and any(config.spec.cache for config in draft.configs):
-        yield f"template {bare[0]} has no [[system]], so that nothing of it is marked for a cache"
     values = rubric_values((*stage.rubrics, NO_RUBRIC)[0]) | stage.rule.values()
+    marking = {one.spec.model: one.module.kept_from(one.spec.model) for one in draft.configs if one.spec.cache}
+    for template in stage.templates if marking else ():
+        if template.turns[0].role is not Role.SYSTEM:
+            yield f"template {template.template_id} has no [[system]], so that nothing of it is marked for a cache"
+            continue
+        n_marked = forms_of(stage, template, values, ())[0].n_bytes // BYTES_PER_TOKEN
+        for model, least in marking.items():
+            if n_marked < least:
+                yield (
+                    f"template {template.template_id} has a [[system]] of about {n_marked:,} tokens, and {model} keeps"
+                    f" nothing in a cache that is shorter than {least:,}: the mark does nothing there"
+                )
     for template in stage.templates if known else ():
         forms, least = forms_of(stage, template, values, ()), min(known)
         texts = [(text.n_bytes, name) for form in forms for text, name in zip_longest(form.texts, form.names)]

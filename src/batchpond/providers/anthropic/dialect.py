@@ -50,13 +50,15 @@ class Family(base.Family):
     `efforts` are the words it takes beside adaptive thinking, empty where words become budgets.
     `off` is the `thinking.type` that turns thinking off, None where nothing does. `default_effort` is None where it
     does not think unless asked. `hides_thoughts` where thoughts come back empty unless asked for. `takes_sampling`
-    is about API version 2023-06-01, since later ones take none from any model.
+    is about API version 2023-06-01, since later ones take none from any model. A marked text shorter than
+    `cache_min_tokens` is not kept; 0 where that is not known.
     """
 
     efforts: tuple[str, ...]
     off: Literal["disabled", "between_tools"] | None = None
     default_effort: str | None = None
     max_output_tokens: int
+    cache_min_tokens: int = 0
     takes_budget: bool = False
     takes_sampling: bool = False
     hides_thoughts: bool = True
@@ -177,6 +179,10 @@ class Anthropic(Dialect):
             mark = {"type": "ephemeral", "ttl": cache}
             found["system"] = [{"type": "text", "text": found["system"], "cache_control": mark}]
         return orjson.dumps(found)
+
+    def kept_from(self, model: str) -> int:
+        """Return of how many tokens on a cache keeps what is marked, by the model's family."""
+        return FAMILIES.of(model).cache_min_tokens
 
     def is_answer(self, body: dict[str, Any]) -> bool:
         """Return whether the body of a live call that went well is an answer at all."""

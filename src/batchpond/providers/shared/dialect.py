@@ -173,6 +173,10 @@ class Dialect(ABC):
         """Return a body with marks of what a cache is to keep for so long: the same where a provider has no marks."""
         return body
 
+    def kept_from(self, model: str) -> int:  # noqa: ARG002
+        """Return of how many tokens on a cache keeps what is marked; 0 where that is not known."""
+        return 0
+
     @abstractmethod
     def read_row(self, row: dict[str, Any]) -> Response:
         """Return a result line's object made uniform, total over any JSON."""
