@@ -19,6 +19,7 @@ from batchpond.run.live.run import LaneProgress
 from batchpond.run.live.seal import recover
 from batchpond.run.session import Providers, Session
 from batchpond.run.submit import retry
+from batchpond.run.told import looking, waits
 from tests.rigs import live_study
 from tests.rigs.live_study import Asked, LiveRig, billed, document, hasten, settings_of
 from tests.rigs.sim_providers import LIVE
@@ -275,6 +276,7 @@ def test_what_was_approved_is_not_overspent(rig: LiveRig) -> None:
         poor.submit(max_cost_usd=(shown.cost_max_usd + shown.cost_expected_usd) / 2)
         report = poor.live()
         assert any("wait for money" in note.message for note in report.notes)
+        assert [row["reason"] for row in waits(looking(poor.store(), poor.providers()), "live")] == [dispatch.MONEY]
         assert billed(poor) == 12
         poor.submit()
         assert poor.live().n_left == 0

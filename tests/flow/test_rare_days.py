@@ -226,7 +226,7 @@ def test_a_key_of_another_organisation_buys_nothing_again(tmp_path: Path) -> Non
 
 
 def test_a_batch_that_a_wrong_key_hid_for_days_comes_back_with_the_right_one(tmp_path: Path) -> None:
-    """Where no answer says whose a key is it counts as missing by then; it is asked about all the same."""
+    """Where no answer says whose a key is it counts as missing by then; it is asked about, and said, all the same."""
     rig = two_keys(tmp_path, "proj_b", "mistral")
     rig.submit()
     rig.key = "sk-b"
@@ -234,6 +234,10 @@ def test_a_batch_that_a_wrong_key_hid_for_days_comes_back_with_the_right_one(tmp
         rig.clock.advance(3_600)
         rig.sync()
     assert rig.only().phase is Phase.MISSING_REMOTE
+    rig.notes.clear()
+    assert rig.sync().exit_code is ExitCode.ATTENTION
+    (told,) = rig.notes
+    assert "it was deleted, or this key is of another account" in told, "at each pass, not only at that which found it"
     rig.key = "sk-a"
     finish(rig, 2)
     assert_one_batch_with_every_answer(rig)

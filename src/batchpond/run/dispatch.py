@@ -36,7 +36,7 @@ LAST: Final = 1_000_000
 ALL: Final = ""  # the scope of what all shards could take from each other: money
 _DOUBLINGS_MAX = 16
 _MESSAGE_CHARS = 120
-_MONEY = "money: the approved cost is reserved or spent; `batchpond submit` approves more"
+MONEY: Final = "money: the approved cost is reserved or spent; `batchpond submit` approves more"
 
 
 class Readiness(StrEnum):
@@ -443,10 +443,9 @@ def _lacks_credit(session: Session, shard: Sharded, trigger: Trigger) -> bool:
     It does no longer once a batch was made there, or a person submitted. What was given up since is sent by nobody, so
     that no later answer would ever tell of money that came.
     """
-    state = session.open_state
-    mine = [one for one in state.attempts.values() if one.client_name == shard.client_name]
+    mine = [one for one in session.open_state.attempts.values() if one.client_name == shard.client_name]
     made = max((one.sent.ord for one in mine if one.sent is not None and one.batch_id is not None), default=0)
-    wanted = (one.rejection for one in mine if _is_for_credit(one) and one.shard_id not in state.voided)
+    wanted = (one.rejection for one in mine if _is_for_credit(one) and one.shard_id not in session.open_state.voided)
     return any(one is not None and one.ord > max(made, trigger.approved_ord) for one in wanted)
 
 
@@ -457,7 +456,7 @@ def _obstacle(
         return no_credit(shard)
     found = _refusal(session, shard) or _full_queue(session, shard, settings)
     if found is None and not budget.allows(shard):
-        return Obstacle(_MONEY, passes_by_itself=False, holds=ALL)
+        return Obstacle(MONEY, passes_by_itself=False, holds=ALL)
     before = precedence.before(shard)
     if found is None and before is not None:
         return Obstacle(f"tier {before} to be sent first", passes_by_itself=not precedence.is_for_money(shard))

@@ -261,10 +261,17 @@ def _poll_listed(
 
 def _ask(session: Session, provider: BatchProvider, attempt: Attempt, seen: dict[str, RemoteBatch]) -> None:
     found = provider.get(attempt.known_batch_id)
-    if found is None and attempt.phase is Phase.OPEN:
-        _not_found(session, provider, attempt)
-    elif found is not None:
+    if found is not None:
         _observe(session, [(attempt, found)], seen)
+    elif attempt.phase is Phase.OPEN:
+        _not_found(session, provider, attempt)
+    if session.attempt(attempt.attempt_id).phase is Phase.MISSING_REMOTE:
+        session.alert(
+            f"{attempt.provider} has not known batch {attempt.batch_id} of study {attempt.intent.study} for a day: it"
+            " was deleted, or this key is of another account",
+            hint=f"`batchpond resolve {attempt.attempt_id} --lost` gives its answers up; nothing is sent by itself",
+            severity=Severity.ERROR,
+        )
 
 
 def _listed(provider: BatchProvider, waiting: dict[str, Attempt]) -> Iterator[tuple[RemoteBatch, ...]]:
@@ -349,8 +356,3 @@ def _not_found(session: Session, provider: BatchProvider, attempt: Attempt) -> N
     if len(misses) < NOT_FOUND_POLLS_MIN or age_s < NOT_FOUND_AGE_MIN_S:
         return
     session.record(MissingRemote(attempt_id=attempt.attempt_id, batch_id=attempt.known_batch_id))
-    session.alert(
-        f"{attempt.provider} has not known batch {attempt.batch_id} for a day; it was probably deleted",
-        hint=f"`batchpond resolve {attempt.attempt_id} --lost` gives its answers up; nothing is sent again by itself",
-        severity=Severity.ERROR,
-    )

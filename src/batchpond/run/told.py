@@ -234,7 +234,12 @@ def waits(session: Session, study: str) -> list[dict[str, Any]]:
         trigger = dispatch.Trigger(is_explicit=False, now=now)
         held = dispatch.send_study(session, study, approval, trigger, lambda *_: Obstacle(lack or _A_PASS))
         mine = dispatch.candidates(session.store, state, study)
-        live += [one for one, latest in mine if one.mode is Mode.LIVE and latest is None]
+        new = [one for one, latest in mine if one.mode is Mode.LIVE and latest is None]
+        budget = dispatch.Budget.of(session, approval) if new and lack is None else dispatch.Budget([])
+        poor = [one for one in new if not budget.allows(one)]
+        if poor:
+            held.setdefault((dispatch.MONEY, ExitCode.DONE), []).extend(poor)
+        live += [one for one in new if one not in poor]
     held |= {(lack or f"`batchpond live {study}`", ExitCode.DONE): live} if live else {}
     is_part = approval is not None and approval.n_limit
     reason = lack or (f"an approval of more than was approved: `batchpond submit {study}`" if is_part else _A_PASS)

@@ -63,11 +63,11 @@ def test_minutes_are_never_late() -> None:
 
 @pytest.mark.parametrize(
     ("provider", "days", "words"),
-    [("openai", 19, None), ("openai", 21, "in 9 days"), ("anthropic", 28, "in 1 day"), ("openai", 31, "any time now"),
-     ("gemini", 1.5, "not documented")],
+    [("openai", 1 / 16, None), ("openai", 19, "had ended by"), ("openai", 21, "in 9 days"),
+     ("anthropic", 28, "in 1 day"), ("openai", 31, "any time now"), ("gemini", 1.5, "not documented")],
 )  # fmt: skip
 def test_what_was_not_collected_counts_down(provider: str, days: float, words: str | None) -> None:
-    """From a third of the retention on, and with a caveat where nobody knows how long results are kept."""
+    """An hour after the end it is said; from a third of the retention on how long is left, or that nobody knows."""
     ended = batch("now", NOW - timedelta(days=days), HOUR, provider)[:-1]
     found = concerns(state(ended), NOW)
     assert [words in one.text for one in found] == ([True] if words else [])
