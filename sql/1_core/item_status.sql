@@ -1,9 +1,11 @@
 -- grain: study, task, template_id, rubric_id, provider, request_model, thinking, unit_id, item, candidate, turn_no
 -- question: What does each judge, and what do the judges together, hold of each item?
--- source: own definitions. value is the majority of a judge's verdicts (or labels) over its repeats, score their mean.
---   The rows of provider `panel`, model `majority`, hold the majority of all judges of a template but humans, each with
---   one vote, where there are at least two. status: decided; undecided (answered, without a verdict or without a unique
---   majority); pending (no answer yet). n_open answers are unread or missing.
+-- source: own definitions. value is the majority of a judge's verdicts (or labels) over its repeats, score their mean,
+--   true_part the share of its verdicts that are `true`, for whatever measures how often: majorities move that with the
+--   number of repeats. The rows of provider `panel`, model `majority`, hold the majority of all judges of a template but
+--   humans, each with one vote, where there are at least two, and true_part is of that one word. status: decided;
+--   undecided (answered, without a verdict or without a unique majority); pending (no answer yet). n_open answers are
+--   unread or missing.
 -- What was not parsed, refused or failed is an answer without a verdict: it is never a `false` and never a `no_flip`.
 
 CREATE OR REPLACE VIEW item_status AS
@@ -36,6 +38,8 @@ judges AS (
     CASE WHEN count(*) FILTER (WHERE value IS NOT NULL AND n = n_top) = 1
          THEN max(CASE WHEN n = n_top THEN value END) END AS value,
     sum(score_sum) / nullif(sum(n_scores), 0) AS score,
+    sum(CASE WHEN value = 'true' THEN n ELSE 0 END)
+      / nullif(sum(CASE WHEN value IN ('true', 'false') THEN n END), 0) AS true_part,
     coalesce(CAST(sum(n) FILTER (WHERE value IS NOT NULL) AS BIGINT), 0) AS n_votes,
     CAST(sum(n_answered) AS BIGINT) AS n_answered,
     CAST(sum(n) - sum(n_answered) AS BIGINT) AS n_pending,
@@ -71,6 +75,10 @@ panel AS (
     CASE WHEN count(*) FILTER (WHERE value IS NOT NULL AND n = n_top) = 1
          THEN max(CASE WHEN n = n_top THEN value END) END AS value,
     sum(score_sum) / nullif(sum(n_scores), 0) AS score,
+    -- one word alone on top, which is true or false
+    CASE WHEN count(*) FILTER (WHERE value IS NOT NULL AND n = n_top) = 1
+         THEN max(CASE WHEN n = n_top AND value = 'true' THEN CAST(1 AS DOUBLE)
+                       WHEN n = n_top AND value = 'false' THEN CAST(0 AS DOUBLE) END) END AS true_part,
     coalesce(CAST(sum(n) FILTER (WHERE value IS NOT NULL) AS BIGINT), 0) AS n_votes,
     CAST(sum(n_answered) AS BIGINT) AS n_answered,
     CAST(sum(n) - sum(n_answered) AS BIGINT) AS n_pending,
@@ -89,5 +97,5 @@ SELECT
   CASE WHEN value IS NOT NULL OR score IS NOT NULL THEN 'decided'
        WHEN n_answered > 0 THEN 'undecided'
        ELSE 'pending' END AS status,
-  value, score, n_votes, n_answered, n_pending, n_open
+  value, score, n_votes, n_answered, n_pending, n_open, true_part
 FROM everyone;

@@ -1,15 +1,15 @@
 -- grain: study, template_id, provider, request_model, thinking, candidate
 -- question: How often does a candidate model comply, once the judge's errors are corrected by people's labels?
--- source: the majorities of item_status over all statements, with the labels of `truths`; n_rubrics statements have a
---   judged output, n_rubrics_labelled a labelled one. On n_label_drawn of the n_labelled people are drawn, such as two
+-- source: item_status over all statements, an output counting by the part of a judge's verdicts on it that are true, with
+--   the labels of `truths`; n_rubrics statements have a judged output, n_rubrics_labelled a labelled one. On n_label_drawn of the n_labelled people are drawn, such as two
 --   who differ: such a label is 1/2, as left out it would leave those that are easy to label, which are no random part.
 -- estimators:
 --   - compliance: the judge's own rate over all
 --   - compliance_min, compliance_max: what the n_null outputs, answered without a verdict and out of the rate, leave
 --     open: all of them failed, or all complied
 --   - people_compliance: the rate of the labels alone, of the labelled outputs
---   - sensitivity, specificity: of the judge on the n_labelled outputs, n_label_true and n_label_false, each that is
---     drawn being half of either
+--   - sensitivity, specificity: of the judge's verdicts on the n_labelled outputs, n_label_true and n_label_false, each
+--     that is drawn being half of either
 --   - ppi_compliance: PPI++ (prediction_powered), to be preferred where the labelled outputs are a random part of all,
 --     each with the same chance; no chance is on record, and no label has a weight
 --   - ppi_weight: how far the judge is believed
@@ -21,12 +21,13 @@
 --   - compliance_se, people_compliance_se, ppi_compliance_se, rogan_gladen_compliance_se: for statements in general,
 --     clustered by statement (CR1), where statements share outputs, or prompts, in two ways, by these too
 --     (shared_variance), and the ends _lo and _hi with them: the first three as wilson_clustered, the last by t, cut
---     off at 0 and 1. Labels that agree count as n_labelled observations of a rate
+--     off at 0 and 1, none less than that of outputs as draws. Labels that agree count as n_labelled observations
 --   - compliance_lo_these_statements, compliance_hi_these_statements, people_compliance_lo_these_statements,
 --     people_compliance_hi_these_statements, ppi_compliance_se_these_statements, ppi_compliance_lo_these_statements,
 --     ppi_compliance_hi_these_statements, rogan_gladen_compliance_se_these_statements,
 --     rogan_gladen_compliance_lo_these_statements, rogan_gladen_compliance_hi_these_statements: for other outputs on
---     the same statements, outputs being draws: Wilson, and for the corrected the normal interval cut off at 0 and 1;
+--     the same statements, outputs being draws: Wilson, of halves and of repeats that split wilson_mean, and for the
+--     corrected the normal interval cut off at 0 and 1;
 --     where statements share them, clustered by output or prompt: wilson_clustered, and t
 --   - ppi_lacks, rogan_gladen_lacks: why there is no interval for statements in general: labels, statements (labelled
 --     ones), prompts (labelled ones, which statements share), or judge (it says the same whatever the truth is)
@@ -47,7 +48,7 @@ WITH judged AS (
     item_status.study, item_status.template_id, item_status.rubric_id, item_status.provider, item_status.request_model,
     item_status.thinking, item_status.candidate, item_status.item,
     coalesce(nullif(item_status.unit_id, ''), item_status.item) AS prompt,
-    CASE item_status.value WHEN 'true' THEN 1 WHEN 'false' THEN 0 END AS f,
+    item_status.true_part AS f,
     truths.share AS y
   FROM item_status
   LEFT JOIN truths
@@ -58,7 +59,7 @@ WITH judged AS (
     AND truths.item_lo = item_status.item
     AND coalesce(truths.turn_no, -1) = coalesce(item_status.turn_no, -1)
   WHERE item_status.task = 'compliance'
-    AND (item_status.value IN ('true', 'false') OR (item_status.value IS NULL AND item_status.status <> 'pending'))
+    AND (item_status.true_part IS NOT NULL OR (item_status.value IS NULL AND item_status.status <> 'pending'))
     AND item_status.provider <> 'human'
 ),
 -- what a statement and a prompt have in common; a prompt that statements share is known by its outputs
@@ -74,13 +75,15 @@ inputs AS MATERIALIZED (
     coalesce(sum(CASE WHEN f IS NULL THEN y END), 0) AS null_true_here,
     coalesce(sum(CASE WHEN f IS NULL THEN 1 - y END), 0) AS null_false_here,
     coalesce(sum(f), 0) AS compliant_here,
+    coalesce(sum(f * f), 0) AS compliant_squares_here,
     coalesce(sum(CASE WHEN y IS NOT NULL THEN f END), 0) AS labelled_compliant_here,
+    coalesce(sum(CASE WHEN y IS NOT NULL THEN f * f END), 0) AS labelled_squares_here,
     coalesce(sum(CASE WHEN f IS NOT NULL THEN y END), 0) AS true_here,
     coalesce(sum(f * y), 0) AS both_true_here,
     coalesce(sum(CASE WHEN f IS NOT NULL THEN y * y END), 0) AS squares_here,
     coalesce(sum((1 - f) * (1 - y)), 0) AS both_false_here,
     count(*) FILTER (WHERE f IS NOT NULL AND y IS NULL) AS unlabelled_here,
-    count(*) FILTER (WHERE f = 1 AND y IS NULL) AS unlabelled_compliant_here,
+    coalesce(sum(CASE WHEN y IS NULL THEN f END), 0) AS unlabelled_compliant_here,
     coalesce(sum(CASE WHEN f IS NOT NULL THEN 1 - y END), 0) AS false_here
   FROM judged
   GROUP BY study, template_id, rubric_id, provider, request_model, thinking, candidate, prompt
@@ -95,8 +98,10 @@ totals AS (
     CAST(sum(null_here) AS BIGINT) AS n_null,
     sum(null_true_here) AS null_true,
     sum(null_false_here) AS null_false,
-    CAST(sum(compliant_here) AS BIGINT) AS n_compliant,
-    CAST(sum(labelled_compliant_here) AS BIGINT) AS n_labelled_compliant,
+    round(sum(compliant_here), 9) AS n_compliant,
+    round(sum(compliant_squares_here), 9) AS compliant_squares,
+    round(sum(labelled_compliant_here), 9) AS n_labelled_compliant,
+    round(sum(labelled_squares_here), 9) AS labelled_squares,
     sum(true_here) AS label_true,
     sum(false_here) AS label_false,
     sum(both_true_here) AS both_true,
@@ -115,7 +120,10 @@ rates AS (
     both_true / nullif(label_true, 0) AS sensitivity,
     both_false / nullif(label_false, 0) AS specificity,
     (n_compliant - n_labelled_compliant) / nullif(n_judged - n_labelled, 0) AS rate,
-    ppi_weight(n_labelled, n_judged, label_true, n_labelled_compliant, both_true, n_compliant, n_compliant) AS weight
+    -- an output's own variance: p (1 - p) without parts
+    n_compliant - n_compliant * n_compliant / nullif(n_judged, 0) + compliant_squares - n_compliant AS judge_spread,
+    label_true - label_true * label_true / nullif(n_labelled, 0) + label_squares - label_true AS people_spread,
+    ppi_weight(n_labelled, n_judged, label_true, n_labelled_compliant, both_true, n_compliant, compliant_squares) AS weight
   FROM totals
 ),
 corrected AS (
@@ -222,9 +230,13 @@ measured AS (
     unlabelled_compliant / nullif(unlabelled_in_all, 0) AS rate_min,
     (unlabelled_compliant + n_null - n_null_labelled) / nullif(unlabelled_in_all, 0) AS rate_max,
     ppi_mean(n_labelled, n_judged, label_true, n_labelled_compliant, n_compliant, ppi_weight) AS ppi,
-    ppi_mean_se(n_labelled, n_judged, label_true, label_squares, n_labelled_compliant, n_labelled_compliant,
-      both_true, n_compliant, n_compliant, ppi_weight) AS ppi_se,
-    rogan_gladen_se(rate, n_unlabelled, sensitivity, label_true, specificity, label_false) AS rg_se,
+    ppi_mean_se(n_labelled, n_judged, label_true, label_squares, n_labelled_compliant, labelled_squares,
+      both_true, n_compliant, compliant_squares, ppi_weight) AS ppi_se,
+    CASE WHEN compliant_squares = n_compliant AND label_squares = label_true
+         THEN rogan_gladen_se(rate, n_unlabelled, sensitivity, label_true, specificity, label_false)
+         ELSE sqrt(rg_by_cell) END AS rg_se,
+    sqrt(CASE WHEN judge_spread > 1e-9 THEN judge_spread ELSE 0.0 END) / n_judged AS judge_se,
+    sqrt(CASE WHEN people_spread > 1e-9 THEN people_spread ELSE 0.0 END) / n_labelled AS people_own_se,
     CASE WHEN n_rubrics > 1 THEN judge_squares * n_rubrics / (n_rubrics - 1) END AS judge_clustered,
     CASE WHEN n_rubrics_labelled > 1 THEN n_rubrics_labelled / (n_rubrics_labelled - 1) END AS cr1,
     n_cells > n_prompts AS is_shared,
@@ -238,6 +250,8 @@ measured AS (
 varied AS (
   SELECT
     *,
+    mean_size(compliance, n_judged, judge_se) AS judge_most,
+    mean_size(people, n_labelled, people_own_se) AS people_most,
     judge_clustered + shared_variance(judge_by_prompt, n_prompts, judge_by_cell, n_cells, 1) AS judge_variance,
     cr1 * people_squares + shared_variance(people_by_prompt, g, people_by_cell, n_cells, 1) AS people_variance,
     cr1 * ppi_squares + shared_variance(ppi_by_prompt, g, ppi_by_cell, n_cells, 1) AS ppi_variance,
@@ -258,9 +272,9 @@ errors AS (
     *,
     greatest(0.0, least(1.0, ppi)) AS ppi_inside,
     CASE WHEN judge_variance IS NOT NULL
-         THEN sqrt(clustered_variance(judge_variance, compliance * (1 - compliance) / n_judged, 1)) END AS compliance_se,
+         THEN sqrt(clustered_variance(judge_variance, judge_se * judge_se, 1)) END AS compliance_se,
     CASE WHEN people_variance IS NOT NULL
-         THEN sqrt(clustered_variance(people_variance, people * (1 - people) / n_labelled, 1)) END AS people_se,
+         THEN sqrt(clustered_variance(people_variance, people_own_se * people_own_se, 1)) END AS people_se,
     CASE WHEN ppi_variance IS NOT NULL THEN sqrt(clustered_variance(ppi_variance, ppi_se * ppi_se, 1)) END
       AS ppi_general_se,
     CASE WHEN rg_variance IS NOT NULL THEN sqrt(clustered_variance(rg_variance, rg_se * rg_se, 1)) END AS rg_general_se,
@@ -278,15 +292,22 @@ errors AS (
     t_two_sided_95(judge_df) AS judge_t,
     t_two_sided_95(labelled_df) AS t,
     CASE WHEN is_shared THEN t_two_sided_95(these_df) ELSE 1.959963984540054::DOUBLE END AS these_t,
-    wilson_clustered(compliance, n_judged, judge_these_se, n_prompts) AS judge_these,
-    wilson_clustered(people, n_labelled, people_these_se, g) AS people_these
+    CASE WHEN is_shared THEN wilson_clustered(compliance, judge_most, judge_these_se, n_prompts)
+         WHEN compliant_squares = n_compliant
+         THEN {'lo': wilson_lo(n_compliant, n_judged), 'hi': wilson_hi(n_compliant, n_judged)}
+         ELSE wilson_mean(compliance, n_judged, judge_se * sqrt(n_judged / nullif(n_judged - 1, 0))) END AS judge_these,
+    CASE WHEN is_shared THEN wilson_clustered(people, people_most, people_these_se, g)
+         WHEN label_squares = label_true
+         THEN {'lo': wilson_lo(label_true, n_labelled), 'hi': wilson_hi(label_true, n_labelled)}
+         ELSE wilson_mean(people, n_labelled, people_own_se * sqrt(n_labelled / nullif(n_labelled - 1, 0))) END
+      AS people_these
   FROM varied
 ),
 sized AS (
   SELECT
     *,
-    effective_size(compliance, n_judged, compliance_se) AS judge_size,
-    effective_size(people, n_labelled, people_se) AS people_size,
+    mean_size(compliance, n_judged, compliance_se) AS judge_size,
+    mean_size(people, n_labelled, people_se) AS people_size,
     effective_size(ppi_inside, ppi_size_max, ppi_general_se) AS ppi_size,
     CASE WHEN label_true >= 5 AND label_false >= 5 AND rg_general_se > 0 THEN t * rg_general_se END AS rg_reach
   FROM errors
@@ -307,18 +328,16 @@ SELECT
   compliance_se,
   wilson_lo(compliance * judge_size, judge_size, judge_t) AS compliance_lo,
   wilson_hi(compliance * judge_size, judge_size, judge_t) AS compliance_hi,
-  CASE WHEN is_shared THEN judge_these.lo ELSE wilson_lo(n_compliant, n_judged) END AS compliance_lo_these_statements,
-  CASE WHEN is_shared THEN judge_these.hi ELSE wilson_hi(n_compliant, n_judged) END AS compliance_hi_these_statements,
+  judge_these.lo AS compliance_lo_these_statements,
+  judge_these.hi AS compliance_hi_these_statements,
   n_compliant / (n_judged + n_null) AS compliance_min,
   (n_compliant + n_null) / (n_judged + n_null) AS compliance_max,
   people AS people_compliance,
   people_se AS people_compliance_se,
   wilson_lo(people * people_size, people_size, t) AS people_compliance_lo,
   wilson_hi(people * people_size, people_size, t) AS people_compliance_hi,
-  CASE WHEN is_shared THEN people_these.lo ELSE wilson_lo(label_true, n_labelled) END
-    AS people_compliance_lo_these_statements,
-  CASE WHEN is_shared THEN people_these.hi ELSE wilson_hi(label_true, n_labelled) END
-    AS people_compliance_hi_these_statements,
+  people_these.lo AS people_compliance_lo_these_statements,
+  people_these.hi AS people_compliance_hi_these_statements,
   sensitivity,
   specificity,
   ppi_weight,

@@ -1,9 +1,10 @@
 -- grain: study, template_id, provider, request_model, thinking, candidate_a, candidate_b
 -- question: Of two candidate models that answered the same inputs, which one complies more often, by one judge?
--- source: item_status of task compliance, the inputs on which both have a verdict for a statement, without criteria that
---   take points (below 0 in criteria_points). The row of provider `panel` compares by the majority of the judges.
+-- source: item_status of task compliance, the inputs on which both have a verdict for a statement, an output counting by
+--   the part of a judge's verdicts on it that are true, without criteria that take points (below 0 in criteria_points).
+--   The row of provider `panel` compares by the majority of the judges.
 -- estimators:
---   - rate_a, rate_b: the share of these inputs on which a, and b, complies
+--   - rate_a, rate_b: the share of these inputs on which a, and b, complies, all repeats counted
 --   - diff: rate of a - rate of b
 --   - diff_se: for statements in general, clustered by them (CR1), where they share inputs in two ways, by inputs too
 --     (shared_variance), and no less than that of inputs (matched_variance)
@@ -17,7 +18,7 @@
 --   - diff_se_naive: as if inputs were independent
 --   - p_diff_these_statements, diff_lo_these_statements, diff_hi_these_statements: for other inputs under the same
 --     statements, inputs being draws: the exact McNemar test of n_a_only against n_b_only and its inversion
---     (matched_difference); where a model has several outputs for an input (unit_id), or statements share them, the
+--     (matched_difference); where a model has several outputs for an input (unit_id), statements share them, or repeats split, the
 --     sign-flip test of the inputs' differences (sign_flip_z) and its inversion. Either way p is below 0.05 exactly
 --     where 0 is outside
 -- reference: clustered, matched_difference, mcnemar, student_t.
@@ -32,7 +33,7 @@ CREATE OR REPLACE VIEW metric_compliance_paired AS
 WITH rates AS (
   SELECT
     item_status.study, template_id, item_status.rubric_id, provider, request_model, thinking, unit_id, candidate,
-    avg(CASE value WHEN 'true' THEN 1.0 WHEN 'false' THEN 0.0 END) AS rate,
+    avg(true_part) AS rate,
     min(item) AS an_output
   FROM item_status
   LEFT JOIN criteria_points

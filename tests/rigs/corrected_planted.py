@@ -35,6 +35,7 @@ class Corrected:
     is_grid: bool = False
     output_sd: float = 0.0
     people_right: float = 1.0  # each of two, who differ below 1; what they say on average is the rate then
+    repeats: int = 1  # of the judge, each as often right as one is
 
 
 DESIGNS = {
@@ -58,6 +59,12 @@ DESIGNS = {
     ),
     "two people, each right of .8": Corrected(people_right=0.8),
     "40 outputs, sd 0, by 10 statements each": Corrected(n_labels=200, n_statements=10, n_outputs=40, is_grid=True),
+    "20 statements, sd 1, 2 repeats": Corrected(rate=0.6, sensitivity=0.75, statement_sd=1, repeats=2),
+    "20 statements, sd 1, 3 repeats": Corrected(rate=0.6, sensitivity=0.75, statement_sd=1, repeats=3),
+    "20 statements, sd 0, 5 repeats": Corrected(rate=0.6, sensitivity=0.75, repeats=5),
+    "40 outputs, sd 1, by 10 statements each, 5 repeats": Corrected(
+        sensitivity=0.75, n_labels=200, n_statements=10, n_outputs=40, is_grid=True, output_sd=1, repeats=5
+    ),
 }
 
 
@@ -104,7 +111,8 @@ def judgments(design: Corrected, n_sets: int, seed: int) -> dict[str, pa.Table]:
     )
     rate = _logistic(np.log(rate / (1 - rate)) + effect)
     complies = rng.random(rate.shape) < rate
-    said = np.where(complies, rng.random(rate.shape) < right_yes, rng.random(rate.shape) >= right_no)
+    asked = (design.repeats, *rate.shape)
+    said = np.where(complies, rng.random(asked) < right_yes, rng.random(asked) >= right_no).mean(axis=0)
     votes = complies[None] == (rng.random((2, *rate.shape)) < design.people_right)
     share = votes.mean(axis=0).ravel()
     is_labelled = rng.random(rate.shape).argsort(axis=1).argsort(axis=1) < design.n_labels
@@ -121,7 +129,7 @@ def judgments(design: Corrected, n_sets: int, seed: int) -> dict[str, pa.Table]:
     judge = {name: np.repeat(CELL_DEFAULT[name], study.size) for name in ("template_id", "provider", "request_model")}
     judge |= {"thinking": np.repeat("none", study.size), "candidate": np.repeat("c", study.size)}
     judge |= {"status": np.repeat("decided", study.size)}
-    status = pa.table(places | judge | {"item": places["unit_id"], "value": words[said.ravel().astype(int)]})
+    status = pa.table(places | judge | {"item": places["unit_id"], "true_part": said.ravel()})
     labels = pa.table(places | {"item_lo": places["unit_id"], "truth": majority, "share": share})
     return {"item_status": status, "truths": labels.filter(pa.array(is_labelled.ravel()))}
 

@@ -125,7 +125,7 @@ def test_the_clustered_interval_covers() -> None:
     given = [
         {"study": f"s{study:03}", "rubric_id": f"r{statement:02}", "candidate": "c", "template_id": "t",
          "provider": "p", "request_model": "m", "thinking": "none", "task": "compliance", "unit_id": "",
-         "item": f"o{statement}-{unit}", "status": "decided", "value": str(unit < k[study, statement]).lower()}
+         "item": f"o{statement}-{unit}", "status": "decided", "true_part": float(unit < k[study, statement])}
         for study in range(n_studies) for statement in range(n_statements) for unit in range(n_inputs)
     ]  # fmt: skip
     with views_over({"item_status": table(given)}) as connection:
