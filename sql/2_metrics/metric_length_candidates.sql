@@ -12,7 +12,7 @@
 --   - win_rate_longer_lo_these_statements, win_rate_longer_hi_these_statements, win_rate_shorter_lo_these_statements,
 --     win_rate_shorter_hi_these_statements: for other prompts under the same statements: Wilson, or wilson_clustered by
 --     prompts where one has several pairs, of several outputs (unit_id), or by several statements that share its
---     outputs; pairs that show no spread count as one observation a prompt then
+--     outputs, or some are half won, of 5 prompts or more; pairs that show no spread count as one observation a prompt then
 --   - win_rate_balanced: the mean of the two: what a would win if it wrote the longer text in half of the pairs
 -- reference: own definitions: a simple control by two strata, without a model; it leaves length differences within a
 --   stratum as they are. wilson_clustered.
@@ -56,6 +56,10 @@ by_prompt AS MATERIALIZED (
       AS points_longer,
     coalesce(CAST(sum(measured.points) FILTER (WHERE measured.chars_a < measured.chars_b) AS DOUBLE), 0)
       AS points_shorter,
+    coalesce(sum(CASE WHEN measured.chars_a > measured.chars_b THEN measured.points * measured.points END), 0)
+      AS squares_longer,
+    coalesce(sum(CASE WHEN measured.chars_a < measured.chars_b THEN measured.points * measured.points END), 0)
+      AS squares_shorter,
     CAST(sum(measured.points) FILTER (WHERE measured.chars_a + measured.chars_b IS NOT NULL) AS DOUBLE) AS points
   FROM measured
   GROUP BY study, template_id, rubric_id, provider, request_model, thinking, candidate_a, candidate_b, prompt
@@ -74,6 +78,8 @@ by_rubric AS (
     sum(log_ratio) AS log_ratio,
     sum(points_longer) AS points_longer,
     sum(points_shorter) AS points_shorter,
+    sum(squares_longer) AS squares_longer,
+    sum(squares_shorter) AS squares_shorter,
     sum(points) AS points
   FROM by_prompt
   GROUP BY study, template_id, rubric_id, provider, request_model, thinking, candidate_a, candidate_b
@@ -102,6 +108,8 @@ sums AS (
     sum(points) / nullif(sum(n_known), 0) AS win_rate_half,
     sum(points_longer) AS points_longer,
     sum(points_shorter) AS points_shorter,
+    sum(squares_longer) AS squares_longer,
+    sum(squares_shorter) AS squares_shorter,
     sum(longer_residual * longer_residual) AS longer_squares,
     sum(shorter_residual * shorter_residual) AS shorter_squares
   FROM centred
@@ -172,6 +180,11 @@ rates AS (
 spread AS (
   SELECT
     *,
+    -- a pair's own error: that of p (1 - p) / n where none is half
+    CASE WHEN squares_longer - win_rate_longer * points_longer > 1e-9
+         THEN sqrt(squares_longer - win_rate_longer * points_longer) / n_longer END AS longer_by_pair,
+    CASE WHEN squares_shorter - win_rate_shorter * points_shorter > 1e-9
+         THEN sqrt(squares_shorter - win_rate_shorter * points_shorter) / n_shorter END AS shorter_by_pair,
     longer_points_points - 2 * win_rate_longer * longer_points_n + win_rate_longer * win_rate_longer * longer_n_n
       AS longer_by_prompt,
     longer_cell_points_points - 2 * win_rate_longer * longer_cell_points_n
@@ -193,8 +206,11 @@ sized AS (
       + shared_variance(longer_by_prompt, n_prompts_longer, longer_by_cell, longer_cells, n_longer)) AS win_rate_longer_se,
     sqrt(shorter_squares * n_rubrics_shorter / nullif(n_rubrics_shorter - 1, 0) / nullif(n_shorter * n_shorter, 0)
       + shared_variance(shorter_by_prompt, n_prompts_shorter, shorter_by_cell, shorter_cells, n_shorter)) AS win_rate_shorter_se,
-    CASE WHEN longer_by_prompt > 1e-9 THEN n_longer ELSE n_prompts_longer END AS longer_draws,
-    CASE WHEN shorter_by_prompt > 1e-9 THEN n_shorter ELSE n_prompts_shorter END AS shorter_draws,
+    -- a draw for each prompt, that is won or lost; of halves Wilson's is wider than need be
+    is_one_longer AND (squares_longer = points_longer OR n_prompts_longer < 5) AS is_longer_plain,
+    is_one_shorter AND (squares_shorter = points_shorter OR n_prompts_shorter < 5) AS is_shorter_plain,
+    mean_size(win_rate_longer, n_longer, longer_by_pair) AS longer_most,
+    mean_size(win_rate_shorter, n_shorter, shorter_by_pair) AS shorter_most,
     CASE WHEN longer_by_prompt > 1e-9 AND n_prompts_longer > 1
          THEN sqrt(longer_by_prompt * n_prompts_longer / (n_prompts_longer - 1)) / n_longer END AS longer_se,
     CASE WHEN shorter_by_prompt > 1e-9 AND n_prompts_shorter > 1
@@ -204,12 +220,12 @@ sized AS (
 bounded AS (
   SELECT
     *,
-    wilson_clustered(win_rate_longer, CASE WHEN win_rate_longer_se > 1e-9 THEN 2 ELSE 1 END * n_longer,
-      win_rate_longer_se, longer_clusters) AS longer_ends,
-    wilson_clustered(win_rate_shorter, CASE WHEN win_rate_shorter_se > 1e-9 THEN 2 ELSE 1 END * n_shorter,
-      win_rate_shorter_se, shorter_clusters) AS shorter_ends,
-    wilson_clustered(win_rate_longer, longer_draws, longer_se, n_prompts_longer) AS longer_these,
-    wilson_clustered(win_rate_shorter, shorter_draws, shorter_se, n_prompts_shorter) AS shorter_these
+    wilson_clustered(win_rate_longer, longer_most, win_rate_longer_se, longer_clusters) AS longer_ends,
+    wilson_clustered(win_rate_shorter, shorter_most, win_rate_shorter_se, shorter_clusters) AS shorter_ends,
+    wilson_clustered(win_rate_longer, CASE WHEN longer_by_prompt > 1e-9 THEN longer_most ELSE n_prompts_longer END, longer_se,
+      n_prompts_longer) AS longer_these,
+    wilson_clustered(win_rate_shorter, CASE WHEN shorter_by_prompt > 1e-9 THEN shorter_most ELSE n_prompts_shorter END,
+      shorter_se, n_prompts_shorter) AS shorter_these
   FROM sized
 )
 SELECT
@@ -221,17 +237,17 @@ SELECT
   win_rate_longer_se,
   longer_ends.lo AS win_rate_longer_lo,
   longer_ends.hi AS win_rate_longer_hi,
-  CASE WHEN is_one_longer THEN wilson_lo(points_longer, n_longer) ELSE longer_these.lo END
+  CASE WHEN is_longer_plain THEN wilson_lo(points_longer, n_longer) ELSE longer_these.lo END
     AS win_rate_longer_lo_these_statements,
-  CASE WHEN is_one_longer THEN wilson_hi(points_longer, n_longer) ELSE longer_these.hi END
+  CASE WHEN is_longer_plain THEN wilson_hi(points_longer, n_longer) ELSE longer_these.hi END
     AS win_rate_longer_hi_these_statements,
   win_rate_shorter,
   win_rate_shorter_se,
   shorter_ends.lo AS win_rate_shorter_lo,
   shorter_ends.hi AS win_rate_shorter_hi,
-  CASE WHEN is_one_shorter THEN wilson_lo(points_shorter, n_shorter) ELSE shorter_these.lo END
+  CASE WHEN is_shorter_plain THEN wilson_lo(points_shorter, n_shorter) ELSE shorter_these.lo END
     AS win_rate_shorter_lo_these_statements,
-  CASE WHEN is_one_shorter THEN wilson_hi(points_shorter, n_shorter) ELSE shorter_these.hi END
+  CASE WHEN is_shorter_plain THEN wilson_hi(points_shorter, n_shorter) ELSE shorter_these.hi END
     AS win_rate_shorter_hi_these_statements,
   (win_rate_longer + win_rate_shorter) / 2 AS win_rate_balanced
 FROM bounded;

@@ -9,8 +9,8 @@
 --   - consistency_lo_these_statements, consistency_hi_these_statements: for other prompts under the same statements:
 --     Wilson, or wilson_clustered by prompts where one has several pairs, of several outputs (unit_id), or by several
 --     statements that share its outputs, or repeats split; pairs that show no spread count as one observation a prompt then
---   - win_rate_half: as in metric_win_matrix_by_rubric; the interval wilson_clustered, its effective size at most the
---     votes: a pair has one in either order, and two that differ are half a win, which spreads less than a win or none
+--   - win_rate_half: as in metric_win_matrix_by_rubric; the interval wilson_clustered, of no more observations than the pairs
+--     are worth as draws, which with halves is more than their number
 --   - win_rate_half_lo_these_statements, win_rate_half_hi_these_statements, p_win_rate_these_statements: for other prompts
 --     under the same statements, by the methods of metric_win_matrix_by_rubric: the sign test of the wins and
 --     matched_difference, where a prompt has several pairs (several outputs, or several statements) the sign-flip test
@@ -49,7 +49,8 @@ WITH inputs AS (
     CAST(count(part_a) AS DOUBLE) AS n,
     coalesce(sum(part_a + part_b + part_tie), 0) AS n_same,
     coalesce(sum(0.5::DOUBLE + (part_a - part_b) / 2), 0) AS points,
-    sum(CASE WHEN part_a IS NOT NULL THEN n_votes / 2 END) AS n_draws,
+    coalesce(sum(power(part_a + part_b + part_tie, 2)), 0) AS same_squares,
+    coalesce(sum(power(0.5::DOUBLE + (part_a - part_b) / 2, 2)), 0) AS point_squares,
     sum(CASE WHEN part_a IS NOT NULL THEN lead_a_first END) AS sum_x,
     sum(CASE WHEN part_a IS NOT NULL THEN -lead_b_first END) AS sum_y,
     sum(-lead_a_first * lead_b_first) AS sum_xy,
@@ -82,7 +83,8 @@ rubrics_counted AS (
     sum(n_pairs_pending) AS n_pairs_pending,
     sum(n_same) AS same_all,
     sum(points) AS points_all,
-    sum(n_draws) AS draws_all,
+    sum(same_squares) AS same_squares,
+    sum(point_squares) AS point_squares,
     sum(sum_x) AS sum_x,
     sum(sum_y) AS sum_y,
     sum(sum_xy) AS sum_xy,
@@ -132,7 +134,8 @@ counts AS (
     CAST(round(sum(n_leads)) AS BIGINT) AS n_leads,
     round(sum(same_all), 12) AS n_same,
     round(sum(points_all), 12) AS points,
-    CAST(sum(draws_all) AS DOUBLE) AS n_draws,
+    sum(same_squares) AS same_squares,
+    sum(point_squares) AS point_squares,
     max(n_of_prompt) <= 1 AS is_one_pair,
     -- a draw for each prompt, that holds or does not
     max(n_of_prompt) <= 1 AND sum(same_same) = sum(same_all) AS is_one_vote,
@@ -163,7 +166,12 @@ rated AS (
     round(2 * points - n_both, 12) AS lead,
     round(4 * (points_points - points_both) + both_both, 12) AS lead_lead,
     2 * points_both - both_both AS lead_both,
-    n_rubrics / nullif(n_rubrics - 1, 0) AS cr1
+    n_rubrics / nullif(n_rubrics - 1, 0) AS cr1,
+    -- a pair's own: n p (1 - p) where none is half
+    CASE WHEN same_squares - n_same * n_same / nullif(n_both, 0) > 1e-9
+         THEN sqrt(same_squares - n_same * n_same / n_both) / n_both END AS same_by_pair,
+    CASE WHEN point_squares - points * points / nullif(n_both, 0) > 1e-9
+         THEN sqrt(point_squares - points * points / n_both) / n_both END AS points_by_pair
   FROM counts
 ),
 measured AS (
@@ -178,6 +186,8 @@ measured AS (
       same_same - 2 * consistency * same_both + consistency * consistency * both_both, n_prompts,
       cell_same_same - 2 * consistency * cell_same_both + consistency * consistency * cell_both_both, n_cells, n_both))
       AS consistency_se,
+    mean_size(win_rate_half, n_both, points_by_pair) AS n_most,
+    mean_size(consistency, n_both, same_by_pair) AS same_most,
     CASE WHEN n_rubrics >= 5 AND (n_prompts >= 5 OR n_cells = n_prompts)
          THEN CASE WHEN n_prompts < n_rubrics AND n_cells > n_prompts THEN n_prompts ELSE n_rubrics END - 1 END AS df
   FROM rated
@@ -185,10 +195,8 @@ measured AS (
 sized AS (
   SELECT
     *,
-    CASE WHEN df > 0 THEN effective_size(win_rate_half, CASE WHEN win_rate_half_se > 1e-9 THEN 2 * n_draws ELSE n_both END,
-      win_rate_half_se) END AS n_effective,
-    CASE WHEN df > 0 THEN effective_size(consistency, CASE WHEN consistency_se > 1e-9 THEN n_draws ELSE n_both END,
-      consistency_se) END AS consistency_size,
+    CASE WHEN df > 0 THEN effective_size(win_rate_half, n_most, win_rate_half_se) END AS n_effective,
+    CASE WHEN df > 0 THEN effective_size(consistency, same_most, consistency_se) END AS consistency_size,
     t_two_sided_95(df) AS t_ends
   FROM measured
 ),
@@ -199,7 +207,7 @@ tested AS (
     CASE WHEN is_one_pair AND lead_lead = n_leads THEN matched_difference(n_wins_a, n_wins_b, n_both)
          WHEN n_leads >= 6 THEN sign_flip_ratio(lead, n_both, lead_lead, lead_both, both_both) END AS these_ends,
     sign_flip_z(lead, 0, lead_lead, 0, 0) AS leads_z,
-    wilson_clustered(consistency, CASE WHEN same_by_prompt > 1e-9 THEN n_draws ELSE n_prompts END,
+    wilson_clustered(consistency, CASE WHEN same_by_prompt > 1e-9 THEN same_most ELSE n_prompts END,
       CASE WHEN same_by_prompt > 1e-9 AND n_prompts > 1
            THEN sqrt(same_by_prompt * n_prompts / (n_prompts - 1)) / n_both END, n_prompts) AS consistency_these
   FROM sized

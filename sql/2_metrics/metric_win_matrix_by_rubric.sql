@@ -37,7 +37,7 @@ WITH by_prompt AS (
     count(*) FILTER (WHERE winner = 'pending') AS n_pairs_pending,
     coalesce(sum(part_a - part_b), 0) AS lead,
     coalesce(sum(part_a + part_b + part_tie), 0) AS n_held,
-    sum(CASE WHEN part_a IS NOT NULL THEN n_votes / 2 END) AS n_draws
+    coalesce(sum(power(part_a + part_b + part_tie, 2)), 0) AS held_squares
   FROM candidate_pairs
   GROUP BY study, template_id, rubric_id, provider, request_model, thinking, candidate_a, candidate_b, prompt
 ),
@@ -59,7 +59,7 @@ counts AS (
     count(*) FILTER (WHERE lead <> 0) AS n_leads,
     round(sum(lead), 12) AS lead,
     round(sum(n_held), 12) AS n_held,
-    sum(n_draws) AS n_draws,
+    sum(held_squares) AS held_squares,
     sum(lead * lead) AS lead_lead,
     sum(lead * n_both) AS lead_both,
     sum(CAST(n_both AS DOUBLE) * n_both) AS both_both,
@@ -79,8 +79,16 @@ spread AS (
     *,
     CASE WHEN n_prompts > 1
          THEN sqrt(greatest(0.0, held_held - 2 * consistency * held_both + consistency * consistency * both_both)
-           * n_prompts / (n_prompts - 1)) / n_both END AS consistency_se
+           * n_prompts / (n_prompts - 1)) / n_both END AS consistency_se,
+    CASE WHEN held_squares - consistency * n_held > 1e-9 THEN sqrt(held_squares - consistency * n_held) / n_both END
+      AS held_by_pair
   FROM rated
+),
+sized AS (
+  SELECT
+    *,
+    CASE WHEN consistency_se > 1e-9 THEN mean_size(consistency, n_both, held_by_pair) ELSE n_prompts END AS n_most
+  FROM spread
 ),
 bounded AS (
   SELECT
@@ -88,9 +96,8 @@ bounded AS (
     CASE WHEN is_one_win THEN matched_difference(n_wins_a, n_wins_b, n_both)
          WHEN n_leads >= 6 THEN sign_flip_ratio(lead, n_both, lead_lead, lead_both, both_both) END AS ends,
     sign_flip_z(lead, 0, lead_lead, 0, 0) AS leads_z,
-    wilson_clustered(consistency, CASE WHEN consistency_se > 1e-9 THEN n_draws ELSE n_prompts END, consistency_se, n_prompts)
-      AS consistency_ends
-  FROM spread
+    wilson_clustered(consistency, n_most, consistency_se, n_prompts) AS consistency_ends
+  FROM sized
 )
 SELECT
   study, template_id, rubric_id, provider, request_model, thinking, candidate_a, candidate_b,

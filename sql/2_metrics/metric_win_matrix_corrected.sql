@@ -202,7 +202,7 @@ errors AS (
       AS people_se,
     CASE WHEN ppi_variance IS NOT NULL THEN sqrt(clustered_variance(ppi_variance, ppi_se * ppi_se, 1)) END
       AS ppi_general_se,
-    CASE WHEN ppi > 0 AND ppi < 1 AND ppi_se > 0 THEN n_both ELSE n_labelled END AS ppi_size_max,
+    CASE WHEN ppi > 0 AND ppi < 1 AND ppi_se > 0 THEN ppi * (1 - ppi) / (ppi_se * ppi_se) ELSE n_labelled END AS ppi_size_max,
     t_two_sided_95(labelled_df) AS t,
     CASE WHEN is_shared THEN t_two_sided_95(these_df) ELSE 1.959963984540054::DOUBLE END AS these_t
   FROM varied

@@ -40,6 +40,8 @@ class Candidates:
     longer: float = 0.6
     is_of_general: bool = False
     repeats: int = 0
+    ties: float = 0.0  # of every vote, by lot
+    missing: float = 0.0  # of the order that shows b first
 
 
 DESIGNS = {
@@ -61,6 +63,13 @@ DESIGNS = {
         30, 12, is_shared=True, is_of_general=True, repeats=3
     ),
     "one statement, 40 prompts, 3 votes": Candidates(40, 1, repeats=3),
+    "6 statements share 12 prompts, ties": Candidates(is_shared=True, ties=0.4),
+    "prompts of their own, ties, missing": Candidates(ties=0.4, missing=0.4),
+    "12 statements drawn, own prompts, ties": Candidates(10, 12, is_of_general=True, ties=0.4),
+    "12 statements drawn, own prompts, missing": Candidates(10, 12, is_of_general=True, missing=0.4),
+    "12 statements drawn, 30 shared prompts, 3 votes, ties, missing": Candidates(
+        30, 12, is_shared=True, is_of_general=True, repeats=3, ties=0.3, missing=0.4
+    ),
 }
 
 
@@ -89,9 +98,11 @@ def truths(design: Candidates) -> dict[str, float]:
     found = {}
     for name, is_longer in (("win_rate_longer", True), ("win_rate_shorter", False)):
         same, wins = _chances(design, prompt, added, np.array(is_longer))
-        found[name] = float(np.mean(same * wins + (1 - same) / 2))
+        untied = (1 - design.ties) ** 2
+        found[name] = float(np.mean(0.5 + untied * same * (wins - 0.5)))
         by_order = same * wins + (1 - same), same * wins
         agreed = same if not design.repeats else 1 - by_order[0] - by_order[1] + 2 * by_order[0] * by_order[1]
+        agreed = untied * agreed + design.ties**2
         found["consistency"] = found.get("consistency", 0) + float(np.mean(agreed)) / 2
     return found | {"win_rate_half": (found["win_rate_longer"] + found["win_rate_shorter"]) / 2}
 
@@ -123,8 +134,10 @@ def tables(design: Candidates, n_sets: int, seed: int) -> dict[str, pa.Table]:
         columns |= {"item_hi": names["b"], "is_lo_first": pa.repeat(pa.scalar(first == "a"), cell.size)}
         columns |= {"candidate_first": pa.repeat(pa.scalar(first), cell.size)}
         columns |= {"candidate_second": pa.repeat(pa.scalar(second), cell.size)}
-        columns |= {"verdict": pa.array(np.where(a_first, "first", "second"))}
-        columns |= {"outcome": pa.repeat(pa.scalar("decided"), cell.size)}
+        is_missing = (rng.random(cell.size) < design.missing) & (first == "b")
+        words = np.where(rng.random(cell.size) < design.ties, "tie", np.where(a_first, "first", "second"))
+        columns |= {"verdict": pa.array(words, mask=is_missing)}
+        columns |= {"outcome": pa.array(np.where(is_missing, "unparsed", np.where(words == "tie", "tie", "decided")))}
         parts.append(pa.table(columns | {"repeat_no": pa.repeat(pa.scalar(repeat), cell.size)}))
     longer = np.broadcast_to(is_longer, shape).ravel()
     chars = {**dict.fromkeys(names["b"].to_pylist(), 100)}

@@ -26,6 +26,7 @@ class Design:
     prompts: int = 0
     eta: float = 0.0
     is_single_order: bool = False
+    repeats: int = 1
     coverage_max: float = 0.98
 
 
@@ -40,6 +41,9 @@ DESIGNS = {
     "five items": Design(5, sd=1, tau=0.5, coverage_max=0.99),
     "one order, position": Design(20, sd=2, tau=1, degree=12, eta=0.7, is_single_order=True),
     "by prompt": Design(5, sd=0.5, tau=1, prompts=60),
+    "all pairs, 3 repeats": Design(20, sd=2, tau=1, repeats=3),
+    "sparse, 5 repeats": Design(20, sd=2, tau=1, degree=8, repeats=5),
+    "by prompt, 3 repeats": Design(5, sd=0.5, tau=1, prompts=60, repeats=3),
 }
 
 
@@ -112,6 +116,6 @@ def draw(design: Design, theta: Numbers, rng: np.random.Generator) -> votes.Vote
     orders = rng.random(len(lo)) < 0.5
     for order, sign in ((0, 1), (1, -1)):
         is_asked = np.logical_not(design.is_single_order) | (orders == (order == 0))
-        is_lo = rng.random(len(lo)) < 1 / (1 + np.exp(-gap - sign * design.eta))
-        counts[order, 0], counts[order, 1] = is_asked & is_lo, is_asked & ~is_lo
+        n_lo = rng.binomial(design.repeats, 1 / (1 + np.exp(-gap - sign * design.eta)))
+        counts[order, 0], counts[order, 1] = is_asked * n_lo, is_asked * (design.repeats - n_lo)
     return votes.Votes(n, lo, hi, units, counts)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import combinations
+from itertools import combinations, product
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import optimize, stats
 from statsmodels.stats.proportion import proportion_confint
 
-from tests.rigs import candidates_planted
-from tests.rigs.general_planted import DESIGNS, play
-from tests.rigs.metrics import Numbers, of_items, of_pairs
+from tests.rigs import candidates_planted, general_planted
+from tests.rigs.general_planted import DESIGNS, General, play
+from tests.rigs.metrics import Numbers, column, of_items, of_pairs
 from tests.rigs.sql import Row, judged, result, table, views_over
 
 ITEMS = [f"i{number}" for number in range(8)]
@@ -95,32 +95,67 @@ def test_two_templates_on_the_same_pairs(rows: list[Row]) -> None:
 SIGNS = (("t1", 1), ("t2", -1))
 
 
-def test_wins_of_the_longer_text() -> None:
+def wins_by_pair(rows: Sequence[Row]) -> list[Row]:
+    """Return of each pair how far votes of one order and of the other, each with each, name either: a loop."""
+    votes: dict[tuple[str, str], dict[str, list[str]]] = {}
+    for row in judged(rows):
+        if row["verdict"]:
+            place = (row["item_lo"], row["item_hi"])
+            words = votes.setdefault(place, {}).setdefault(row["item_first"], [])
+            words.append({"first": row["item_first"], "second": row["item_second"]}.get(row["verdict"], "tie"))
+    pairs = []
+    for (low, high), orders in votes.items():
+        both = list(product(*orders.values())) if len(orders) == 2 else []
+        lo, hi = (sum(one == other == item for one, other in both) / (len(both) or 1) for item in (low, high))
+        if lo + hi:
+            log_ratio = np.log(LENGTHS[low] / LENGTHS[high])
+            pairs.append({"item_lo": low, "item_hi": high, "won": lo + hi, "ratio": (lo - hi) * log_ratio,
+                          "longer": lo if log_ratio > 0 else hi, "differ": (lo + hi) * bool(log_ratio)})  # fmt: skip
+    return pairs
+
+
+def part_of(name: str, of: str) -> Statistic:
+    """Return a sum over pairs, of the sum of what it is a part of."""
+    return lambda pairs: float(sum(pair[name] for pair in pairs) / sum(pair[of] for pair in pairs))
+
+
+@pytest.mark.parametrize("repeats", [1, 2, 3, 5])
+def test_wins_of_the_longer_text(repeats: int) -> None:
     """Share and mean log ratio: the loop's errors; the share's ends are Wilson's of the effective size."""
-    rows = [row for row in asked(3) if row["template_id"] == "t1"]
+    rows = [row for row in asked(3, repeats) if row["template_id"] == "t1"]
     lengths = [{"study": "study", "item": item, "n_chars": n} for item, n in LENGTHS.items()]
     with views_over({"pair_judgments": table(judged(rows)), "item_lengths": table(lengths)}) as connection:
         (found,) = result(connection, "FROM metric_length")
-        won = result(connection, "FROM pair_status WHERE status = 'consistent_win'")
-    for row in won:
-        sign = 1 if row["majority_lo_first"] == "lo" else -1
-        row["ratio"] = sign * np.log(LENGTHS[row["item_lo"]] / LENGTHS[row["item_hi"]])
-        row["longer"] = row["ratio"] > 0
-    differ = [row for row in won if row["ratio"]]
-    p, df = float(np.mean([row["longer"] for row in differ])), found["n_clusters"] - 1
-    expected = error(differ, mean_of("longer"), p * (1 - p) / len(differ))
+    won = wins_by_pair(rows)
+    differ = [row for row in won if row["differ"]]
+    longer, n = (np.array([row[name] for row in differ]) for name in ("longer", "differ"))
+    p, df = float(longer.sum() / n.sum()), found["n_clusters"] - 1
+    by_pair = float(np.sum((longer - p * n) ** 2) / n.sum() ** 2)
+    expected = error(differ, part_of("longer", "differ"), by_pair)
     assert (found["n_clusters"], found["longer_win_rate"]) == (8, pytest.approx(p))
+    assert (found["n_longer_won"], found["n_shorter_won"]) == (np.sum(2 * longer > n), np.sum(2 * longer < n))
     assert found["longer_win_rate_se"] == pytest.approx(expected, rel=1e-9)
-    size = min(len(differ), p * (1 - p) / expected**2)
+    size = p * (1 - p) / expected**2
     assert found["p_longer"] == pytest.approx(2 * stats.t.sf(abs(2 * p - 1) * np.sqrt(size), df), rel=1e-9)
     x = np.array([found["longer_win_rate_lo"], found["longer_win_rate_hi"]])
     np.testing.assert_allclose((x - p) ** 2, stats.t.ppf(0.975, df) ** 2 * x * (1 - x) / size, rtol=1e-9)
-    exact = stats.binomtest(found["n_longer_won"], len(differ))
-    assert found["p_longer_these_items"] == pytest.approx(exact.pvalue, rel=1e-9)
-    assert found["longer_win_rate_hi_these_items"] == pytest.approx(exact.proportion_ci(method="exact").high, rel=1e-9)
-    ratio = np.array([row["ratio"] for row in won])
-    by_pair = ratio.var(ddof=1) / len(ratio)
-    assert found["log_length_ratio_se"] == pytest.approx(error(won, mean_of("ratio"), by_pair), rel=1e-9)
+    if repeats == 1:
+        exact = stats.binomtest(found["n_longer_won"], len(differ))
+        assert found["p_longer_these_items"] == pytest.approx(exact.pvalue, rel=1e-9)
+        high = exact.proportion_ci(method="exact").high
+    else:
+        z, lead = stats.norm.ppf(0.975), 2 * longer - n
+        assert found["p_longer_these_items"] == pytest.approx(2 * stats.norm.sf(abs(lead.sum()) / np.sqrt(lead @ lead)))
+        assert found["longer_mde_these_items"] == pytest.approx(
+            0.5 + (z + stats.norm.ppf(0.8)) * np.sqrt(lead @ lead) / n.sum() / 2
+        )
+        high = optimize.brentq(lambda x: np.sum(longer - x * n) + z * np.sqrt(np.sum((longer - x * n) ** 2)), p, 2)
+    assert found["longer_win_rate_hi_these_items"] == pytest.approx(min(1.0, high), rel=1e-9)
+    ratio, weight = (np.array([row[name] for row in won]) for name in ("ratio", "won"))
+    mean = ratio.sum() / weight.sum()
+    assert found["log_length_ratio"] == pytest.approx(mean, rel=1e-9)
+    by_pair = np.sum((ratio - mean * weight) ** 2) * len(won) / (len(won) - 1) / weight.sum() ** 2
+    assert found["log_length_ratio_se"] == pytest.approx(error(won, part_of("ratio", "won"), by_pair), rel=1e-9)
     assert found["log_length_ratio_se_these_items"] == pytest.approx(np.sqrt(by_pair), rel=1e-9)
 
 
@@ -232,10 +267,9 @@ def test_statements_in_general(what: str, *, is_shared: bool) -> None:
         by_prompt, by_pair = (error_by(each, values) for each in (prompts, range(len(values))))
         expected, g = float(np.sqrt(expected**2 + max(0, by_prompt**2 - by_pair**2))), min(g, len(set(prompts)))
     assert found[f"{what}_se"] == pytest.approx(expected, rel=1e-9)
-    n_draws = len(values) if what == "consistency" else 2 * len(values)  # votes, of which a half may be a win
-    check_ends(found, what, "", expected, n_draws, g)
-    if is_shared:
-        check_ends(found, what, "_these_statements", error_by(prompts, values), len(values), len(set(prompts)))
+    check_ends(found, what, "", expected, values, g)
+    if is_shared or 0.5 in values:
+        check_ends(found, what, "_these_statements", error_by(prompts, values), values, len(set(prompts)))
     else:
         own: Numbers = np.array([found[f"{what}_{end}_these_statements"] for end in ("lo", "hi")])
         np.testing.assert_allclose(own, proportion_confint(values.sum(), len(values), method="wilson"), rtol=1e-9)
@@ -277,11 +311,11 @@ def error_by(clusters: Sequence[object], values: Numbers) -> float:
     return float(np.sqrt(np.square(sums).sum() * len(names) / (len(names) - 1)) / len(values))
 
 
-def check_ends(found: Row, what: str, target: str, se: float, n: int, g: int) -> None:
-    """Hold the ends of a rate against Wilson's equation, with the effective size and t over g - 1."""
+def check_ends(found: Row, what: str, target: str, se: float, values: Numbers, g: int) -> None:
+    """Hold a rate's ends against Wilson's equation, with t over g - 1 and no less error than of pairs as draws."""
     p = found[what]
     x = np.array([found[f"{what}_{end}{target}"] for end in ("lo", "hi")])
-    size = min(n, p * (1 - p) / se**2)
+    size = p * (1 - p) / max(se**2, values.var() / len(values))
     np.testing.assert_allclose((x - p) ** 2, stats.t.ppf(0.975, g - 1) ** 2 * x * (1 - x) / size, rtol=1e-9)
 
 
@@ -317,3 +351,13 @@ def test_win_rates_of_a_judge_that_flips_have_intervals_that_are_not_wider_than_
     found = candidates_planted.play(design, 400, seed=2)
     for rate in ("win_rate_half", "win_rate_longer", "win_rate_shorter"):
         assert 0.93 <= found[rate] <= 0.99, (rate, found[rate])
+
+
+@pytest.mark.parametrize("repeats", [1, 2, 3, 5])
+def test_asking_more_often_moves_no_share_of_the_longer_text(repeats: int) -> None:
+    """Over 150 sets the mean share is the planted one, which majorities of repeats would move away from 1/2."""
+    design = General(length=1.0, repeats=repeats)
+    with views_over(general_planted.tables(design, 150, seed=3)) as connection:
+        rows = result(connection, "FROM metric_length WHERE template_id = 'a'")
+    truth = general_planted.truths(design)["metric_length"]
+    assert np.mean(column(rows, "longer_win_rate")) == pytest.approx(truth, abs=0.008)

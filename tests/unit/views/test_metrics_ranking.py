@@ -88,7 +88,8 @@ def test_win_matrix_clusters_and_correlates() -> None:
         clusters = list(pair["points"].values())
         se = clustered_se(clusters)
         rate = float(np.mean(np.concatenate(clusters)))
-        n_eff = min(2 * row["n_both"], rate * (1 - rate) / se**2)
+        own = np.concatenate(clusters).var() / row["n_both"]  # of pairs as draws
+        n_eff = rate * (1 - rate) / max(own, se**2)
         correlation = float(np.corrcoef(np.array(pair["ranks"]).T)[0, 1])
         assert not wrong(row, {"win_rate_half": rate, "win_rate_half_se": se, "net_se": 2 * se, "q_bh": float(q_value)})
         assert not wrong(row, {"rank_correlation": correlation, "n_rubrics": len(clusters)})
