@@ -2,10 +2,10 @@
 -- question: What is in each study, and how much of it is there?
 -- source: metric_completion, added up over cells; what was presented from the current plan and imported judgments.
 --   n_templates are those that models were asked by; what has no rubric adds none to n_rubrics;
---   n_judges counts provider, model and thinking, n_raters the raters of imported labels, and n_expected, n_answered and
---   n_valid are judgments of both: answers that are themselves what is judged are n_answers of n_answers_expected, by
---   n_candidates models, and n_given of them are no error, refusal or the like. n_candidates_judged are these and those
---   whose answers were given, not asked for here. n_items are the things judged, n_units what comparisons stay within.
+--   n_judges counts provider, model and thinking, n_raters the raters of imported labels, and n_expected, n_answered (of
+--   these n_failed ended in an error, expired, were cancelled or are missing) and n_valid are judgments of both: answers
+--   that are themselves what is judged are n_answers of n_answers_expected, by n_candidates models, and n_given of them are
+--   no error, refusal or the like. n_candidates_judged are these and those whose answers were given, not asked for here. n_items are the things judged, n_units what comparisons stay within.
 --   origins are those of the cells, in binary order (mixed: a cell's answers come from several).
 --   is_open is TRUE while any of n_pending answers is to come, or questions of a stage or round that follows from answers.
 CREATE OR REPLACE VIEW report_facts AS
@@ -32,6 +32,7 @@ WITH cells AS (
     CAST(sum(CASE WHEN is_judgment THEN n_planned ELSE 0 END) AS BIGINT) AS n_expected,
     CAST(sum(CASE WHEN is_judgment THEN n_answered ELSE 0 END) AS BIGINT) AS n_answered,
     CAST(sum(CASE WHEN is_judgment THEN n_valid ELSE 0 END) AS BIGINT) AS n_valid,
+    CAST(sum(CASE WHEN is_judgment THEN n_error + n_expired + n_cancelled + n_missing ELSE 0 END) AS BIGINT) AS n_failed,
     CAST(sum(CASE WHEN is_judgment THEN 0 ELSE n_planned END) AS BIGINT) AS n_answers_expected,
     CAST(sum(CASE WHEN is_judgment THEN 0 ELSE n_answered END) AS BIGINT) AS n_answers,
     CAST(sum(CASE WHEN is_judgment THEN 0 ELSE n_valid END) AS BIGINT) AS n_given,
@@ -96,6 +97,7 @@ SELECT
   cells.n_expected,
   cells.n_answered,
   cells.n_valid,
+  cells.n_failed,
   cells.n_candidates,
   cells.n_answers_expected,
   cells.n_answers,

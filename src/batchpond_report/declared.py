@@ -235,9 +235,9 @@ class Declared:
 class Said:
     """A finding: a sentence for each row of `sql`, `limit` at most, where one of the exhibits `shown` is there.
 
-    `sql` says {study}, and {view} for what the first of `shown` reads. The sentence names columns with the kind to
-    print them as: {rate:share}; {rate:share+} adds the interval of rate_lo and rate_hi, where there is one,
-    {n:count pair} a noun. `otherwise` is the sentence of a row with a value that is NULL.
+    `sql` says {study}, and {view} for what the first of `shown` reads, or the first exhibit of the section `of`. The
+    sentence names columns with the kind to print them as: {rate:share}; {rate:share+} adds the interval of rate_lo and
+    rate_hi, where there is one, {n:count pair} a noun. `otherwise` is the sentence of a row with a value that is NULL.
     """
 
     shown: Sequence[str]
@@ -246,9 +246,9 @@ class Said:
     otherwise: str = ""
     limit: int = 1
 
-    def __call__(self, source: Source, exhibits: Collection[str]) -> Iterator[Finding]:
-        """Yield what was found of a study."""
-        key = next((key for key in self.shown if key in exhibits), None)
+    def __call__(self, source: Source, keys: Collection[str]) -> Iterator[Finding]:
+        """Yield what was found of a study whose section has the exhibits of these keys."""
+        key = next((key for key in self.shown if key in keys), None)
         if key is not None:
             for row in source.rows(self.sql.replace("{study}", source.name), self.limit).frame.to_dicts():
                 text = self.otherwise if self.otherwise and None in row.values() else self.text
@@ -377,6 +377,12 @@ _FIELDS: Final = frozenset({"key", "title", "words", "needs", "tasks", "exhibits
 Made = Callable[[Source], Exhibit | None]
 
 
+def _said(own: Mapping[str, Declared], *, sql: str, of: str = "", **more: Any) -> Said:
+    """Return a finding, whose {view} is another section's first exhibit, or its own section's that it shows."""
+    exhibit = next(iter(exhibits(of).values())) if of else own[more["shown"][0]]
+    return Said(sql=sql.replace("{view}", exhibit.view), **more)
+
+
 def chapter(name: str, **made: Callable[[Declared], Made]) -> Chapter:
     """Return the section NAME; `made` says, by its key, how an exhibit that needs code is made of what is written.
 
@@ -392,10 +398,7 @@ def chapter(name: str, **made: Callable[[Declared], Made]) -> Chapter:
         title=known["title"],
         words=(known["words"],) if "words" in known else (),
         needs=_needed(known.get("needs"), frozenset(known.get("tasks", ()))),
-        findings=[
-            Said(**{**entry, "sql": entry["sql"].replace("{view}", found[entry["shown"][0]].view)})
-            for entry in known.get("findings", ())
-        ],
+        findings=[_said(found, **entry) for entry in known.get("findings", ())],
         parts=[parts.get(key, exhibit) for key, exhibit in found.items()],
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
@@ -83,6 +84,9 @@ def test_what_was_claimed_first_is_marked_and_how_much_the_plan_could_find_is_sa
     told = report(program)
     assert "| position | primary |" in told
     assert "were written down" not in told
+    findings = told.partition("## Study")[0]
+    assert re.search(r"as primary claim: position\. \d of \d tests? .* corrected by Holm over all \d", findings)
+    assert "explores" not in findings
 
 
 def test_claims_that_change_once_answers_were_asked_for_are_no_claims(account: FakeOpenAI, program: Program) -> None:

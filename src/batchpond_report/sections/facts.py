@@ -77,11 +77,13 @@ def _summary(facts: dict[str, Any]) -> list[str]:
     told = []
     if facts["n_expected"]:
         come = "imported" if facts["origins"] == "imported" else "expected"
-        were, was = ("was" if facts[name] == 1 else "were" for name in ("n_expected", "n_answered"))
+        n_came = facts["n_answered"] - facts["n_failed"]
+        failed = f"; {facts['n_failed']:,} failed for good" if facts["n_failed"] else ""
+        were, was = ("was" if n == 1 else "were" for n in (facts["n_expected"], n_came))
         by_whom = " and ".join(plural(facts[f"n_{noun}s"], noun) for noun in ("judge", "rater") if facts[f"n_{noun}s"])
         told.append(
             f"{plural(facts['n_expected'], 'judgment')} by {by_whom} {were} {come}; "
-            f"{facts['n_answered']:,} {was} answered, {facts['n_valid']:,} of them with a verdict."
+            f"{n_came:,} {was} answered, {facts['n_valid']:,} of them with a verdict{failed}."
         )
     if facts["n_answers_expected"]:
         told.append(

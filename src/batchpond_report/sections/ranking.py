@@ -58,7 +58,7 @@ def _winners(frame: pl.DataFrame, by: tuple[str, ...]) -> Iterator[Finding]:
         if len(rows) > 1:
             yield Finding(
                 f"{best['item']} is first of {len(rows):,} {best['item_kind']}s{where}: {places} the data, "
-                f"and {tied}.", "ranking", best,
+                f"and {tied} when all are compared at once.", "ranking", best,
             )  # fmt: skip
 
 
@@ -72,14 +72,17 @@ def _items(frame: pl.DataFrame, by: tuple[str, ...]) -> Declared:
     kind = str(frame["item_kind"][0]) if len(frame) else "item"
     rubrics = f" in {plural(frame[by[0]].n_unique(), 'rubric')}" if by else ""
     written = exhibits("ranking")["ranking"]
+    n_verdicts = total(frame, "n_comparisons") // 2
+    hub = frame.filter(pl.col("n_comparisons") == n_verdicts)["item"].to_list() if not by and len(frame) > 2 else []
+    through = f" (each with {hub[0]} on one side, through which alone the others are compared)" if hub else ""
     return replace(
         written,
         title=written.title.format(kind=kind),
         columns=[replace(column, title=column.title.format(kind=kind)) for column in written.columns],
         adds=_worded,
         says=lambda _: {
-            "verdicts": plural(total(frame, "n_comparisons") // 2, "verdict"),
-            "items": f"{plural(frame['item'].n_unique(), kind)}{rubrics}",
+            "verdicts": plural(n_verdicts, "verdict"),
+            "items": f"{plural(frame['item'].n_unique(), kind)}{rubrics}{through}",
             "kinds": f"{kind.capitalize()}s",
             "left_out": left_out(frame, written.left_out, seen=written.seen),
         },

@@ -19,7 +19,7 @@ from tests.rigs.lakes import LakeBuilder
 from tests.rigs.report import build as build_lake
 from tests.rigs.sql import judged, result, table, views_over
 
-CORRECTED = {"q_bh", "q", "holm", "holm_claimed"}
+CORRECTED = {"q_bh", "q_these", "q", "holm", "holm_claimed"}
 
 
 @pytest.fixture(scope="module")
