@@ -225,6 +225,19 @@ def test_blank_rows_say_nothing_and_a_wrong_one_stops_all(copied: Path, tmp_path
     assert query(copied, "select count(*) from truths") == [(1,)]
 
 
+def test_a_label_that_changes_once_it_is_handed_in_is_refused_with_what_to_do(copied: Path, tmp_path: Path) -> None:
+    """Not as if a judge had been asked again: the first one stays, unless it is given under another name."""
+    sheet = tmp_path / "sheet.csv"
+    labels.write(labels.draw(copied, STUDY, 3), sheet)
+    fill(sheet, lambda _: "1")
+    assert import_labels(copied, sheet, rater="anna") == 3
+    fill(sheet, lambda _: "2")
+    with pytest.raises(UsageError, match="3 rows contradict another verdict") as caught:
+        import_labels(copied, sheet, rater="anna")
+    assert "take such rows out, or give them another --rater" in (caught.value.hint or "")
+    assert import_labels(copied, sheet, rater="anna, again") == 3
+
+
 def test_the_page_asks_nobody_and_holds_hostile_texts_as_text(lake: Path, tmp_path: Path) -> None:
     """Its policy names its own script by digest; no byte of a text can end the data it stands in."""
     path = tmp_path / "sheet.html"

@@ -73,7 +73,12 @@ def check_contradictions(connection: duckdb.DuckDBPyConnection, path: Path | str
     )
     contradict = "contradict" if n_clashes > 1 else "contradicts"
     told = f"{plural(n_clashes, 'row')} {contradict} another verdict on the same judgment"
+    ((are_people,),) = connection.execute("SELECT bool_and(provider = 'human') FROM keyed").fetchall()
     hint = "repeats of a judgment need a column repeat_no (1, 2, ...); nothing was imported"
+    if are_people:
+        hint = (
+            "nothing was imported: a label that was handed in stays; take such rows out, or give them another --rater"
+        )
     foreign.refuse(path, told, lines, n_clashes, hint)
 
 
