@@ -61,12 +61,23 @@ accuracies AS (
   GROUP BY study, task, template_id, rubric_id, provider, request_model, thinking
 ),
 -- how a judge did on the labels of all other units
+-- who judges alone is no jury
+juries AS (
+  SELECT study, task, rubric_id
+  FROM (SELECT DISTINCT study, task, rubric_id, template_id, provider, request_model, thinking FROM labelled) AS judges
+  GROUP BY study, task, rubric_id
+  HAVING count(*) > 1
+),
 elsewhere AS (
   SELECT
     labelled.*,
     coalesce(accuracies.n, 0) - CASE WHEN right_part IS NULL THEN 0 ELSE 1 END AS n_elsewhere,
     round(coalesce(accuracies.n_right, 0) - coalesce(right_part, 0), 9) AS right_elsewhere
   FROM labelled
+  JOIN juries
+    ON juries.study = labelled.study
+    AND juries.task = labelled.task
+    AND juries.rubric_id = labelled.rubric_id
   LEFT JOIN accuracies
     ON accuracies.study = labelled.study
     AND accuracies.task = labelled.task

@@ -208,8 +208,11 @@ def _cut(
         for column, table in _NUMBERED.items():
             connection.execute(_WORDS.format(column, table))
         cells = connection.sql("FROM due_cells ORDER BY cell_no").to_arrow_table()
-        found = connection.sql(sql, params=values).to_arrow_reader(_FETCH_ROWS)
+        connection.execute(sql, values)
         tables.give_back(connection)
+        connection.execute(tables.query(__package__, "due_in_order"))
+        tables.give_back(connection)
+        found = connection.sql("FROM in_order").to_arrow_reader(_FETCH_ROWS)
 
         def limits(lines: pa.Table) -> versions.Limits:
             asked = _asked(lines)

@@ -1,5 +1,6 @@
--- The requests that are due, in the order in which they are cut into shards; what stands in braces is a query of its own.
--- A row has the number of its cell, whose words would take most of what is sorted.
+-- The requests that are due; what stands in braces is a query of its own. A row has the number of its cell, whose words
+-- would take most of what is sorted. They are put aside before that: what is joined would be held while they are sorted.
+CREATE OR REPLACE TEMP TABLE due AS
 WITH wanted AS (
   SELECT request_id, min(slot) AS slot, min(pair_id) AS pair_id, min(cell_no) AS cell_no,
          min(CAST(mode AS due_mode)) AS mode, min(coalesce(tier, 1)) AS tier, min(CAST(stage AS due_stage)) AS stage,
@@ -13,7 +14,7 @@ WITH wanted AS (
   FROM shard_requests WHERE NOT list_contains($void, shard_id)
 ), held AS (
   SELECT request_id FROM asked WHERE is_live OR NOT $again
-), {chosen}, due AS (
+), {chosen}, lacking AS (
   SELECT s.request_id, r.size_bytes, r.estimated_input_tokens, r.max_output_tokens, r.filename, s.mode, s.cell_no,
          s.slot, s.tier, s.stage
   FROM sampled s
@@ -21,9 +22,7 @@ WITH wanted AS (
   ANTI JOIN held USING (request_id)
   WHERE NOT $again OR s.request_id IN (SELECT request_id FROM chosen)
 ), placed AS (
-  SELECT due.*, model_no, CASE WHEN $per_cell THEN cell_no ELSE 0 END AS group_no
-  FROM due JOIN due_cells USING (cell_no)
+  SELECT lacking.*, model_no, CASE WHEN $per_cell THEN cell_no ELSE 0 END AS group_no
+  FROM lacking JOIN due_cells USING (cell_no)
 )
-SELECT request_id, size_bytes, estimated_input_tokens, max_output_tokens, filename, mode, cell_no, tier, stage
 FROM placed
-ORDER BY tier, model_no, mode, group_no, slot
