@@ -191,6 +191,7 @@ _ROWS_PER_BATCH = 5_000
 _MATCHED: Final = Match.MATCHED
 
 PriceRow = Callable[[Response], float | None]
+_Line = tuple[int, Response, Match, str | None]  # where it stands, what it says, how it counts, and for which request
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +225,7 @@ class Tally:
 
     def add(self, lines: Iterable[_Line]) -> None:
         """Count lines."""
-        for (match, status), n in Counter((line.match, line.response.status) for line in lines).items():
+        for (match, status), n in Counter((match, response.status) for _, response, match, _ in lines).items():
             name = f"n_{match}"
             setattr(self, name, getattr(self, name) + n)
             self.n_succeeded += n * (match is Match.MATCHED and status is ResponseStatus.SUCCEEDED)
@@ -424,12 +425,12 @@ def _derive_part(
         judgments = {parser_id: stack.enter_context(store.staging(JUDGMENTS)) for parser_id in judges}
         for lines, first_line_number in () if is_left_out else _raw_lines(part):
             found = [
-                _Line(number, response, *_matched(matcher, line, response, (at, number)))
+                (number, response, *_matched(matcher, line, response, (at, number)))
                 for number, line, response in zip(itertools.count(first_line_number), lines, map(read_line, lines))
             ]
             tally.add(found)
             responses.write(_response_rows(source, file, found, price))
-            if answered := [one for one in found if one.match is _MATCHED]:
+            if answered := [one for one in found if one[2] is _MATCHED]:
                 for parser_id, judge in judges.items():
                     judgments[parser_id].write(_judgment_rows(source, file, answered, parser_id, judge))
     for version in range(1, answers.READER_VERSION):
@@ -516,13 +517,6 @@ def _odd(line: bytes) -> bytes:
 def _looked_at(value: pa.Scalar[Any]) -> bytes:
     line = memoryview(value.as_buffer())
     return _LongLine.of(line) if len(line) > LINE_BYTES_MAX else bytes(line)
-
-
-class _Line(NamedTuple):
-    line_number: int
-    response: Response
-    match: Match
-    request_id: str | None
 
 
 def _response_rows(source: Source, file: RawFile, lines: Sequence[_Line], price: PriceRow) -> pa.Table:

@@ -183,10 +183,12 @@ def placed_row(
 
     A list of rubrics is of those that it is judged by, each by itself.
     """
+    own_unit = "" if stage.task in {"pairwise", "listwise"} else item_id  # any two of their rows are compared
+    if not told:
+        return SourceRow(item_id, text, own_unit, None, None, None, None, more)
     judged_by = judged_by_of(stage, item_id, told.get("rubric"))
     if judged_by is not None:
         told, more = {**told, "rubric": None}, {**more, stage.rows.columns["rubric"]: judged_by}
-    own_unit = "" if stage.task in {"pairwise", "listwise"} else item_id  # any two of their rows are compared
     unit_id, rubric_id, candidate, asked = [_said(told.get(name)) for name in ("unit", "rubric", "candidate", "input")]
     tier = tier_of(stage, item_id, told.get("tier"))
     return SourceRow(

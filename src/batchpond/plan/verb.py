@@ -167,10 +167,11 @@ def _draft(
     n_found = n_asks(stage, rows, pairs)
     if pairs is not None and study.is_pairs_alone and stage.pairs.adaptive is None and not stage.columns:
         return dataclasses.replace(draft, n_asks=n_found or 0, grid=Grid(stage, rows, pairs))
-    if (first := next(draft.asks(), None)) is not None:
+    found = draft.asks()
+    if (first := next(found, None)) is not None:
         check_prompts(stage, first)
     if n_found is None:
-        n_found = sum(1 for _ in draft.asks())
+        n_found = (first is not None) + sum(1 for _ in found)
     if not n_found:
         raise StudyError(f"{study.source}: stage {stage.name} has nothing to ask about")
     adaptive.check_size(stage.name, stage.pairs, len(rows), draft.n_cells)
@@ -277,7 +278,7 @@ def _row(item: Item, stage: StageSpec) -> SourceRow:
     """Return a file's item as a row; the columns that say where it belongs are taken out of its metadata."""
     found: dict[str, Any] = orjson.loads(item.metadata) if item.metadata else {}
     told = {name: found.get(column) for name, column in stage.rows.columns.items()}
-    more = {name: value for name, value in found.items() if name not in stage.rows.columns.values()}
+    more = {name: value for name, value in found.items() if name not in stage.rows.columns.values()} if told else found
     return placed_row(stage, item.item_id, item.text, told, more)
 
 
