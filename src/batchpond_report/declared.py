@@ -9,6 +9,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -408,6 +409,7 @@ def exhibits(name: str) -> dict[str, Declared]:
     return {entry["key"]: _exhibit(entry) for entry in written(name).get("exhibits", ())}
 
 
+@cache
 def written(name: str) -> dict[str, Any]:
     """Return what stands in the file of the section NAME, nothing where there is none."""
     file = FOLDER / f"{name}.toml"

@@ -427,10 +427,10 @@ def _three(matrix: Floats) -> float:
 def _majority(gap: Floats, n_votes: Ints) -> Floats:
     """Return the chance that the lower item has the majority of n votes, given that there is one."""
     result = np.empty(len(gap))
-    for n in np.unique(n_votes):
+    for n in np.flatnonzero(np.bincount(n_votes)).tolist():  # `np.unique` would load numpy.ma
         at = n_votes == n
-        k = np.arange(int(n) + 1)
-        log_choose = _log_factorial(int(n))[-1] - _log_factorial(int(n)) - _log_factorial(int(n))[::-1]
+        k = np.arange(n + 1)
+        log_choose = _log_factorial(n)[-1] - _log_factorial(n) - _log_factorial(n)[::-1]
         log_p = -np.logaddexp(0, -gap[at])[:, None] * k - np.logaddexp(0, gap[at])[:, None] * (n - k) + log_choose
         p = np.exp(log_p)
         won, lost = p[:, 2 * k > n].sum(axis=1), p[:, 2 * k < n].sum(axis=1)
