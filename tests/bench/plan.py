@@ -14,7 +14,7 @@ their budget.
 - pressure: questions of a file, which are then pressed; labelling the answers waits
 - adaptive: the first round of adaptive pairs
 - ranking: candidates' answers of a file, each two of an input in both orders
-- stages: inputs of a file are answered; compliance and ranking of the answers wait
+- stages: inputs of a file are answered by two models, and pressed; compliance and ranking of the answers wait
 - rows, ranked: what SQL finds, asked about in a later round: one by one, and ranked
 """
 
@@ -107,10 +107,11 @@ tactics = ["social_proof"]
 """
 
 
-def stage_of(name: str, task: str, items: str, model: str = "mini") -> str:
+def stage_of(name: str, task: str, items: str, *asked: str) -> str:
     """Return a stage as a study file has it."""
     statements = "" if task in {"generation", "pressure"} else STATEMENTS
-    return STAGE.format(name=name, task=task, items=items, template=TEMPLATES[task]) + statements + models(model)
+    stage = STAGE.format(name=name, task=task, items=items, template=TEMPLATES[task])
+    return stage + statements + models(*asked or ("mini",))
 
 
 def models(*names: str, of: str = OF_STAGE) -> str:
@@ -139,7 +140,8 @@ def study_of(kind: str, n_requests: int) -> tuple[str, Iterator[dict[str, Any]]]
             text = PRESSED + models("mini") + stage_of("labels", "pressure", 'items = { stage = "talk" }')
             if kind == "stages":
                 later = [stage_of(f"{task}-later", task, OF_STAGE_ROWS) for task in ("compliance", "ranking")]
-                text = stage_of("answers", "generation", OF_FILE) + "".join(later)
+                text = stage_of("answers", "generation", OF_FILE, "mini", "nano") + text + "".join(later)
+                n_requests //= 2  # what is pressed asks one of the two the same
             return head + text, inputs(n_requests)
         case _:
             n_of_unit, n = (N_CANDIDATES, n_requests // 4) if kind == "ranked" else (1, n_requests // 2)
