@@ -2,7 +2,7 @@
 -- question: Where some judges were asked about every unit and others about some, what do they hold of each together?
 -- source: jury_verdicts. The first judges are those that were asked about all units of a study, task and rubric that two
 --   judges or more were asked about (n_first of them, at least two), the further ones those that were asked about some
---   (n_further, at least one); where there is no such judge there is no cascade, and no row. Where an earlier judge
+--   (n_further; 0 where nobody was, or not yet: what the first differ on has no verdict then). Where an earlier judge
 --   answered nothing before, a later one that was asked about all is a further one too. is_agreed: all first judges
 --   spoke and said the same, first_word; false where they differ or one is silent, NULL while that is open. is_stand_in:
 --   a further judge was asked while an answer of a first one was lacking, which had failed; it may have come since, by
@@ -140,7 +140,7 @@ cascades AS (
     count(*) FILTER (WHERE NOT is_first) AS n_further
   FROM placed
   GROUP BY study, task, rubric_id
-  HAVING count(*) FILTER (WHERE is_first) > 1 AND count(*) FILTER (WHERE NOT is_first) > 0
+  HAVING count(*) FILTER (WHERE is_first) > 1
 ),
 by_word AS (
   SELECT

@@ -24,8 +24,8 @@
 --   (AC1); clustered, wilson_clustered.
 -- nulls: all but agreement are NULL where every vote is the same: chance explains all, or nothing. Pairs that lists imply
 --   are no draws, so what is of these items is NULL, and a list is left out as an item is. What is of items in general is NULL below 5 of them, and what is open beside the majority of the other judges, which may change too.
--- note: judge b may be a reference: provider `human` is what people hold (`truths`), provider `panel` the majority of
---   the other models. With people all is of what they labelled: of items in general only where that is a random part.
+-- note: judge b may be a reference: provider `human`, model `majority` is what people hold (`truths`), and agreement with it a
+--   judge's accuracy; provider `panel` is the majority of the other models. With people all is of what they labelled: of items in general only where that is a random part.
 
 CREATE OR REPLACE VIEW metric_agreement AS
 WITH numbered AS MATERIALIZED (

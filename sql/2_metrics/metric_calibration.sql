@@ -23,6 +23,7 @@
 --   all verdicts are right, or all wrong.
 -- note: ece10 is biased upwards when n is small: read it beside n and brier.
 --   All is of what people labelled: of the study only where that is a random part of it.
+--   The accuracy of a judge that states no confidence is its agreement with `human`, `majority` in metric_agreement.
 
 CREATE OR REPLACE VIEW metric_calibration AS
 WITH judged AS (

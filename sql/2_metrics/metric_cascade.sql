@@ -2,7 +2,8 @@
 -- question: How far does a cascade get by its first judges alone, are they right to be believed, and what does it save?
 -- source: cascade_verdicts and judge_costs. n_units were asked of all n_first_judges; on n_agreed of them these agree, on
 --   n_differed they do not (or one is silent), on n_pending that is still open. Of the n_differed, n_asked were asked of a
---   further judge (n_further_judges in all), and n_undecided have no verdict yet, or none at all. n_audited are agreed
+--   further judge (n_further_judges in all; 0 where all judges were asked about all, of which the row says how often they
+--   agree), and n_undecided have no verdict yet, or none at all. n_audited are agreed
 --   ones that a further judge was asked about all the same and spoke on; n_confirmed of them it says the same of.
 --   n_stand_in units, agreed by now or not, were asked of a further judge because an answer of a first one was lacking
 --   (is_stand_in): they are no audits, as nobody drew them, and no differences, and are in none of n_asked, n_audited

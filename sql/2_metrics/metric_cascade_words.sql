@@ -1,6 +1,6 @@
 -- grain: study, task, rubric_id, word
 -- question: How often does a cascade say a word, and how often would its further judges, had they been asked about all?
--- source: cascade_verdicts, of units whose first judges have answered. n_decided have a verdict, n_said this one. The
+-- source: cascade_verdicts with a further judge, of units whose first judges have answered. n_decided have a verdict, n_said this one. The
 --   further judges spoke on n_heard, n_heard_differed on which the first judges differ and n_heard_agreed audits, drawn
 --   at random among the units on which these agree, the others stand-ins for an answer that was lacking then, which
 --   correct nothing; of n_heard they said the word on n_further_said.
@@ -28,7 +28,7 @@ WITH units AS MATERIALIZED (
     further_word,
     CASE WHEN is_agreed THEN 1 ELSE 0 END AS agreed
   FROM cascade_verdicts
-  WHERE is_agreed IS NOT NULL
+  WHERE is_agreed IS NOT NULL AND n_further > 0
 ),
 spoken AS (
   SELECT study, task, rubric_id, verdict AS word FROM units

@@ -7,6 +7,10 @@
 --   right on most of the n_labelled units, of equals the one wrong least often, then the first by name. It is
 --   chosen by the labels that it is measured by, which flatters it, not the jury. What labels say is of the labelled: of
 --   all units only where these are a random part.
+--   A judge has one word on a unit, however often it was asked: most of its repeats (of a pair in either order), and none
+--   where they are drawn. So all of it is of a jury whose judges are asked as often as these were: asking more often is
+--   another jury, more often unanimous and right, as one with more judges is. How far single answers agree and are right,
+--   however many there are, is in metric_agreement_overall and metric_agreement.
 -- estimators:
 --   - unanimous_share: n_unanimous / n_heard, where all that spoke said the same
 --   - majority_share: n_majority / n_heard, where more than half of those that spoke said the same

@@ -32,7 +32,8 @@
 --   of these items, where votes split, below 6 pairs with more wins of either,
 --   longer_mde and longer_mde_these_items where so few pairs reveal no share, not even one of 1, the errors of log_length_ratio below 2 pairs,
 --   its intervals also where all log ratios are alike, length_correlation where every one is 0.
--- note: longer texts may be better texts: this says what goes with winning, not what the judge looks at.
+-- note: longer texts may be better texts: this says what goes with winning, not what the judge looks at. By simulation
+--   intervals for items in general hold the truth in .93 to .96 with 20 items.
 
 CREATE OR REPLACE VIEW metric_length AS
 WITH lengths AS MATERIALIZED (

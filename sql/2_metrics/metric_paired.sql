@@ -6,6 +6,7 @@
 --   outputs); consistent is the share of a pair's votes of one order with those of the other that agree, ties included,
 --   as in consistency_all of metric_consistency: asking more often moves no rate. n_consistent_a and n_consistent_b count pairs
 --   on which more than half agree, n_a_only and n_b_only those on which one is more consistent than the other.
+--   cluster_kind: what the clusters are, `item`, `prompt`, or `item or prompt` where some pairs are models' outputs.
 -- estimators:
 --   - consistency_a, consistency_b: the mean over the n pairs; with one vote per order n_consistent_a / n, n_consistent_b / n
 --   - diff: rate of a - rate of b
@@ -63,6 +64,7 @@ SELECT
   study, rubric_id, compared,
   template_a, provider_a, request_model_a, thinking_a, template_b, provider_b, request_model_b, thinking_b,
   n,
+  CASE WHEN n_sides >= 2 THEN 'item' WHEN n_sides <= 1 THEN 'prompt' ELSE 'item or prompt' END AS cluster_kind,
   n_clusters,
   n_consistent_a,
   n_consistent_b,

@@ -3,7 +3,8 @@
 -- source: a row per paired test, by finding: `paired_template` and `paired_judge` (metric_paired), `compliance`
 --   (metric_compliance_paired). compared_with names what is compared: the second template; the second judge; both
 --   candidates. metric_position_bias and metric_win_matrix have it beside their own p. All of it is for items, or
---   statements, in general, of which n_clusters were seen; n_informative pairs of n tell the two apart.
+--   statements, in general, of which n_clusters were seen (cluster_kind: `item`, `prompt`, `item or prompt`, `statement`);
+--   n_informative pairs of n tell the two apart.
 -- estimators:
 --   - effect: paired_template, paired_judge: difference of the consistent shares; compliance: difference of the rates
 --   - effect_mde: the smallest effect, away from 0, that p would have found at 5 % with power of about 0.8: diff_mde of the views.
@@ -22,17 +23,17 @@ WITH tests AS (
     request_model_a AS request_model, thinking_a AS thinking,
     CASE compared WHEN 'template' THEN template_b
                   ELSE provider_b || ' ' || request_model_b || ' ' || coalesce(thinking_b, '') END AS compared_with,
-    n, n_clusters, n_a_only + n_b_only AS n_informative, diff AS effect, diff_mde AS effect_mde, p_diff AS p, q_bh
+    n, cluster_kind, n_clusters, n_a_only + n_b_only AS n_informative, diff AS effect, diff_mde AS effect_mde, p_diff AS p, q_bh
   FROM metric_paired
   UNION ALL
   SELECT
     study, 'compliance', template_id, CAST(NULL AS VARCHAR), provider, request_model, thinking,
     candidate_a || ' | ' || candidate_b,
-    n, n_rubrics, n_a_only + n_b_only, diff, diff_mde, p_diff, q_bh
+    n, 'statement', n_rubrics, n_a_only + n_b_only, diff, diff_mde, p_diff, q_bh
   FROM metric_compliance_paired
 )
 SELECT
   study, finding, template_id, rubric_id, provider, request_model, thinking, compared_with,
-  n, n_clusters, n_informative, effect, effect_mde, p, q_bh,
+  n, cluster_kind, n_clusters, n_informative, effect, effect_mde, p, q_bh,
   coalesce(q_bh, 1) >= 0.05 AS is_null_finding
 FROM tests;

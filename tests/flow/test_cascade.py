@@ -92,7 +92,10 @@ def test_its_verdicts_are_those_of_asking_everyone(cascade: StageRig, everyone: 
     wanted = everyone.ask(VERDICTS.format("majority", "jury_verdicts"))
     assert len(wanted) == N
     assert cascade.ask(VERDICTS.format("verdict", "cascade_verdicts")) == wanted
-    assert everyone.ask("from metric_cascade") == []
+    for row in everyone.ask("from metric_cascade"):
+        assert (row["n_further_judges"], row["n_asked"], row["saved_share"]) == (0, 0, pytest.approx(0))
+        assert row["agreed_share"] == row["decided_share"] == pytest.approx(row["n_agreed"] / row["n_units"])
+    assert everyone.ask("from metric_cascade_words") == []
     (found,) = [row for row in cascade.ask("select n_units, n_agreed, n_differed, n_undecided, cost_usd, "
                                            "cost_everyone_usd, saved_share, rubric_id from metric_cascade "
                                            "where rubric_id = 'be_brief'")]  # fmt: skip

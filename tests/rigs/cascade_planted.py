@@ -44,7 +44,7 @@ DESIGNS = {
 
 def says(rng: np.random.Generator, design: Cascade, n_sets: int, n_items: int) -> Hits:
     """Return whether each judge says true, (sets, items, outputs, judges)."""
-    hits = right(rng, design.jury, n_sets, n_items)
+    hits = right(rng, design.jury, n_sets, n_items)[..., 0]
     truth = rng.random(hits.shape[:3]) < design.rate
     said = hits == truth[..., None]
     return np.asarray(said | (rng.random(said.shape) < np.array(design.lean)))

@@ -32,6 +32,7 @@ class Jury:
     hard_sd: float = 1.0
     own_sd: float = 0.5
     n_labelled: int = 100
+    repeats: int = 1  # an odd number: a judge's word is what most of them say
 
     @property
     def n_units(self) -> int:
@@ -49,14 +50,17 @@ DESIGNS = {
     "jury, 30 items": Jury(n_items=30, n_labelled=30),
     "jury of 20 prompts": Jury(n_items=20, n_outputs=6, n_labelled=120),
     "jury of 40 prompts, 80 labels": Jury(n_items=40, n_outputs=5, n_labelled=80, hard_sd=1.5),
+    "jury of three, 3 repeats": Jury(repeats=3),
+    "jury of 20 prompts, 5 repeats": Jury(n_items=20, n_outputs=6, n_labelled=120, repeats=5),
 }
 
 
 def right(rng: np.random.Generator, design: Jury, n_sets: int, n_items: int) -> Hits:
-    """Return whether each judge is right, (sets, items, outputs, judges)."""
+    """Return whether each judge is right, each time that it is asked, (sets, items, outputs, judges, repeats)."""
     shape = (n_sets, n_items, max(1, design.n_outputs), len(design.skills))
     hard = rng.normal(0, design.hard_sd, (*shape[:2], 1, 1)) + rng.normal(0, design.own_sd, shape)
-    return np.asarray(rng.random(shape) < 1 / (1 + np.exp(-(np.array(design.skills) + hard))))
+    chances = 1 / (1 + np.exp(-(np.array(design.skills) + hard)))
+    return np.asarray(rng.random((*shape, design.repeats)) < chances[..., None])
 
 
 def truths(design: Jury) -> dict[str, float]:
@@ -66,7 +70,7 @@ def truths(design: Jury) -> dict[str, float]:
     is right on a new item, on average over such labels, and not what the best weights would do.
     """
     rng = np.random.default_rng(1)
-    hits = right(rng, design, 1, N_TRUTH).reshape(-1, len(design.skills))
+    hits = right(rng, design, 1, N_TRUTH).mean(axis=-1).reshape(-1, len(design.skills)) > 0.5
     n_right, n = hits.sum(axis=1), hits.shape[1]
     has_majority = 2 * n_right != n
     n_elsewhere = design.n_labelled - 1
@@ -87,8 +91,8 @@ def tables(design: Jury, n_sets: int, seed: int) -> dict[str, pa.Table]:
     rng = np.random.default_rng(seed)
     hits = right(rng, design, n_sets, design.n_items)
     truth = rng.random(hits.shape[:3]) < 0.5
-    said = hits == truth[..., None]
-    judged = np.indices(hits.shape).reshape(4, -1)
+    said = hits == truth[..., None, None]
+    judged = np.indices(hits.shape).reshape(5, -1)
     units = np.tile(np.arange(design.n_units), (n_sets, 1))
     labelled = np.zeros((n_sets, design.n_units), dtype=np.bool_)
     np.put_along_axis(labelled, rng.permuted(units, axis=1)[:, : design.n_labelled], True, axis=1)
@@ -97,9 +101,10 @@ def tables(design: Jury, n_sets: int, seed: int) -> dict[str, pa.Table]:
     verdict = np.r_[said.ravel(), truth[tuple(people)]]
     names = [*(f"j{judge}" for judge in range(len(design.skills))), "anna"]
     judge = np.r_[judged[3], np.full(people.shape[1], len(design.skills))]
+    repeat_no = np.r_[judged[4], np.zeros(people.shape[1], dtype=int)] + 1
     columns = {name: pa.repeat(pa.scalar(value), study.size) for name, value in CELL_DEFAULT.items()}
     columns |= {
-        "repeat_no": pa.repeat(pa.scalar(1), study.size),
+        "repeat_no": pa.array(repeat_no),
         "task": pa.repeat(pa.scalar("compliance"), study.size),
         "outcome": pa.repeat(pa.scalar("decided"), study.size),
         "study": pa.array([f"s{number:05}" for number in study]),

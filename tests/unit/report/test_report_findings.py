@@ -420,6 +420,19 @@ def test_tests_that_could_not_find_anything_are_not_said_to_have_looked(tmp_path
     assert "by 3 judges" in report.summary[0]
 
 
+def test_what_is_drawn_is_called_what_it_is(tmp_path: Path) -> None:
+    """Where models' outputs are compared, more prompts find a smaller effect: not more items, of which each has two."""
+    rows = [
+        row | {"unit_id": f"u{n}", "candidate_first": row["item_first"][0], "candidate_second": row["item_second"][0]}
+        for n in range(40) for model in ("m1", "m2")
+        for row in twice("ab", model, "none", "first first" if (n + (model == "m2")) % 7 == 0 else "first second")
+    ]  # fmt: skip
+    for row in rows:
+        row |= {name: f"{row[name]}{row['unit_id']}" for name in ("item_first", "item_second")}
+    (looked,) = findings(tmp_path, rows)["power"]
+    assert re.search(r"would take about [\d,]+ prompts, where the worst has 40\.", looked)
+
+
 def test_a_share_of_few_pairs_says_of_how_many(tmp_path: Path) -> None:
     """Pairs without a winner in an order are in no share of the same winner, and the sentence does not hide them."""
     rows = [*twice("ab", "m1", "none"), *twice("cd", "m1", "none", "first tie"), *twice("ef", "m1", "none", "tie tie")]

@@ -410,3 +410,22 @@ def test_asking_judges_more_often_moves_no_coefficient_from_the_planted_value() 
         for name, truth in planted.items():
             mean = np.mean([row[name] for row in (two if name == "kappa" else whole)])
             assert mean == pytest.approx(truth, abs=0.03), (repeats, name)
+
+
+def test_agreement_with_people_is_a_judges_accuracy() -> None:
+    """Of a judge that states no confidence: the mean over items of how much of its verdicts people hold."""
+    rng = np.random.default_rng(4)
+    rows: list[Row] = []
+    right: list[float] = []
+    for item in range(40):
+        words, place = rng.choice(["true", "false"], 2), {"item": f"i{item}"}
+        said = rng.choice(["true", "false"], rng.integers(1, 4))
+        rows += [place | {"repeat_no": repeat, "verdict": str(word)} for repeat, word in enumerate(said)]
+        people = words[: 1 + item % 2]
+        rows += [place | {"provider": "human", "request_model": f"h{rater}", "verdict": str(word)}
+                 for rater, word in enumerate(people)]  # fmt: skip
+        right.append(float(np.mean([np.mean(people == word) for word in said])))
+    (found,) = of_items(rows, "metric_agreement")
+    (row,) = (row for row in found if row["provider_a"] != "human" and row["request_model_b"] == "majority")
+    assert row["n_units"] == 40
+    assert row["agreement"] == pytest.approx(np.mean(right), rel=1e-9)

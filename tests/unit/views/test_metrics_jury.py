@@ -111,7 +111,7 @@ def test_the_error_of_a_weighted_jury_over_pairs_is_numpys() -> None:
     assert found[0]["weighted_accuracy_se"] == pytest.approx(left_out(units, truth, clusters), rel=1e-9)
 
 
-@pytest.mark.parametrize("name", ["jury of three", "jury with one worse than chance"])
+@pytest.mark.parametrize("name", ["jury of three", "jury with one worse than chance", "jury of three, 3 repeats"])
 def test_intervals_of_a_jury_hold_the_truth(name: str) -> None:
     """For items in general, by 100 studies; `tests.sweeps.coverage --of jury` plays all designs."""
     found = play(DESIGNS[name], 100, 3)
