@@ -10,12 +10,14 @@ of theta is outside .93 to .98 (.99 for five items), or the test is wrong too of
 in which all places hold at once: .995 to 1.000 on 400 sets each, for where strengths differ only a pair that seems
 surely the other way round can put a place outside; .95 is reached where all are equal.
 
-The band holds for 20 items and more, and for candidates over prompts: .952 to .975 on 400 sets each, with 3 and 5
-repeats .948 to .956 on 300 (places .976 to .991, all at once .997 and more, the position effect .950 to .973). Five
-items with two votes a pair are covered in .984, .983 of those that somebody beat and that beat somebody: there the model's
+The band holds for 20 items and more, and for candidates over prompts: .952 to .975 on 400 sets each. Five items
+with two votes a pair are covered in .984, .983 of those that somebody beat and that beat somebody: there the model's
 own intervals cover .986 of what they should cover .95, because so few votes leave estimates where the penalty pulls
 them, near 0, and near 0 is where truths are. Intervals are wider than need be then, never narrower, and no smaller
 quantile would be right: where an item won or lost nearly all, CR3 alone covers .915.
+
+With 3 and 5 repeats, 300 sets each: theta .948 to .956, places .976 to .991, all at once .997 and more, the position
+effect .950 to .973.
 
 Of `pairs`, through the views, every set a cell: which share of the intervals of the position effect, of consistency
 and of conflict hold the truth, for items in general and for these items, and how often the tests reject. For items in
