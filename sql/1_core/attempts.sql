@@ -207,7 +207,7 @@ SELECT
   coalesce(folded.batch_state IN ('completed', 'failed', 'expired', 'cancelled'), FALSE) AS is_terminal,
   folded.attempt_state IN ('absent', 'verified', 'mismatch', 'lost') AS is_settled,
   folded.attempt_state IN ('sent', 'unknown', 'open', 'ended', 'missing_remote') AS is_in_flight,
-  folded.attempt_state IN ('unknown', 'mismatch', 'missing_remote', 'lost')
+  folded.attempt_state IN ('unknown', 'mismatch', 'missing_remote')
   OR (folded.shard_kind = 'duplicate' AND folded.known_ord IS NULL) AS needs_attention,
   voided.shard_id IS NOT NULL AS is_void,
   folded.shard_kind <> 'first' OR coalesce(accepted.n_accepted, 0) > 1 OR voided.shard_id IS NOT NULL AS is_contested,

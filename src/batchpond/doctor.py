@@ -243,7 +243,7 @@ def _attempts(attempts: Sequence[Attempt]) -> Iterator[Finding]:
             "attempts",
             Level.WARNING,
             f"attempt {attempt.attempt_id} at {attempt.provider} is {how}{attempt.phase}",
-            f"`batchpond sync` says more; `batchpond resolve {attempt.attempt_id[:10]}` lets you decide",
+            told.WAYS_OUT.replace("ATTEMPT", attempt.attempt_id[:10]),
             ExitCode.ATTENTION,
         )
     if not stuck:

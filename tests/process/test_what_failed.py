@@ -103,6 +103,18 @@ def test_results_that_do_not_come_are_said_by_status_too(account: FakeOpenAI, pr
     assert "are not all here, though it had ended by 20" in done.stderr
 
 
+def test_what_a_person_gave_up_is_settled_and_its_requests_have_failed(account: FakeOpenAI, program: Program) -> None:
+    """No later pass ends with 3 for it, so that the next trouble is seen; what it did not answer is told of."""
+    account.is_held = True
+    assert program.submit().returncode == 0
+    assert program.run("resolve", account.batches[0]["id"], "--lost", "--yes").returncode == 0
+    for done in (program.sync(), program.run("status")):
+        assert done.returncode == 0, done.stderr
+        assert f"{N} requests failed" in done.stderr
+    assert f"`batchpond retry {STUDY} --only lost`" in program.run("status").stderr
+    assert {"outcome": "lost", "n": 1} in program.rows("select outcome, n from report_errors where level = 'batch'")
+
+
 ONE_AT_A_TIME = "[limits.openai]\nopen_batches = 1\n"
 
 

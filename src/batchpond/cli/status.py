@@ -181,10 +181,12 @@ def _remark(invocation: Invocation, models: list[dict[str, Any]], live: list[dic
     if not models:
         diagnostics.note("no study is planned here", hint="`batchpond plan study.toml` plans one")
     for batch in (b for b in live if b["needs_attention"]):
+        from batchpond.run.told import WAYS_OUT
+
         diagnostics.warning(
             f"attempt {batch['attempt_id'][:ID_SHOWN]} is"
             f" {'a second batch, ' if batch['shard_kind'] == 'duplicate' else ''}{batch['attempt_state']}",
-            hint=f"`batchpond sync` says more; `batchpond resolve {batch['attempt_id'][:ID_SHOWN]}` lets you decide",
+            hint=WAYS_OUT.replace("ATTEMPT", batch["attempt_id"][:ID_SHOWN]),
         )
 
 

@@ -50,7 +50,7 @@ UNDER_WAY_PHASES = UNCLEAR_PHASES | {Phase.OPEN, Phase.ENDED, Phase.MISSING_REMO
 READ_PHASES = frozenset({Phase.VERIFIED, Phase.MISMATCH})
 LOSABLE_PHASES = frozenset({Phase.OPEN, Phase.ENDED, Phase.MISSING_REMOTE, Phase.MISMATCH})
 BEFORE_SENT_PHASES = frozenset({Phase.INTENT, Phase.UPLOADED, Phase.REJECTED})
-ATTENTION_PHASES = frozenset({Phase.UNKNOWN, Phase.MISMATCH, Phase.MISSING_REMOTE, Phase.LOST})
+ATTENTION_PHASES = frozenset({Phase.UNKNOWN, Phase.MISMATCH, Phase.MISSING_REMOTE})  # what is lost a person gave up
 NOT_FOUND_POLLS_MIN = 5
 _SETTLING = (records.Verified, records.Mismatch, records.Lost, records.Resolved)
 NOT_FOUND_AGE_MIN_S = 86_400
@@ -436,9 +436,9 @@ class Archive:
 
 
 def fallen_short(events: Iterable[Event], since: int = 0) -> set[str]:
-    """Return the attempts that ended without an answer to each request, by the facts after that place."""
-    counted = (event for event in events if event.ord > since and isinstance(event, records.Counted))
-    return {event.attempt_id for event in counted if event.n_completed < event.n_requests}
+    """Return the attempts that were counted since then and answered less than was asked, or were given up."""
+    ended = (event for event in events if event.ord > since and isinstance(event, records.Counted | records.Lost))
+    return {one.attempt_id for one in ended if isinstance(one, records.Lost) or one.n_completed < one.n_requests}
 
 
 def seconds_of(attempt: Attempt) -> float | None:

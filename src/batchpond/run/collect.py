@@ -390,7 +390,9 @@ def _proof(session: Session, attempt: Attempt, tally: derive.Tally, n_files_abse
     session.counts.n_mismatched += 1
     session.alert(
         f"batch {attempt.batch_id} does not add up: {'; '.join(faults)}",
-        hint=TAKE_HINT if tally.n_conflict else "see `batchpond audit`; every line received is kept in the lake",
+        hint=TAKE_HINT
+        if tally.n_conflict
+        else f"`batchpond resolve {attempt.attempt_id} --refetch` downloads it again",
         severity=Severity.ERROR,
     )
     return Mismatch(**counts, reason="; ".join(faults), n_conflicts=tally.n_conflict or None)

@@ -97,7 +97,7 @@ def _doubled(first: timedelta, n: int, at_most: timedelta) -> timedelta:
 def _again(attempt: Attempt, trigger: Trigger) -> Readiness:
     """Whether what was refused, not clearly answered or not run is asked for again: ever more rarely, and then no more.
 
-    What that leaves to a person is asked for as soon as one says so, and so is what had no clear answer.
+    What that leaves to a person is asked for once one has said so and there is room, as is what had no clear answer.
     """
     ordinal, refusal = attempt.intent.ordinal, attempt.rejection
     if attempt.phase is Phase.REJECTED:
@@ -107,7 +107,6 @@ def _again(attempt: Attempt, trigger: Trigger) -> Readiness:
         is_enough, is_at_once = ordinal > DOUBTS_MAX and bool(attempt.observed), True
     else:
         is_enough = is_at_once = ordinal > REQUEUES_MAX
-    # A person who submitted since it was refused has said so, though a queue was full at the time.
     is_asked = refusal is not None and attempt.phase is Phase.REJECTED and refusal.ord < trigger.approved_ord
     if is_enough and not (trigger.is_explicit or is_asked):
         return Readiness.HELD
@@ -438,10 +437,9 @@ def _is_for_credit(latest: Attempt | None) -> bool:
 
 
 def _lacks_credit(session: Session, shard: Sharded, trigger: Trigger) -> bool:
-    """Whether a provider refused a batch for want of money, which holds for the account and not for one batch.
+    """Whether an account is out of money: it said so, and no batch was made there since, nor did a person submit.
 
-    It does no longer once a batch was made there, or a person submitted. What was given up since is sent by nobody, so
-    that no later answer would ever tell of money that came.
+    What was given up since is sent by nobody, so that no later answer would ever tell of money that came.
     """
     mine = [one for one in session.open_state.attempts.values() if one.client_name == shard.client_name]
     made = max((one.sent.ord for one in mine if one.sent is not None and one.batch_id is not None), default=0)

@@ -404,10 +404,7 @@ def is_waived(session: Session, study: str) -> bool:
 
 
 def _check_answered(session: Session, attempt: Attempt) -> None:
-    """Raise AttentionError if a batch that is not on record, and was looked into, answered a request that is sent next.
-
-    What a newer copy of the lake cut otherwise or asked again was another attempt, so that its name says nothing here.
-    """
+    """Raise AttentionError if results that were looked into, of a batch that is not on record, answer what is sent."""
     study = attempt.intent.study
     heads = ((head and ids.request_key_of(head), batch_id) for batch_id, head in session.heads.items())
     found = {key: batch_id for key, batch_id in heads if key and batch_id not in session.lake_state.batch_ids}

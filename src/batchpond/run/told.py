@@ -236,10 +236,8 @@ def waits(session: Session, study: str) -> list[dict[str, Any]]:
         mine = dispatch.candidates(session.store, state, study)
         new = [one for one, latest in mine if one.mode is Mode.LIVE and latest is None]
         budget = dispatch.Budget.of(session, approval) if new and lack is None else dispatch.Budget([])
-        poor = [one for one in new if not budget.allows(one)]
-        if poor:
-            held.setdefault((dispatch.MONEY, ExitCode.DONE), []).extend(poor)
-        live += [one for one in new if one not in poor]
+        for one in new:
+            (live if budget.allows(one) else held.setdefault((dispatch.MONEY, ExitCode.DONE), [])).append(one)
     held |= {(lack or f"`batchpond live {study}`", ExitCode.DONE): live} if live else {}
     is_part = approval is not None and approval.n_limit
     reason = lack or (f"an approval of more than was approved: `batchpond submit {study}`" if is_part else _A_PASS)
@@ -262,6 +260,10 @@ NEXT_STEP: Final = (
     " `batchpond cancel` ends one with what it has, `batchpond resolve ATTEMPT --lost` one that is gone"
 )
 
+WAYS_OUT: Final = (
+    "`batchpond resolve ATTEMPT` settles it: mismatch by --refetch, --take where answers differ, else --lost;"
+    " missing_remote by --lost, if the key is the right one; unknown by --adopt or --absent; a second batch by --known"
+)
 STRAYS_HINT: Final = "a result's name begins with that of the requests it answers; what comes late stays unread"
 
 

@@ -284,6 +284,19 @@ def test_a_second_batch_needs_a_person_until_somebody_says_that_it_is_known() ->
         assert attempt.needs_attention is False
 
 
+def test_what_a_person_gave_up_needs_nobody_any_more() -> None:
+    """Else one lost batch would have every pass end with 3 for ever, and no later trouble would be seen."""
+    begun = fact(Intent, attempt_id="a1", shard_id="s1", shard_kind="first", n_requests=4)
+    created = fact(Created, attempt_id="a1", batch_id="b1", state=BatchState.QUEUED)
+    facts = [begun, fact(Sent, attempt_id="a1"), created, fact(MissingRemote, attempt_id="a1", batch_id="b1")]
+    (missing,) = fold(_ordered(facts)).attempts.values()
+    (lost,) = fold(_ordered([*facts, fact(Lost, attempt_id="a1")])).attempts.values()
+    assert [(one.phase, one.needs_attention) for one in (missing, lost)] == [
+        (Phase.MISSING_REMOTE, True),
+        (Phase.LOST, False),
+    ]
+
+
 @pytest.mark.parametrize("state", list(BatchState))
 def test_only_a_completed_batch_says_how_long_one_runs(state: BatchState) -> None:
     """From when the provider says that it was made until it was seen to have completed."""
