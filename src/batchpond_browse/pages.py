@@ -27,7 +27,8 @@ STATIC: Final = Path(__file__).with_name("static")
 # Groups of outcomes, as the filter `state` has them, by which a word is coloured; it is always written out too.
 _GROUPS: Final = {
     "refusals": ("refused", "blocked"),
-    "unread": ("unparsed", "ambiguous", "truncated", "empty", "unsure", "not_applicable", "undecided", "one order"),
+    "unread": ("unparsed", "ambiguous", "truncated", "empty", "undecided", "one order"),
+    "unsure": ("unsure", "not_applicable"),
     "errors": ("error", "expired", "cancelled", "missing", "failed"),
     "open": ("planned", "outstanding", "unknown", "pending"),
 }

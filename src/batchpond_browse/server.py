@@ -80,7 +80,8 @@ class Browser:
         study = given.get("study", "")
         if self._make_report is None or reader.is_blind:
             raise UsageError("there is no report, or not for who labels blind", hint="the extra `report`, or key b")
-        return self._make_report(study, lambda chosen: address("rows", {"study": study, **chosen}))
+        more = {"study": study, "list": None}
+        return self._make_report(study, lambda to: address(to.get("list", "rows"), {**to, **more}))
 
     def _blob(self, _: Reader, __: str, given: Form) -> Response:
         """Return a picture or document as what it is: nothing in it runs, and only pictures are opened in place."""

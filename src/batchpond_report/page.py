@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -13,7 +14,8 @@ from markupsafe import Markup, escape
 from batchpond.clock import Work
 from batchpond_report import drawing, markdown, palette
 from batchpond_report.markdown import table
-from batchpond_report.parts import Figure, Report
+from batchpond_report.numbers import Kind
+from batchpond_report.parts import Exhibit, Figure, Report
 from batchpond_report.reading import undrawn_rows
 
 FOLDER: Final = Path(__file__).parent / "html"
@@ -36,9 +38,7 @@ def render(report: Report, link_to: LinkTo | None = None) -> str:
         return _environment(work).get_template("report.html.j2").render(
             report=report,
             back="" if link_to is None else link_to({}),
-            links=lambda exhibit: []
-            if link_to is None
-            else [_link(link_to, row) for row in exhibit.frame.head(markdown.TABLE_ROWS_MAX).to_dicts()],
+            links=lambda exhibit: [] if link_to is None else _behind(link_to, exhibit),
             judged=lambda finding: "" if link_to is None else _link(link_to, finding.row) or link_to({}),
             names=names,
             numbered=numbered,
@@ -65,7 +65,18 @@ def _environment(work: Work) -> Environment:
     return environment
 
 
-def _link(link_to: LinkTo, row: Mapping[str, Any]) -> str:
+def _behind(link_to: LinkTo, exhibit: Exhibit) -> list[list[str]]:
+    """Return where each printed cell of a table leads: the first, and each number, to the judgments behind it."""
+    return [
+        [
+            _link(link_to, row, column.to) if not (is_interval or (number and column.kind is Kind.TEXT)) else ""
+            for number, column in enumerate(exhibit.columns) for is_interval in (False, True)[: 1 + column.has_ends]
+        ]
+        for row in exhibit.frame.head(markdown.TABLE_ROWS_MAX).to_dicts()
+    ]  # fmt: skip
+
+
+def _link(link_to: LinkTo, row: Mapping[str, Any], narrowed: Mapping[str, str] = MappingProxyType({})) -> str:
     """Return where the judgments are that a row is made of, as far as it tells them from the study's others.
 
     A name with characters that were made visible is nobody's name any more, and leads nowhere, as does no name at all.
@@ -77,7 +88,7 @@ def _link(link_to: LinkTo, row: Mapping[str, Any]) -> str:
     if {*_JUDGE} <= row.keys() and row["provider"] not in _TOGETHER:
         named["judge"] = "/".join(row[name] for name in _JUDGE if row[name])
     known = {name: value for name, value in named.items() if value}
-    return "" if not known or any("\\" in value for value in known.values()) else link_to(known)
+    return "" if not known or any("\\" in value for value in known.values()) else link_to({**known, **narrowed})
 
 
 def numbered(text: str, address: str) -> Markup:

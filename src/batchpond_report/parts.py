@@ -84,7 +84,8 @@ class Column:
 
     `has_ends`: NAME_lo and NAME_hi are the ends of its 95 % interval, with `target` after them where that is not in
     general. `sql` is the expression where NAME is not a column of the view. `role` is one of ChartKind's, and `axis`
-    what its axis is called where that is more than the head.
+    what its axis is called where that is more than the head. `to` narrows the judgments behind a row to those behind
+    this number, by the filters that `browse` has, and `list` names another of its lists.
     """
 
     name: str
@@ -96,6 +97,7 @@ class Column:
     when: When = When.ALWAYS
     role: str = ""
     axis: str = ""
+    to: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def ends(self) -> tuple[str, ...]:

@@ -27,7 +27,8 @@ def build(path: Path) -> Path:
     lake = LakeBuilder(path)
     lake.rows(
         ITEMS,
-        [{"item_hash": f"h{name}", "item_id": name, "text": f"The text of {name}.", "metadata": None}
+        [{"item_hash": f"h{name}", "item_id": name, "text": f"The text of {name}.",
+          "metadata": '{"kind":"an open question"}' if name == "delta" else None}
          for name in ITEM_IDS],
     )  # fmt: skip
     pairs = [(first, second) for first in ITEM_IDS for second in ITEM_IDS if first != second]

@@ -208,7 +208,9 @@ def test_whatever_is_in_the_lake_is_only_text(every: Path, study: str) -> None:
 FILTERS = [
     ("rows", {}), ("rows", {"state": "refusals"}), ("rows", {"state": "open"}), ("rows", {"item": "gamma"}),
     ("rows", {"judge": "openai/m2/none", "template": "t1"}), ("rows", {"q": "needle"}),
-    ("rows", {"q": "short"}), ("rows", {"q": "gam", "state": "refusals"}), ("rows", {"q": "%_' OR 1=1 --"}),
+    ("rows", {"q": "short"}), ("rows", {"column": "kind=an open question"}), ("pairs", {"column": "ki\"'nd=x"}),
+    ("pairs", {"column": "kind=an open question", "standing": "flip"}), ("rows", {"column": "kind"}),
+    ("rows", {"q": "gam", "state": "refusals"}), ("rows", {"q": "%_' OR 1=1 --"}),
     ("pairs", {}), ("pairs", {"standing": "flip"}), ("pairs", {"standing": "disagreement"}),
     ("pairs", {"q": "of delta"}), ("pairs", {"judge": "openai/m1/none"}), ("pairs", {"item": "beta", "labels": "none"}),
 ]  # fmt: skip
@@ -216,6 +218,7 @@ FILTERS = [
 STATES = {
     "decided": "outcome = 'decided'", "tie": "outcome = 'tie'", "refusals": "outcome = 'refused'",
     "unread": "outcome = 'unparsed'", "errors": "outcome = 'error'", "open": "outcome is null",
+    "valid": "outcome in ('decided', 'tie')", "no verdict": "outcome in ('refused', 'unparsed')",
 }  # fmt: skip
 
 
@@ -470,6 +473,68 @@ def test_a_row_of_one_candidate_leads_to_what_was_said_of_that_candidate(of_item
         rows = lists.page(lake_of(of_items), Wish("rows", rig.STUDY, {"judge": judge, "candidate": candidate})).rows
         assert {row["candidate_first"] for row in rows} == {candidate}
         assert len(rows) == 12
+
+
+def test_each_number_of_the_report_leads_to_the_judgments_that_it_counts(planned: Path, tmp_path: Path) -> None:
+    """Of coverage and failures to as many rows; of consistency to pairs, flips among them; a zero leads nowhere."""
+    asked: set[tuple[str, str | None]] = set()
+    for lake, study in ((planned, rig.STUDY), (judged_lake(tmp_path), ESSAYS)):
+        text = client_of(lake).get(f"/report?study={study}").text
+        for address, number in re.findall(r'<a class="number" href="([^"]+)"(?: tabindex="-1")?>([^<]+)</a>', text):
+            there, _, parameters = html.unescape(address).partition("?")
+            given = dict(parse_qsl(parameters))
+            found = lists.page(lake_of(lake), Wish(there[1:], given.pop("study"), given, 1_000)).rows
+            asked.add((there, given.get("state") or given.get("standing")))
+            assert found, address
+            if "state" in given and number.isdecimal():
+                assert len(found) == int(number), address
+        assert not re.search(r"<td class=\"n\"><a [^>]*>0(?:\.0\u202f%)?</a>", text)
+    states = {"valid", "no verdict", "errors", "open", "refusals", "unread"}
+    assert asked == {("/rows", None), ("/pairs", None), ("/pairs", "flip"), *(("/rows", state) for state in states)}
+
+
+def test_items_are_found_by_a_column_of_theirs(planned: Path) -> None:
+    """Judgments and pairs with an item that has the value, of this study's items; of another name or value none."""
+    for kind, first, second in (("rows", "item_first", "item_second"), ("pairs", "item_lo", "item_hi")):
+        found = lists.page(lake_of(planned), Wish(kind, rig.STUDY, {"column": "kind=an open question"})).rows
+        assert found
+        assert all("delta" in {row[first], row[second]} for row in found)
+        for column in ("kind=an open", "mood=an open question", "=", "kind"):
+            assert lists.page(lake_of(planned), Wish(kind, rig.STUDY, {"column": column})).rows == []
+
+
+def test_a_study_says_what_failed_what_had_no_view_and_that_its_cost_is_simulated(tmp_path: Path) -> None:
+    """Not applicable is no unread answer, an error no answer, and what a simulator would have billed not spent."""
+    lake = LakeBuilder(tmp_path / "lake")
+    fates = ("decided", "not_applicable", "unsure", "unparsed", "error")
+    names = [f"request{n:013d}" for n in range(len(fates))]
+    lake.plan([{"slot": n, "request_id": name} for n, name in enumerate(names)], study="s")
+    lake.sent("A1", "S1", names, study="s", origin="simulated")
+    lake.lines(
+        "A1",
+        [
+            {
+                "request_id": name,
+                "outcome": fate,
+                "verdict": "first" if fate == "decided" else None,
+                "text": "x",
+                "cost_usd": 0.5,
+                "origin": "simulated",
+            }
+            for name, fate in zip(names, fates, strict=True)
+        ],
+    )
+    lake.ended("A1")
+    lake.build()
+    client = reader_of(lake.store.path)
+    overview = " ".join("".join(Page(get(client, "study", study="s")).text).split())
+    assert "(simulated, not spent)" in overview
+    assert "unreadunsure, n/afailed" in overview
+    rows = lists.page(lake_of(lake.store.path), Wish("rows", "s", {"state": "unsure"})).rows
+    assert [row["state"] for row in rows] == ["not_applicable", "unsure"]
+    (row,) = re.findall(r"<tr data-row>(.*?)</tr>", get(client, ""), re.DOTALL)
+    assert re.findall(r"[^<>]+(?=<)", re.sub(r"\s+", " ", row)).count("4") == 1, "answered"
+    assert "state=errors" in row
 
 
 def test_who_labels_blind_sees_no_report(tmp_path_factory: pytest.TempPathFactory) -> None:
