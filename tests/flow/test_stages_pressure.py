@@ -154,3 +154,16 @@ def test_a_late_answer_goes_on_with_its_conversation_and_asks_nothing_else(tmp_p
     n_new = len(rig.ask("select 1 from responses")) - before
     assert n_new == 1 + 1 + 2  # the failed turn, the turn after it, and a label for each
     assert rig.violations() == []
+
+
+def test_a_first_answer_that_tactics_share_is_foreseen_once(tmp_path: Path) -> None:
+    """Each question is asked once, whatever number of tactics goes on from its answer."""
+    toml = pressure_study(("gpt-4.1-mini",), ("gpt-5.4-mini",), 2).replace(
+        f'["{TACTIC}"]', f'["{TACTIC}", "social_proof"]'
+    )
+    rig = rig_of(tmp_path / "rig", toml, 4)
+    foreseen = {one.name: one.n_requests for one in rig.planned().stages}
+    rig.submit()
+    rig.finish()
+    (asked,) = rig.ask("select count(distinct request_id) as n from results where stage = 'talk'")
+    assert foreseen["talk"] == asked["n"] == 4 * (1 + 2 * 2)

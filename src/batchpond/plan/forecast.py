@@ -59,9 +59,9 @@ class Forecast:
 class _Flow:
     """What a stage hands on: rows with their texts, inputs and conversations, of so many candidates on each unit.
 
-    `n_pairs` is how many a stage of pairs asked about, in whatever direction: a stage of pairs after it asks of those.
-    With `has_rubrics` a row belongs to one; else it was judged by all of `judged_by`, and is again by those of them
-    that a stage has.
+    Each candidate has `n_outputs` on a unit. `n_pairs` is how many a stage of pairs asked about, in whatever direction:
+    a stage of pairs after it asks of those. With `has_rubrics` a row belongs to one; else it was judged by all of
+    `judged_by`, and is again by those of them that a stage has.
     """
 
     n_rows: float = 0.0
@@ -73,6 +73,7 @@ class _Flow:
     talk_bytes: float = 0.0
     n_statements: float = 0.0
     judged_by: frozenset[str] = frozenset()
+    n_outputs: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +112,9 @@ def _foretold(known: Sequence[Known], prices: Prices, *, is_worst: bool) -> list
             flow = replace(flow, n_rows=flow.n_rows * one.n_listed, has_rubrics=True)
         first = _first(one, flow)
         later = _later_rounds(stage, first, flow.n_rows)
-        found.append(_forecast(one, first, later, prices))
+        is_shared = bool(stage.tactics) and not stage.is_cold_start  # the first answer, which each tactic goes on from
+        asked = replace(first, n_per_way=first.n_per_way / len(stage.tactics)) if is_shared else first
+        found.append(_forecast(one, asked, later, prices))
         flows[stage.name] = _handed_on(one, flow, first)
     return found
 
@@ -171,7 +174,8 @@ def _n_of_rows(stage: StageSpec, flow: _Flow) -> float:
         case "ranking":
             return 2 * _n_pairs(flow, stage)
         case "listwise":
-            return flow.n_rows / max(1, flow.n_candidates) * (stage.pairs.count or 1) * (1 + stage.pairs.reverse)
+            n_units = flow.n_rows / max(1, flow.n_candidates * flow.n_outputs)
+            return n_units * (stage.pairs.count or 1) * (1 + stage.pairs.reverse)
         case "pairwise":
             if stage.pairs.adaptive is not None:
                 return sum(adaptive.n_of_rounds(round(flow.n_rows), stage.pairs)[:1])
@@ -185,7 +189,7 @@ def _n_pairs(flow: _Flow, stage: StageSpec) -> float:
     if flow.n_pairs:
         return flow.n_pairs
     if stage.task == "ranking":
-        n_others = max(0, flow.n_candidates - 1)
+        n_others = max(0, flow.n_candidates - 1) * flow.n_outputs
         return flow.n_rows * n_others / (2 if stage.pairs.baseline is None else max(1, flow.n_candidates))
     possible = flow.n_rows * max(0.0, flow.n_rows - 1) / 2
     if stage.pairs.count is not None:
@@ -252,4 +256,5 @@ def _handed_on(one: Known, flow: _Flow, first: _Asked) -> _Flow:
     has_rubrics = stage.task == CONVERSATION or bool(stage.rubrics) or flow.has_rubrics
     n_rows = first.n_per_way * len(one.configs) * (1 + stage.turns)
     talk_bytes = flow.text_bytes + _turn_bytes(stage) * (1 + stage.turns / 2) if stage.task == CONVERSATION else 0.0
-    return _Flow(n_rows, 0.0, text_bytes, flow.text_bytes, n_candidates, has_rubrics, talk_bytes)
+    found = _Flow(n_rows, 0.0, text_bytes, flow.text_bytes, n_candidates, has_rubrics, talk_bytes)
+    return replace(found, n_outputs=stage.repeats)

@@ -290,7 +290,8 @@ def _foreseen(study: Study, stage: StageSpec) -> dict[str, str]:
         n_ways = sum(len(model.thinking) for model in source.models) * len(source.templates) * source.repeats
         said = source.rule.parts[column].says if column in source.rule.parts else (column,)
         n_tokens = length_of(source).tokens if {*said} & {"text", "explanation"} else 1
-        found[name] = "x" * (BYTES_PER_TOKEN * n_tokens * (1 if source.task in OWN_OUTPUT_TASKS else n_ways))
+        n_said = source.repeats if source.task in OWN_OUTPUT_TASKS else n_ways
+        found[name] = "x" * (BYTES_PER_TOKEN * n_tokens * n_said)
     return found
 
 

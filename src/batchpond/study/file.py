@@ -237,8 +237,8 @@ def _check(table: Table, stage: StageSpec) -> None:
         table.fail("repeats", "cannot be given together with pairs.repeats")
     if stage.repeats > 1 and stage.pairs.adaptive is not None:
         table.fail("repeats", "has no meaning with adaptive pairs", "a pair is asked at most once in each order")
-    if stage.repeats > 1 and stage.task in spec.OWN_OUTPUT_TASKS:
-        table.fail("repeats", "has no meaning where a later stage judges the answers", "name the model twice instead")
+    if stage.repeats > 1 and stage.task == spec.CONVERSATION:
+        table.fail("repeats", "has no meaning for conversations", "each goes on from its own one answer before")
 
 
 def _check_rubrics(table: Table, stage: StageSpec, earlier: Sequence[StageSpec]) -> None:

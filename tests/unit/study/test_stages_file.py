@@ -54,8 +54,9 @@ WRONG = {
                                  "stages[2].turns has no meaning for the task compliance"),
     "a share of everything": (after_answers('stage = "answers"', f"expected_share = 0.5\n---{JUDGED}"),
                               "stages[2].expected_share has no meaning without"),
-    "repeats of outputs": (ANSWERS.replace('task = "generation"', 'task = "generation"\nrepeats = 2'),
-                           "stages[1].repeats has no meaning"),
+    "repeats of conversations": (
+        'study = "s"\n' + stage("t", "conversation", 'path = "q.csv"', f"repeats = 2\n---{MODEL}"),
+        "stages[1].repeats has no meaning for conversations"),
     "two numbers of repeats": (
         'study = "s"\n' + stage("p", "pairwise", 'path = "inputs.csv"',
                                 f"repeats = 2\n---[stages.pairs]\nrepeats = 3\n{RUBRICS}{use('plain')}{MODEL}"),

@@ -182,3 +182,43 @@ def test_pairs_are_calibrated_too() -> None:
     assert got["accuracy"] == 2.5 / 4
     # half a right verdict at .8 and half a wrong one, which are not compared with each other
     assert got["auroc"] == pytest.approx((1 + 0.5 + 1 + 0.5) / (2.5 * 1.5 - 0.25))
+
+
+@pytest.mark.parametrize("n_rubrics", [1, 3])
+def test_several_outputs_for_a_prompt_are_no_draws_of_their_own(n_rubrics: int) -> None:
+    """Five answers to each of 12 questions are 12 draws: of rates and ratings, per statement and over these."""
+    rng = np.random.default_rng(8)
+    rows: list[Row] = []
+    for rubric, unit in np.ndindex(n_rubrics, 12):
+        ease = rng.random() < 0.6
+        for output in range(5):
+            value = bool(ease) if rng.random() < 0.8 else not ease
+            place = f"r{rubric}u{unit}"
+            rows.append({"rubric_id": f"r{rubric}", "unit_id": place, "item": f"{place}#{output}", "candidate": "x",
+                         "verdict": str(value).lower()})  # fmt: skip
+    by_rubric, (overall,) = of_items(rows, "metric_compliance", "metric_compliance_overall")
+    scored = [{**row, "task": "likert", "verdict": None, "score": 1.0 + 4 * (row["verdict"] == "true")} for row in rows]
+    (ratings,) = of_items(scored, "metric_ratings")
+
+    def ends(kept: list[Row]) -> tuple[float, float, float]:
+        values = np.array([float(row["verdict"] == "true") for row in kept])
+        units = [row["unit_id"] for row in kept]
+        p, g = values.mean(), len(set(units))
+        sums = [sum(v - p for v, unit in zip(values, units, strict=True) if unit == one) for one in sorted(set(units))]
+        return p, float(np.sqrt(np.square(sums).sum() * g / (g - 1)) / len(values)), g
+
+    def check(row: Row, kept: list[Row], suffix: str) -> None:
+        p, se, g = ends(kept)
+        assert se > 1.3 * np.sqrt(p * (1 - p) / len(kept))
+        t, size = stats.t.ppf(0.975, g - 1), p * (1 - p) / se**2
+        for end in (row[f"compliance_lo{suffix}"], row[f"compliance_hi{suffix}"]):
+            assert (end - p) ** 2 == pytest.approx(t**2 * end * (1 - end) / size, rel=1e-9)
+
+    for row, rating in zip(by_rubric, ratings, strict=True):
+        kept = [one for one in rows if one["rubric_id"] == row["rubric_id"]]
+        check(row, kept, "")
+        p, se, g = ends(kept)
+        half = 4 * se * stats.t.ppf(0.975, g - 1)
+        assert not wrong(rating, {"score": 1 + 4 * p, "score_se": 4 * se, "score_hi": 1 + 4 * p + half})
+        assert not wrong(rating, {"score_sd": 4 * np.sqrt(p * (1 - p) * len(kept) / (len(kept) - 1))})
+    check(overall, rows, "_these_statements")

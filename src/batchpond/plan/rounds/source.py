@@ -124,7 +124,8 @@ def _shown(staged: Study, metadata: str | None) -> dict[str, Any]:
 
 
 def _output_row(row: Mapping[str, Any], staged: Study, stage: StageSpec) -> SourceRow:
-    item_id, column = f"{row['unit_id']}/{row['candidate']}", stage.rows.columns.get("rubric")
+    number = f"#{row['repeat_no']}" if row["repeat_no"] > 1 else ""
+    item_id, column = f"{row['unit_id']}/{row['candidate']}{number}", stage.rows.columns.get("rubric")
     of_question = orjson.loads(row["metadata"]).get(column) if column and row["metadata"] else None
     return SourceRow(
         item_id if row["rubric_id"] is None else f"{item_id}/{row['rubric_id']}",
