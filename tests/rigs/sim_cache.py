@@ -48,7 +48,7 @@ def _table_once(path: Path, _inode: int, _mtime_ns: int) -> pa.Table:
         return file.read()
 
 
-def no_lens(store: Store) -> bool:
+def no_lens(store: Store, *, is_for_us: bool = False) -> bool:  # as refresh is called
     """Do what a refresh does beside writing the lens, which is most of what a pass over a small lake takes."""
     if any(is_merged(path) for path in store.published("events")):
         manifest.take_up(store)  # what a merge took away is struck from the lists, as with the lens
