@@ -58,6 +58,10 @@ spread AS (
     CASE WHEN squares - compliance * complied > 1e-9 THEN squares - compliance * complied ELSE 0.0 END AS by_output
   FROM rated
 ),
+sized AS (
+  SELECT *, mean_size(compliance, n_valid, sqrt(by_output) / nullif(n_valid, 0)) AS n_most
+  FROM spread
+),
 bounded AS (
   SELECT
     *,
@@ -65,10 +69,10 @@ bounded AS (
     abs(squares - complied) < 1e-9 AS is_one_word,
     wilson_mean(compliance, n_valid, sqrt(by_output / nullif(n_valid - 1, 0)) / sqrt(n_valid)) AS ends,
     wilson_clustered(compliance,
-      CASE WHEN by_prompt > 1e-9 THEN mean_size(compliance, n_valid, sqrt(by_output) / n_valid) ELSE n_prompts END,
+      CASE WHEN by_prompt > 1e-9 THEN n_most ELSE n_prompts END,
       CASE WHEN by_prompt > 1e-9 AND n_prompts > 1 THEN sqrt(by_prompt * n_prompts / (n_prompts - 1)) / n_valid END,
       n_prompts) AS clustered_ends
-  FROM spread
+  FROM sized
 )
 SELECT
   study, template_id, rubric_id, provider, request_model, thinking, candidate,
