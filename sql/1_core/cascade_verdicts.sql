@@ -89,7 +89,7 @@ told AS (
     AND ordered.template_id = said.template_id
     AND ordered.provider = said.provider
     AND ordered.request_model = said.request_model
-    AND ordered.thinking = said.thinking
+    AND coalesce(ordered.thinking, '') = coalesce(said.thinking, '')
 ),
 sizes AS (
   SELECT study, task, rubric_id, count(*) AS n_units
@@ -158,7 +158,7 @@ by_word AS (
     AND placed.template_id = told.template_id
     AND placed.provider = told.provider
     AND placed.request_model = told.request_model
-    AND placed.thinking = told.thinking
+    AND coalesce(placed.thinking, '') = coalesce(told.thinking, '')
   GROUP BY
     told.study, told.task, told.rubric_id, told.unit_id, told.item_lo, told.item_hi, told.turn_no, placed.is_first,
     told.word

@@ -85,7 +85,7 @@ elsewhere AS (
     AND accuracies.rubric_id = labelled.rubric_id
     AND accuracies.provider = labelled.provider
     AND accuracies.request_model = labelled.request_model
-    AND accuracies.thinking = labelled.thinking
+    AND coalesce(accuracies.thinking, '') = coalesce(labelled.thinking, '')
 ),
 weighed AS (
   SELECT

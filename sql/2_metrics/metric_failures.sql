@@ -10,7 +10,8 @@
 --   - unusable_rate: all three, of all answered; Wilson
 -- reference: own definitions; wilson.
 -- nulls: a rate is NULL where its denominator is 0.
--- note: unparsed and refused are shares of the returned answers only, so that a provider's bad day does not look like a
+-- note: intervals take calls for draws: of the very items that were asked, for some are harder to answer about than others.
+--   metric_failures_paired speaks of items in general. Unparsed and refused are shares of the returned answers only, so that a provider's bad day does not look like a
 --   change in the judge.
 
 CREATE OR REPLACE VIEW metric_failures AS

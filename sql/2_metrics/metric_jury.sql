@@ -69,7 +69,7 @@ judged AS (
     AND spent.rubric_id = said.rubric_id
     AND spent.provider = said.provider
     AND spent.request_model = said.request_model
-    AND spent.thinking = said.thinking
+    AND coalesce(spent.thinking, '') = coalesce(said.thinking, '')
     AND spent.unit_id = said.unit_id
     AND spent.item_lo = said.item_lo
     AND coalesce(spent.item_hi, '') = coalesce(said.item_hi, '')
@@ -117,7 +117,7 @@ best AS (
   SELECT
     juries.*,
     list_extract(list_filter(judges, LAMBDA judge: judge.template_id = best_template_id AND judge.provider = best_provider
-      AND judge.request_model = best_request_model AND judge.thinking = best_thinking), 1).word AS best_word
+      AND judge.request_model = best_request_model AND coalesce(judge.thinking, '') = coalesce(best_thinking, '')), 1).word AS best_word
   FROM juries
   JOIN cells
     ON cells.study = juries.study

@@ -173,7 +173,7 @@ rates AS (
     AND drawn.template_id = sums.template_id
     AND drawn.provider = sums.provider
     AND drawn.request_model = sums.request_model
-    AND drawn.thinking = sums.thinking
+    AND coalesce(drawn.thinking, '') = coalesce(sums.thinking, '')
     AND drawn.candidate_a = sums.candidate_a
     AND drawn.candidate_b = sums.candidate_b
 ),

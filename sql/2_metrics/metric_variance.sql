@@ -1,6 +1,7 @@
 -- grain: study, rubric_id
 -- question: Where do the differences between single verdicts on pairs come from: the items, or who and how was asked?
--- source: the votes of pair_status for models, ties at 0 and a win of the lower or higher item at 1/2 and -1/2, a study's
+-- source: the votes of pair_status for models (but of lists whose best alone was asked for, where only pairs with the
+--   best are seen), ties at 0 and a win of the lower or higher item at 1/2 and -1/2, a study's
 --   judges and templates together. The mean is 0, as which item is the lower says nothing.
 -- estimators:
 --   - item_variance: the mean product of two votes on a pair by another judge with another template: what all agree on.
@@ -32,7 +33,7 @@ WITH votes AS (
     CAST(n_lo_won_hi_first - n_hi_won_hi_first AS DOUBLE) / 2 AS s2,
     CAST(n_lo_won_lo_first + n_hi_won_lo_first + n_lo_won_hi_first + n_hi_won_hi_first AS DOUBLE) / 4 AS squares
   FROM pair_status
-  WHERE provider <> 'human'
+  WHERE provider <> 'human' AND coalesce(list_kind, '') <> 'best'
 ),
 -- a row's sum times that of its group, added up over rows, is the square of the group's, added up over groups
 grouped AS (
