@@ -9,7 +9,6 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -392,7 +391,7 @@ def chapter(name: str, **made: Callable[[Declared], Made]) -> Chapter:
     known = written(name)
     if strange := known.keys() - _FIELDS:
         raise ValueError(f"sections/{name}.toml has {min(strange)!r}, which no section has")
-    found = exhibits(name)
+    found = _exhibits(known)
     parts = {key: made[key](found[key]) for key in made}
     return Chapter(
         key=known["key"],
@@ -406,10 +405,9 @@ def chapter(name: str, **made: Callable[[Declared], Made]) -> Chapter:
 
 def exhibits(name: str) -> dict[str, Declared]:
     """Return the exhibits of the section NAME by their keys, in reading order, none where nothing is written."""
-    return {entry["key"]: _exhibit(entry) for entry in written(name).get("exhibits", ())}
+    return _exhibits(written(name))
 
 
-@cache
 def written(name: str) -> dict[str, Any]:
     """Return what stands in the file of the section NAME, nothing where there is none."""
     file = FOLDER / f"{name}.toml"
@@ -422,6 +420,10 @@ def _needed(attribute: str | None, tasks: frozenset[str]) -> Callable[[Source], 
         return has_task and (attribute is None or bool(getattr(source, attribute)))
 
     return is_met
+
+
+def _exhibits(known: Mapping[str, Any]) -> dict[str, Declared]:
+    return {entry["key"]: _exhibit(entry) for entry in known.get("exhibits", ())}
 
 
 def _exhibit(entry: Mapping[str, Any]) -> Declared:
