@@ -243,7 +243,7 @@ def _attempts(attempts: Sequence[Attempt]) -> Iterator[Finding]:
             "attempts",
             Level.WARNING,
             f"attempt {attempt.attempt_id} at {attempt.provider} is {how}{attempt.phase}",
-            told.WAYS_OUT.replace("ATTEMPT", attempt.attempt_id[:10]),
+            told.WAYS_OUT.get(attempt.phase, told.WAYS_OUT["duplicate"]).replace("ATTEMPT", attempt.attempt_id[:10]),
             ExitCode.ATTENTION,
         )
     if not stuck:

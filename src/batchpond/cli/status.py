@@ -183,10 +183,11 @@ def _remark(invocation: Invocation, models: list[dict[str, Any]], live: list[dic
     for batch in (b for b in live if b["needs_attention"]):
         from batchpond.run.told import WAYS_OUT
 
+        name = batch["attempt_id"][:ID_SHOWN]
         diagnostics.warning(
-            f"attempt {batch['attempt_id'][:ID_SHOWN]} is"
+            f"attempt {name} is"
             f" {'a second batch, ' if batch['shard_kind'] == 'duplicate' else ''}{batch['attempt_state']}",
-            hint=WAYS_OUT.replace("ATTEMPT", batch["attempt_id"][:ID_SHOWN]),
+            hint=WAYS_OUT.get(batch["attempt_state"], WAYS_OUT["duplicate"]).replace("ATTEMPT", name),
         )
 
 

@@ -47,6 +47,8 @@ _NO_PAST: Final[Mapping[str, Sequence[float]]] = MappingProxyType({})
 
 # What helps against each kind of failure; STUDY stands for the study.
 ADVICE: Final[Mapping[str, str]] = orjson.loads(Path(__file__).with_name("advice.json").read_bytes())
+# What settles each state that waits for a person; ATTEMPT stands for the attempt.
+WAYS_OUT: Final[Mapping[str, str]] = orjson.loads(Path(__file__).with_name("ways_out.json").read_bytes())
 
 _FAILED: Final = tables.query(__package__, "failures_told", failed=due.FAILED_SQL)
 
@@ -260,10 +262,6 @@ NEXT_STEP: Final = (
     " `batchpond cancel` ends one with what it has, `batchpond resolve ATTEMPT --lost` one that is gone"
 )
 
-WAYS_OUT: Final = (
-    "`batchpond resolve ATTEMPT` settles it: mismatch by --refetch, --take where answers differ, else --lost;"
-    " missing_remote by --lost, if the key is the right one; unknown by --adopt or --absent; a second batch by --known"
-)
 STRAYS_HINT: Final = "a result's name begins with that of the requests it answers; what comes late stays unread"
 
 

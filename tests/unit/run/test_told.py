@@ -6,10 +6,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from batchpond.lake.attempts import LakeState, fold
+from batchpond.lake.attempts import ATTENTION_PHASES, LakeState, fold
 from batchpond.lake.records import Created, Event, Intent, Sent, Status, Verified
 from batchpond.model import ErrorClass
-from batchpond.run.told import ADVICE, HISTORY_MIN, concerns
+from batchpond.run.told import ADVICE, HISTORY_MIN, WAYS_OUT, concerns
 from tests.rigs.events import fact
 
 NOW = datetime(2026, 1, 10, tzinfo=UTC)
@@ -72,6 +72,12 @@ def test_what_was_not_collected_counts_down(provider: str, days: float, words: s
     found = concerns(state(ended), NOW)
     assert [words in one.text for one in found] == ([True] if words else [])
     assert concerns(state(batch("now", NOW - timedelta(days=days), HOUR, provider)), NOW) == []
+
+
+def test_every_state_that_waits_for_a_person_has_a_way_out() -> None:
+    """And a second batch, whose state may be any other."""
+    assert set(WAYS_OUT) == {*ATTENTION_PHASES, "duplicate"}
+    assert all("`batchpond resolve ATTEMPT --" in hint for hint in WAYS_OUT.values())
 
 
 def test_every_kind_of_failure_has_an_advice() -> None:
