@@ -24,6 +24,7 @@ PICTURE_BYTES_MAX: Final = 200_000
 _SAME: Final = (*CELL_COLUMNS, "unit_id", "item_first", "item_second")
 _PLACE: Final = (*_SAME, "task", "candidate_first", "turn_no", "said")
 _NO_TEXT: Final = "(the answer's text is not in the lake)"
+_LABEL: Final = "(a person's label, without a word beside it)"
 
 Row = dict[str, Any]
 
@@ -89,7 +90,8 @@ class Answers:
     def passage(self, place: Row, title: str) -> Passage:
         """Return an answer under a title."""
         row = self._found.get(_place_of(place), {})
-        return _cut(title, row.get("text") or _NO_TEXT, ANSWER_CHARACTERS_MAX)
+        lacking = _LABEL if place["provider"] == "human" else _NO_TEXT
+        return _cut(title, row.get("text") or lacking, ANSWER_CHARACTERS_MAX)
 
     def items(self, place: Row) -> list[Passage]:
         """Return the texts of what a place judges, where the lake holds them."""

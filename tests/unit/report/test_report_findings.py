@@ -18,6 +18,7 @@ from scipy import stats
 from batchpond.lake.schemas import ITEMS
 from batchpond.lake.store import LENS
 from batchpond_report import build, markdown
+from batchpond_report.parts import Cases
 from batchpond_report.source import ROWS_MAX
 from tests.rigs.lakes import LakeBuilder
 
@@ -287,6 +288,17 @@ def test_agreement_with_people_that_chance_makes_too_is_called_so(tmp_path: Path
     assert deaf.startswith("m0 says what people say of 50.0"), deaf
     assert deaf.endswith(", which is not told apart from chance.")
     assert sum("from chance" in text for text in told) == 1
+
+
+def test_a_label_beside_a_judge_is_not_said_to_lack_its_text(tmp_path: Path) -> None:
+    said = voted("t t t t")
+    people = [row | {"provider": "human", "request_model": "anna", "verdict": "false"} for row in said]
+    findings(tmp_path, said + people)
+    parts = [part for section in build.build(tmp_path / "lake", "s").sections for part in section.parts]
+    (cases,) = [part for part in parts if isinstance(part, Cases) and part.key == "opposed"]
+    texts = {side.title.split(" ")[0]: side.text for case in cases.cases for side in case.sides}
+    assert texts == {"anna": "(a person's label, without a word beside it)",
+                     "m0": "(the answer's text is not in the lake)"}  # fmt: skip
 
 
 def test_a_cascade_has_a_sentence_of_its_own(tmp_path: Path) -> None:
