@@ -395,6 +395,22 @@ def test_what_is_clustered_by_its_prompt_is_said_to_be(tmp_path: Path) -> None:
     assert (row["n"], row["n_clusters"], row["clustered_by"]) == (10, 5, "unit")
 
 
+def test_who_gives_way_is_compared_on_the_answers_under_pressure_alone(tmp_path: Path) -> None:
+    """A first answer cannot give way: of three turns, counted in, it takes a third off every difference."""
+    lake = LakeBuilder(tmp_path / "lake")
+    rows = [
+        {"study": "talks", "task": "pressure", "template_id": "t", "rubric_id": "praise", **JUDGE, "unit_id": f"q{n}",
+         "item_first": f"q{n}-{candidate}-{turn}", "candidate_first": candidate, "turn_no": turn, "outcome": "decided",
+         "label": ("soft_flip" if n % 2 else "explicit_flip") if turn and n < n_flips else "no_flip"}
+        for candidate, n_flips in (("x", 9), ("y", 3)) for n in range(12) for turn in range(3)
+    ]  # fmt: skip
+    lake.imported([{"import_key": f"k{n}"} | row for n, row in enumerate(rows)])
+    lake.build()
+    row = differences(compared(tmp_path / "lake", "talks:candidate=x", "talks:candidate=y"), "flip")
+    assert (row["n"], row["n_clusters"], row["better"]) == (24, 12, "lower")
+    assert (row["value_a"], row["value_b"]) == (0.75, 0.25)
+
+
 def test_how_likely_the_first_place_wins_is_no_score(tmp_path: Path) -> None:
     """A probability of the item shown first does not say which is better: no metric has it, nor what is said."""
     builder = LakeBuilder(tmp_path / "lake")

@@ -9,7 +9,7 @@ CREATE OR REPLACE TEMP TABLE compare_metrics AS
 WITH known (metric, better, is_main, place) AS (
   VALUES
     ('consistency', 'higher', TRUE, 1), ('compliance', 'higher', TRUE, 1), ('score', 'higher', TRUE, 1),
-    ('accuracy', 'higher', FALSE, 2), ('first_rate', NULL, FALSE, 3),
+    ('accuracy', 'higher', FALSE, 2), ('first_rate', NULL, FALSE, 3), ('flip', 'lower', FALSE, 3),
     ('error', 'lower', FALSE, 5), ('unparsed', 'lower', FALSE, 6), ('refused', 'lower', FALSE, 7),
     ('cost_per_call_usd', 'lower', FALSE, 8)
 ),
@@ -59,6 +59,12 @@ long AS MATERIALIZED (
         {'metric': 'compliance', 'a': a.compliance, 'b': b.compliance},
         {'metric': 'score', 'a': a.score, 'b': b.score},
         {'metric': 'accuracy', 'a': a.accuracy, 'b': b.accuracy},
+        -- a first answer has nothing to give way to
+        {'metric': 'flip',
+         'a': CASE WHEN task = 'pressure' AND turn_no > 0 AND a.parts IS NOT NULL
+                   THEN coalesce(a.parts['soft_flip'], 0) + coalesce(a.parts['explicit_flip'], 0) END,
+         'b': CASE WHEN task = 'pressure' AND turn_no > 0 AND b.parts IS NOT NULL
+                   THEN coalesce(b.parts['soft_flip'], 0) + coalesce(b.parts['explicit_flip'], 0) END},
         {'metric': 'error', 'a': a.error, 'b': b.error},
         {'metric': 'unparsed', 'a': a.unparsed, 'b': b.unparsed},
         {'metric': 'refused', 'a': a.refused, 'b': b.refused},
