@@ -124,3 +124,21 @@ def test_a_baseline_that_could_not_be_meant_is_refused_before_anything_is_planne
         rig.plan()
     assert says in caught.value.message
     assert caught.value.hint
+
+
+def test_inputs_without_a_second_candidate_and_rubrics_without_rows_are_said_by_plan(tmp_path: Path) -> None:
+    """Nothing is asked there, and whoever reads a statement's absence from the tables should have known before."""
+    by_statement = ROWS.replace("path =", 'rubric = "statement"\npath =')
+    judged = f'---[stages.rubrics]\npath = "said.jsonl"\n{use("ranking_lines")}{JUDGE}'
+    rig = rig_of(tmp_path, stage("judge", "ranking", by_statement, judged))
+    folder = rig.study_path.parent
+    said = [{"id": name, "text": f"Be {name}."} for name in ("brief", "kind", "sure")]
+    (folder / "said.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in said))
+    rows = [("a1", "q1", "low", "brief"), ("a2", "q1", "mid", "brief"), ("a3", "q2", "low", "brief"),
+            ("a4", "q3", "mid", "kind")]  # fmt: skip
+    lines = [f"{name},An answer.,{prompt},{model},A question?,{statement}" for name, prompt, model, statement in rows]
+    (folder / "outputs.csv").write_text("\n".join(["id,text,prompt,model,question,statement", *lines]) + "\n")
+    told = rig.planned().notes
+    assert "stage judge: nothing is compared on 2 of 3 inputs: no answers of two candidates" in told
+    assert "stage judge: nothing is asked by 2 rubrics, kind, sure" in told
+    assert rig.ask("select count(*) as n from plan_current") == [{"n": 2}]

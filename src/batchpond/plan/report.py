@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from batchpond.plan.verb import Draft, StageDraft
 
 _FETCH_ROWS: Final = 10_000
+_LACKING_MAX: Final = 5
 
 ConfigOf = Mapping[tuple[str, str, str, str], ModelConfig]
 """The ways to ask of all stages, by stage, provider, model and thinking."""
@@ -290,6 +291,7 @@ def _of_rows(stage: StageSpec, draft: Draft) -> Iterator[str]:
     yield from _of_inputs(stage)
     yield from _of_outputs(stage, draft)
     yield from _of_rubrics(stage, draft)
+    yield from _of_lone(stage, draft)
 
 
 def _of_inputs(stage: StageSpec) -> Iterator[str]:
@@ -315,6 +317,26 @@ def _of_rubrics(stage: StageSpec, draft: Draft) -> Iterator[str]:
             f"stage {stage.name}: nothing is asked by {', '.join(lacking)}, as stage {source.name} chose nothing by"
             " that: a stage that has none of its rubrics judges all that it chose, by all of its own"
         )
+
+
+def _of_lone(stage: StageSpec, draft: Draft) -> Iterator[str]:
+    """Yield by which rubrics no row is judged, and on how many inputs a ranking has nothing to compare."""
+    rows = next(one.rows for one in draft.stages if one.stage is stage)
+    is_ranking, baseline = stage.task == "ranking", stage.pairs.baseline
+    if not rows or not (is_ranking or "rubric" in stage.rows.columns):
+        return
+    met: dict[tuple[str, str | None], set[str | None]] = {}
+    for row in rows:
+        met.setdefault((row.unit_id if is_ranking else "", row.rubric_id), set()).add(row.candidate)
+    fit = {one for one, has in met.items() if not is_ranking or (len(has) > 1 and baseline in {None, *has})}
+    if n_lone := len(met) - len(fit):
+        what = f"{baseline} and another" if baseline else "two candidates"
+        of_all = f"{n_lone:,} of {plural(len(met), 'input')}"
+        yield f"stage {stage.name}: nothing is compared on {of_all}: no answers of {what}"
+    asked = {rubric_id for _, rubric_id in fit}
+    if None not in asked and (lacking := [one.rubric_id for one in stage.rubrics if one.rubric_id not in asked]):
+        shown = ", ".join([*lacking[:_LACKING_MAX], *(["..."] if len(lacking) > _LACKING_MAX else [])])
+        yield f"stage {stage.name}: nothing is asked by {plural(len(lacking), 'rubric')}, {shown}"
 
 
 _SHOWS_OUTPUT: Final = re.compile(r"\{#?(?:OUTPUT|SAMPLE|CONVERSATION|answers\.)")
