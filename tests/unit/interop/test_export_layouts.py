@@ -116,6 +116,29 @@ def test_imported_pairs_and_samples_go_round(tmp_path: Path) -> None:
     assert texts(second) == texts(first)
 
 
+def test_which_run_was_main_and_what_was_simulated_go_round(tmp_path: Path) -> None:
+    """Without them the package's figures on the way back are others, and a simulated answer looks real."""
+    first = Store.init(tmp_path / "first")
+    told = {"study": "s", "provider": "p", "request_model": "m"}
+    for direction, rows in (
+        ("forward", "B,A,B,decided,simulated\nA,C,A,decided,\n"), ("reverse", "A,B,B,decided,\nC,A,C,decided,\n"),
+    ):  # fmt: skip
+        put(tmp_path / direction, "r.csv", f"ID1,ID2,better_id,outcome,origin\n{rows}")
+        bring(first, import_pairwisellm.read, tmp_path / direction, defaults=told | {"direction": direction})
+
+    def kept(store: Store) -> set[tuple[str, ...]]:
+        names = ("item_first", "item_second", "verdict", "direction", "origin")
+        return {tuple(str(row[name]) for name in names) for row in rows_of(store, "imported_judgments")}
+
+    before, store = kept(first), first
+    assert ("B", "A", "first", "forward", "simulated") in before
+    for folder in (tmp_path / "out", tmp_path / "again"):
+        export_layout(store.path, folder, Layout.PAIRWISELLM, study="s")
+        store = Store.init(folder.with_suffix(".lake"))
+        bring(store, import_pairwisellm.read, folder)
+        assert kept(store) == before
+
+
 SPEC = (
     "# Manners\n## Be kind {#s1 authority=user type=requirement}\nBe kind.\n\n**Example**: a greeting\n\n"
     "~~~xml\n<user>\nHi\n</user>\n<comparison>\n<assistant> <!-- BAD -->\nNo.\n</assistant>\n"

@@ -8,7 +8,7 @@ SELECT
     CASE verdict WHEN 'first' THEN 'SAMPLE_1' WHEN 'second' THEN 'SAMPLE_2' END AS better_sample,
     CASE verdict WHEN 'first' THEN 1 WHEN 'second' THEN 2 END AS winner_pos,
     request_model AS model, provider AS backend, outcome, input_tokens AS prompt_tokens,
-    output_tokens AS completion_tokens, study, template_id, rubric_id, thinking, unit_id, repeat_no,
-    'imported' AS origin
+    output_tokens AS completion_tokens, cost_usd AS cost, study, template_id, rubric_id, thinking, unit_id, direction, repeat_no,
+    coalesce(origin, 'imported') AS origin
 FROM imported_judgments
 WHERE coalesce(task, 'pairwise') = 'pairwise' AND ($study IS NULL OR study = $study)
