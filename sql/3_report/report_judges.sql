@@ -5,14 +5,22 @@
 --   item (so that the same pair under several templates is not taken for several), and the log-odds of the first
 --   position, each pair under each template being a stratum of its own; p_position by t, q_bh over the study's judges.
 --   NULL below 5 items with a decided pair, or with one that flips, which alone say anything. judge is the model's name, with provider and thinking where those tell judges apart. n_cells is
---   in how many templates and rubrics an item has pairs, at most. first_share is what the log-odds come to for two items
+--   how many templates and rubrics it judged by. first_share is what the log-odds come to for two items
 --   that are equal otherwise: how often the one shown first wins; first_share_mde is the smallest that p_position would
 --   have found with power 0.8 (logodds_matched_mde), NULL where it would have found none.
 CREATE OR REPLACE VIEW report_judges AS
-WITH clusters AS (
+WITH placed AS (
+  SELECT
+    *,
+    -- a part of its cell, of which all parts together are one
+    1 / CAST(count(*) OVER (PARTITION BY study, template_id, rubric_id, provider, request_model, thinking) AS DOUBLE)
+      AS cell_part
+  FROM pair_clusters
+),
+clusters AS (
   SELECT
     study, provider, request_model, thinking, cluster_unit, cluster_item,
-    count(*) AS n_cells,
+    sum(cell_part) AS cell_parts,
     -- lists are no items
     bool_or(n_sides < 3 OR cluster_item <> '') AS is_item,
     -- a pair whole, and the part of it that makes it one over all clusters
@@ -41,7 +49,7 @@ WITH clusters AS (
     sum(first_squares / n_sides) AS first_squares_once,
     sum(second_squares / n_sides) AS second_squares_once,
     sum(products / n_sides) AS products_once
-  FROM pair_clusters
+  FROM placed
   GROUP BY study, provider, request_model, thinking, cluster_unit, cluster_item
 ),
 totals AS (
@@ -74,7 +82,7 @@ left_out AS (
 counts AS (
   SELECT
     study, provider, request_model, thinking,
-    max(n_cells) AS n_cells,
+    CAST(round(sum(cell_parts)) AS BIGINT) AS n_cells,
     coalesce(sum(n_pairs) / nullif(sum(pairs_once), 0), 1) AS n_sides,
     CAST(round(sum(pairs_once)) AS BIGINT) AS n_pairs,
     CAST(round(sum(judged_once)) AS BIGINT) AS n_both,

@@ -405,6 +405,19 @@ def twice(pair: str, model: str, thinking: str, words: str = "first second") -> 
     ]  # fmt: skip
 
 
+def test_a_judge_over_all_statements_has_a_row_where_its_finding_leads_to(tmp_path: Path) -> None:
+    """Each output belongs to one statement: a judge's shares stand in a table, not in those by statement alone."""
+    rows = compared(6, 5) + [row | {"request_model": "m2", "verdict": "first"} for row in compared(6, 5)]
+    people = [row | {"provider": "human", "request_model": "anna", "template_id": ""} for row in compared(1, 5)]
+    told = findings(tmp_path, rows + people)
+    assert any("same winner in both orders" in text for text in told["judges-consistency"])
+    shown = {one.key: one.frame for one in build.build(tmp_path / "lake", "s").exhibits()}
+    for key in ("judges-consistency", "judges-position"):
+        assert {"m1", "m2"} <= set(shown[key]["request_model"])
+    assert set(shown["judges-consistency"].filter(pl.col("provider") == "p")["n_cells"]) == {6}
+    assert any(text.startswith("Of 12 cells of template, rubric and judge") for text in told["position-tests"])
+
+
 def test_tests_that_could_not_find_anything_are_not_said_to_have_looked(tmp_path: Path) -> None:
     """One of three comparisons has an effect in reach, and that alone is told; judges differ by thinking."""
     names = "abcdefghij"

@@ -35,6 +35,16 @@ def test_a_judge_of_one_template_is_what_the_metrics_say_of_its_cell(seed: int) 
     assert judge["n_cells"] == 1
 
 
+def test_cells_of_a_judge_are_counted_where_each_item_is_in_one() -> None:
+    """Outputs under statements of their own: three statements are three cells, whatever an item has."""
+    rows = [
+        row | {"rubric_id": f"r{n}", "item_first": f"{n}{row['item_first']}", "item_second": f"{n}{row['item_second']}"}
+        for n in range(3) for row in judgments(n, ("t1", "t2"), 0.7)
+    ]  # fmt: skip
+    ((judge,),) = of_pairs(rows, "report_judges")
+    assert judge["n_cells"] == 6
+
+
 def listed(seed: int, template: str, n_items: int = 9, n_lists: int = 8) -> list[dict[str, Any]]:
     """Return what lists of three of these items, in both orders, imply for their pairs."""
     rng = np.random.default_rng(seed)
