@@ -61,6 +61,7 @@ SAID = [
     Said("metric_length", "p_longer_these_items", "longer_win_rate", 0.5, THESE_ITEMS),
     Said("metric_compliance_paired", "p_diff", "diff", 0),
     Said("metric_compliance_paired", "p_diff_these_statements", "diff", 0, THESE_STATEMENTS),
+    Said("metric_points_paired", "p_diff", "diff", 0),
     Said("metric_failures_paired", "p_diff", "diff", 0),
     Said("metric_failures_paired", "p_diff_these_items", "diff", 0, THESE_ITEMS),
     Said("metric_pressure_items", "p_flip_slope", "flip_slope", 0),
@@ -206,6 +207,20 @@ def of_outputs(n_outputs: int) -> dict[str, pa.Table]:
     return {"item_judgments": table(judged_items(rows))}
 
 
+def of_points() -> dict[str, pa.Table]:
+    """Return judges of two models' answers to twenty prompts, by three criteria of each, one of them a fault."""
+    rng = np.random.default_rng(9)
+    worth = {f"r{prompt}-{n}": points for prompt in range(20) for n, points in enumerate((3.0, 5.0, -2.0))}
+    rows = [
+        {"request_model": f"j{judge:02}", "rubric_id": rubric, "unit_id": rubric.partition("-")[0],
+         "candidate": candidate, "item": f"{rubric.partition('-')[0]}{candidate}", "verdict": "true" if rng.random() < rate else "false"}
+        for judge in range(24) for rubric in worth for candidate, rate in (("m1", 0.7), ("m2", 0.7 - 0.02 * judge))
+    ]  # fmt: skip
+    planned = [{"study": CELL_DEFAULT["study"], "rubric_id": rubric, "rubric_hash": f"h{rubric}"} for rubric in worth]
+    rubrics = [{"rubric_hash": f"h{rubric}", "rubric_id": rubric, "points": points} for rubric, points in worth.items()]
+    return {"item_judgments": table(judged_items(rows)), "plan_current": table(planned), "rubrics": table(rubrics)}
+
+
 def of_failures() -> dict[str, pa.Table]:
     """Return two dozen templates that fail on some items more than on others, and some templates more than others."""
     rng = np.random.default_rng(7)
@@ -247,6 +262,7 @@ RANDOM: list[tuple[str, Callable[[], dict[str, pa.Table]]]] = [
     ("metric_win_matrix_by_rubric", lambda: of_candidates(repeats=3)),
     ("metric_compliance_paired", lambda: of_outputs(1)),
     ("metric_compliance_paired", lambda: of_outputs(3)),
+    ("metric_points_paired", of_points),
     ("metric_failures_paired", of_failures),
     ("metric_pressure_items", of_pressure),
     ("metric_place_bias", of_lists),
