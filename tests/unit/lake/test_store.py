@@ -141,7 +141,7 @@ def test_files_ignores_links_and_foreign_names(store: Store, tmp_path: Path) -> 
 def test_plain_parquet_readers_see_the_published_rows(store: Store) -> None:
     """Nothing of batchpond is needed to read a table."""
     store.publish(RUBRICS, "p_x=1/a", [ROW])
-    assert pq.read_table(store.files("rubrics")[0], partitioning=None).to_pylist() == [ROW]
+    assert pq.read_table(store.files("rubrics")[0], partitioning=None).to_pylist() == [ROW | {"points": None}]
 
 
 def test_the_lock_names_its_holder_and_is_freed_by_the_kernel(store: Store) -> None:

@@ -137,7 +137,7 @@ WRONG = [
     ("s.jsonl", '{"id": "a", "text": "x", "examples": [{"user_query": 3}]}\n', ["s.jsonl:1", "example 1 is not"]),
     ("s.jsonl", '{"id": "a", "text": "x", "examples": ["good"]}\n', ["s.jsonl:1", "example 1 is not"]),
     ("s.jsonl", '{"id": "a", "text": "x", "examples": "good"}\n', ["no list of at most 100"]),
-    ("s.jsonl", "", ["0 statements; 1 to 10,000 can be used"]),
+    ("s.jsonl", "", ["0 statements; 1 to 100,000 can be used"]),
     ("s.txt", "{}", ["ends with '.txt', not one of .jsonl"]),
     ("s.yaml", "- id: a\n  text: x\n- id: b\n", ["s.yaml:3: statement 'b' has no text"]),
     ("s.yaml", "- id: a\n  text: [x\n", ["s.yaml:3: is not YAML"]),

@@ -77,14 +77,18 @@ def _staged_plan(lake: LakeBuilder) -> None:
     outputs = {"o-c1": "c1", "o-c2": "c2"}
     rows += [
         {"task": "compliance", "stage": "compliance", "unit_id": "q1", "candidate_first": candidate, "item_first": item}
-        | judged | {"item_first_hash": f"hash of {item}"} for item, candidate in outputs.items()
+        | judged | {"item_first_hash": f"hash of {item}", "rubric_hash": "hash of quality"}
+        for item, candidate in outputs.items()
     ]  # fmt: skip
     rows += [
         {"task": "ranking", "stage": "ranking", "unit_id": "q1", "item_first": first, "item_second": second,
          "candidate_first": outputs[first], "candidate_second": outputs[second], "is_lo_first": first < second}
         for first, second in (("o-c1", "o-c2"), ("o-c2", "o-c1"))
     ]  # fmt: skip
-    lake.rows(RUBRICS, [{"rubric_hash": "hash of praise", "rubric_id": "praise", "name": "social"}])
+    lake.rows(RUBRICS, [
+        {"rubric_hash": "hash of praise", "rubric_id": "praise", "name": "social"},
+        {"rubric_hash": "hash of quality", "rubric_id": "quality", "name": "quality", "points": 2.0},
+    ])  # fmt: skip
     lake.rows(ITEMS, [{"item_hash": f"hash of {item}", "item_id": item, "text": "An answer."} for item in outputs])
     lake.plan([row | {"slot": slot, "request_id": f"staged{slot}"} for slot, row in enumerate(rows)], "staged")
     asked = [

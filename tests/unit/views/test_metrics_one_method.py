@@ -212,9 +212,10 @@ def of_points() -> dict[str, pa.Table]:
     rng = np.random.default_rng(9)
     worth = {f"r{prompt}-{n}": points for prompt in range(20) for n, points in enumerate((3.0, 5.0, -2.0))}
     rows = [
-        {"request_model": f"j{judge:02}", "rubric_id": rubric, "unit_id": rubric.partition("-")[0],
-         "candidate": candidate, "item": f"{rubric.partition('-')[0]}{candidate}", "verdict": "true" if rng.random() < rate else "false"}
-        for judge in range(24) for rubric in worth for candidate, rate in (("m1", 0.7), ("m2", 0.7 - 0.02 * judge))
+        {"request_model": f"j{judge:02}", "rubric_id": rubric, "unit_id": unit, "candidate": candidate,
+         "item": f"{unit}{candidate}", "verdict": "true" if rng.random() < rate else "false"}
+        for judge in range(24) for rubric in worth for unit in [rubric.partition("-")[0]]
+        for candidate, rate in (("m1", 0.7), ("m2", 0.7 - 0.02 * judge))
     ]  # fmt: skip
     planned = [{"study": CELL_DEFAULT["study"], "rubric_id": rubric, "rubric_hash": f"h{rubric}"} for rubric in worth]
     rubrics = [{"rubric_hash": f"h{rubric}", "rubric_id": rubric, "points": points} for rubric, points in worth.items()]
