@@ -34,7 +34,7 @@ from batchpond.tasks.templates import (
     column_of,
     part_of,
     pattern_of,
-)  # fmt: skip
+)
 from batchpond.text import BYTES
 
 BYTES_PER_TOKEN: Final = 4
@@ -134,7 +134,7 @@ def in_column(name: str, ask: Ask, of_rubric: Mapping[str, str]) -> str:
     """Return what an ask has in a column: text as it is, anything else as JSON; nothing where it has none."""
     side, column = name.partition(".")[0], column_of(name)
     if side == OF_STATEMENT:
-        found = of_rubric.get(name, of_rubric.get(column.upper(), ""))
+        found = of_rubric.get(column.upper(), of_rubric.get(name, ""))
         return "" if found == NOT_KNOWN else found
     if side == ANSWERS or name in ask.values:
         return ask.values.get(name, "")

@@ -111,7 +111,7 @@ def rubric_of(entry: object, shown: Collection[str] = (), points: str | None = N
     }
     more = {name: value or NOT_KNOWN for name, value in said.items()}
     for name in sorted(shown):
-        if (value := found.get(name)) is not None:
+        if name.upper() not in said and (value := found.get(name)) is not None:
             more[f"{OF_STATEMENT}.{name}"] = value if isinstance(value, str) else orjson.dumps(value).decode()
     if points is not None:
         more[POINTS] = _points(statement_id, points, found.get(points))
