@@ -170,12 +170,68 @@ def test_a_template_shows_whatever_a_statement_says(tmp_path: Path) -> None:
     assert plain.ask(hashes) == before
 
 
+def test_what_was_shown_of_statements_is_shown_as_before(tmp_path: Path) -> None:
+    """Examples, numbered, and what stands for a section: not the file's own words for them, which another prompt is."""
+    text = "{INPUT} {OUTPUT} {STATEMENT} [{statement.examples}] [{statement.section}]"
+    text += " [{#statement.input}yes{/statement.input}]"
+    own = f'[[stages.templates]]\nid = "own"\ntext = "{text}"\n'
+    rig = rig_of(tmp_path, grade(OUTPUTS, "").replace(use("compliance_brief"), own), n_prompts=1)
+    path = rig.study_path.parent / "criteria.jsonl"
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    example = {"description": "Vague", "user_query": "What?", "bad_response": "It.", "good_response": "That."}
+    more = {"examples": [example], "section": " Facts ", "input": "is no input"}
+    path.write_text("".join(json.dumps(row | more) + "\n" for row in rows))
+    rig.planned()
+    body = json.loads(rig.ask("SELECT body FROM requests ORDER BY body")[0]["body"])
+    (turn,) = body["body"]["messages"] if "body" in body else body["messages"]
+    assert "[Example 1: Vague\n- Request: What?\n- Goes against the statement: It." in turn["content"]
+    assert "[ Facts ] [yes]" in turn["content"]
+    assert "is no input" not in turn["content"]
+
+
+def test_a_criterion_that_is_added_later_is_all_that_is_asked(tmp_path: Path) -> None:
+    """No answer is bought again, neither a candidate's nor a judge's, though the question's list is another."""
+    rig = finished(rig_of(tmp_path, ANSWERS, grade(OF_QUESTIONS), n_prompts=3))
+    before = {row["request_id"] for row in rig.ask("SELECT request_id FROM plan_current")}
+    folder = rig.study_path.parent
+    with (folder / "criteria.jsonl").open("a") as file:
+        file.write(json.dumps({"id": "late", "text": "It says late.", "worth": 1, "axis": "late"}) + "\n")
+    questions = folder / "questions.jsonl"
+    questions.write_text(questions.read_text().replace('"p0-0", ', '"p0-0", "late", '))
+    assert rig.planned().n_to_ask == 2  # by the two candidates' answers that are there
+    rig.submit()
+    rig.finish()
+    rows = rig.ask("SELECT request_id, rubric_id FROM plan_current")
+    assert [row["rubric_id"] for row in rows if row["request_id"] not in before] == ["late", "late"]
+    assert before < {row["request_id"] for row in rows}
+
+
+def test_what_follows_a_ranking_by_lists_is_foreseen(tmp_path: Path) -> None:
+    """Each answer is judged again by the criteria that it was compared by."""
+    ranked = grade(OUTPUTS, "", "ranking", "ranking_lines")
+    rig = rig_of(tmp_path, ranked, AGAIN)
+    foreseen = {one.name: one.n_requests for one in rig.planned().stages}
+    rig.submit()
+    rig.finish()
+    asked = rig.ask("SELECT stage, count(DISTINCT request_id) AS n FROM plan_current GROUP BY ALL")
+    assert foreseen == {row["stage"]: row["n"] for row in asked}
+
+
+def test_criteria_that_no_list_names_are_told(tmp_path: Path) -> None:
+    """They cost nothing, and say nothing: somebody may have meant them."""
+    rig = rig_of(tmp_path, grade(OUTPUTS), n_prompts=2)
+    with (rig.study_path.parent / "criteria.jsonl").open("a") as file:
+        file.write(json.dumps({"id": "nobody's", "text": "It says so.", "worth": 1}) + "\n")
+    assert "stage grade: nothing is asked by 1 rubric, nobody's" in rig.planned().notes
+
+
 @pytest.mark.parametrize(
     ("stages", "old", "new", "problem"),
     [
         ((grade(OUTPUTS),), '["p0-0", ', '["nope", ', "belongs to the rubric 'nope', which the stage lacks"),
         ((grade(OUTPUTS),), '["p0-0", "p0-1"', '[], "other": ["p0-1"', "'big/q0' has an empty list of rubrics"),
         ((grade(OUTPUTS),), '"worth": ', '"worth": "much", "was": ', "has no number in 'worth', which the study names"),
+        ((grade(OUTPUTS, task="likert", template="likert_json"),), "x", "x", "which answers of the task likert"),
         ((ANSWERS, grade(OF_QUESTIONS)), '"criteria": ["p0-0"', '"criteria": ["nope"', "which the stage lacks"),
         ((ANSWERS, grade(OF_QUESTIONS)), '"criteria": ["p3-', '"others": ["p3-', "'q3' has no list of rubrics in"),
         ((grade(OUTPUTS), AGAIN.replace('"grade"', '"grade"\nrubric = "criteria"', 1)), "x", "x",

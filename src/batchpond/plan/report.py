@@ -327,7 +327,8 @@ def _of_lone(stage: StageSpec, draft: Draft) -> Iterator[str]:
         return
     met: dict[tuple[str, str | None], set[str | None]] = {}
     for row in rows:
-        met.setdefault((row.unit_id if is_ranking else "", row.rubric_id), set()).add(row.candidate)
+        for name in (row.judged_by if not is_ranking else None) or (row.rubric_id,):
+            met.setdefault((row.unit_id if is_ranking else "", name), set()).add(row.candidate)
     fit = {one for one, has in met.items() if not is_ranking or (len(has) > 1 and baseline in {None, *has})}
     if n_lone := len(met) - len(fit):
         what = f"{baseline} and another" if baseline else "two candidates"

@@ -42,7 +42,7 @@ from batchpond.plan.asks import (
     placed_row,
     row_of_file,
     size_of,
-)  # fmt: skip
+)
 from batchpond.plan.blocks import Grid
 from batchpond.plan.cells import Dropped, ModelConfig, Modules, length_of
 from batchpond.plan.forecast import Forecast, Known, forecast
@@ -179,15 +179,19 @@ def _draft(
 
 
 def _n_listed(stage: StageSpec, earlier: Sequence[StageDraft]) -> float:
-    column = stage.rows.columns.get("rubric") if stage.waits else None
-    questions = next((one.rows or () for one in earlier if one.stage.name == stage.rows.stage), ()) if column else ()
-    lists = [judged_by_of(stage, row.item_id, row.more.get(column or "")) for row in questions]
-    if None in lists:
-        raise StudyError(
-            f"stage {stage.name}: {questions[lists.index(None)].item_id!r} has no list of rubrics in {column!r}",
-            hint="each question says by which its answers are judged",
-        )
-    return fmean(map(len, filter(None, lists))) if lists else 0.0
+    """Return by how many rubrics an answer is judged where its question says by which, else 0; checks what they say."""
+    column = stage.rows.columns.get("rubric")
+    if column is None or not stage.waits:
+        return 0.0
+    questions = next(one.rows or () for one in earlier if one.stage.name == stage.rows.stage)
+    n = 0
+    for row in questions:
+        found = judged_by_of(stage, row.item_id, row.more.get(column))
+        if found is None:
+            why = f"stage {stage.name}: {row.item_id!r} has no list of rubrics in {column!r}"
+            raise StudyError(why, hint="each question says by which its answers are judged")
+        n += len(found)
+    return n / len(questions)
 
 
 def _pairs(store: Store, study: Study, stage: StageSpec, rows: Sequence[SourceRow]) -> Pairs | None:

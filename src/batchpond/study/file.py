@@ -142,6 +142,7 @@ def _pairs_at_once(
     written, models = _specs_of(root, file.templates), spec.models_of(root, "models", file.models)
     found = _with_texts(root, written, file.task, file.answer, base_path)
     stage = StageSpec(spec.MAIN_STAGE, file.task, rows, file.answer, found, models, rubrics, pairs, pairs.repeats)
+    _check_points(root, stage)
     return spec.with_answers(root, stage, ()), written
 
 
@@ -184,6 +185,7 @@ def _stage(
     )
     _check_keys(table, stage)
     _check(table, stage)
+    _check_points(table, stage)
     _check_rubrics(table, stage, earlier)
     return spec.with_answers(table, stage, earlier)
 
@@ -239,6 +241,12 @@ def _check(table: Table, stage: StageSpec) -> None:
         table.fail("repeats", "has no meaning with adaptive pairs", "a pair is asked at most once in each order")
     if stage.repeats > 1 and stage.task == spec.CONVERSATION:
         table.fail("repeats", "has no meaning for conversations", "each goes on from its own one answer before")
+
+
+def _check_points(table: Table, stage: StageSpec) -> None:
+    if not stage.rule.EARNS and any(rubric.points is not None for rubric in stage.rubrics):
+        why = f"give points, which answers of the task {stage.task} cannot earn"
+        table.fail("rubrics", why, "of compliance they do: what is met earns them")
 
 
 def _check_rubrics(table: Table, stage: StageSpec, earlier: Sequence[StageSpec]) -> None:

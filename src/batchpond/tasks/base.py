@@ -73,6 +73,8 @@ class Rule:
     READER: ClassVar[str] = ""
     PLACEHOLDERS: ClassVar[Placeholders]
     SAYS: ClassVar[tuple[str, ...]] = ("text",)
+    EARNS: ClassVar[bool] = False
+    """Whether an answer may meet what it is judged by, and so earn the points that this gives."""
     size: int = 1
     """How many items an answer is of, where each has a row of the plan."""
 

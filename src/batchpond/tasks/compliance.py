@@ -35,6 +35,7 @@ class ComplianceRule(structured.ObjectRule):
 
     TASK: ClassVar[str] = TASK
     SAYS: ClassVar[tuple[str, ...]] = ("text", "verdict", "confidence", "explanation")
+    EARNS: ClassVar[bool] = True
     PLACEHOLDERS: ClassVar[Placeholders] = Placeholders(
         ("STATEMENT", "INPUT", "OUTPUT"), (*STATEMENT_PLACEHOLDERS, "ANSWER_FORMAT")
     )
