@@ -1,7 +1,7 @@
 -- grain: study, template_id, provider, request_model, thinking, candidate, prompt
 -- question: How many of the points that a prompt's criteria give does a candidate's answer earn, by one judge?
 -- source: item_judgments of task compliance with criteria_points; what is met earns its points, or takes them (Arora et al.
---   2025, HealthBench). prompt is the unit, or the item without one; n_met_known criteria have a verdict, n_open are
+--   2025, HealthBench). prompt is the unit, or the item without one; n_valid criteria have a verdict, n_open are
 --   unread or unanswered. score is the points of what is met over the sum of those above 0, among criteria with a
 --   verdict; where a judge was asked several times, the share of its verdicts; where a candidate has several answers,
 --   their mean. score_min and score_max have all open criteria at their worst, and at their best. What does not apply is
@@ -28,7 +28,7 @@ WITH criteria AS (
 answers AS (
   SELECT
     study, template_id, provider, request_model, thinking, candidate, prompt, item,
-    count(met) AS n_met_known,
+    count(met) AS n_valid,
     count(*) FILTER (WHERE met IS NULL AND n_applicable > 0) AS n_open,
     sum(points * met) AS earned,
     coalesce(sum(points * met), 0) + coalesce(sum(points) FILTER (WHERE met IS NULL AND n_applicable > 0 AND points < 0), 0)
@@ -42,7 +42,7 @@ answers AS (
 )
 SELECT
   study, template_id, provider, request_model, thinking, candidate, prompt,
-  CAST(sum(n_met_known) AS BIGINT) AS n_met_known,
+  CAST(sum(n_valid) AS BIGINT) AS n_valid,
   CAST(sum(n_open) AS BIGINT) AS n_open,
   avg(earned / possible) AS score,
   avg(earned_min / possible_of_all) AS score_min,

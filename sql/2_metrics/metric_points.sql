@@ -1,6 +1,6 @@
 -- grain: study, template_id, provider, request_model, thinking, candidate
 -- question: How many of the points that criteria give does a candidate model earn, by one judge?
--- source: prompt_scores, each prompt with the same weight; n_prompts have a score, n_met_known criteria a verdict, and
+-- source: prompt_scores, each prompt with the same weight; n_prompts have a score, n_valid criteria a verdict, and
 --   n_open none.
 -- estimators:
 --   - score: the mean over prompts, 1 where everything that gives points is met and nothing else; below 0 where faults
@@ -16,7 +16,7 @@ WITH sums AS (
   SELECT
     study, template_id, provider, request_model, thinking, candidate,
     count(score) AS n_prompts,
-    CAST(sum(n_met_known) AS BIGINT) AS n_met_known,
+    CAST(sum(n_valid) AS BIGINT) AS n_valid,
     CAST(sum(n_open) AS BIGINT) AS n_open,
     avg(score) AS score,
     stddev_samp(score) / sqrt(nullif(count(score), 0)) AS score_se,
@@ -31,7 +31,7 @@ staged AS (
 )
 SELECT
   study, template_id, provider, request_model, thinking, candidate,
-  n_prompts, n_met_known, n_open,
+  n_prompts, n_valid, n_open,
   score,
   score_se,
   score - half_width AS score_lo,
