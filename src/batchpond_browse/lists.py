@@ -30,7 +30,7 @@ Stretch = tuple[list[Row], dict[str, str], int]  # rows that were found, where t
 @cache
 def kinds() -> dict[str, dict[str, Any]]:
     """Return what each list can be asked."""
-    return tomllib.loads((FOLDER / "lists.toml").read_text("utf-8"))
+    return tomllib.loads((FOLDER / "lists.toml").read_text("utf-8").replace("{of_column}", query("of_column", {}).sql))
 
 
 def filter_names(kind: str) -> list[str]:

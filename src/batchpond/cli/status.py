@@ -180,9 +180,9 @@ def _remark(invocation: Invocation, models: list[dict[str, Any]], live: list[dic
     diagnostics = invocation.diagnostics
     if not models:
         diagnostics.note("no study is planned here", hint="`batchpond plan study.toml` plans one")
-    for batch in (b for b in live if b["needs_attention"]):
+    if stuck := [batch for batch in live if batch["needs_attention"]]:
         from batchpond.run.told import WAYS_OUT
-
+    for batch in stuck:
         name = batch["attempt_id"][:ID_SHOWN]
         diagnostics.warning(
             f"attempt {name} is"
