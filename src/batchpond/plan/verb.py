@@ -181,7 +181,7 @@ def _draft(
 def _n_listed(stage: StageSpec, earlier: Sequence[StageDraft]) -> float:
     """Return by how many rubrics an answer is judged where its question says by which, else 0; checks what they say."""
     column = stage.rows.columns.get("rubric")
-    if column is None or not stage.waits:
+    if column is None or stage.rows.stage is None:
         return 0.0
     questions = next(one.rows or () for one in earlier if one.stage.name == stage.rows.stage)
     n = 0
