@@ -217,7 +217,7 @@ class Claims:
     """What a study is to show, written down before anything is sent; the report marks what was and what was not."""
 
     primary: _Claim
-    secondary: Annotated[tuple[_Claim, ...], entries(len(CLAIMABLE), "what else is claimed")] = ()
+    secondary: Annotated[tuple[_Claim, ...], entries(len(CLAIMABLE), "what else is claimed", count_min=0)] = ()
     hypothesis: Annotated[Text, about("what is expected, in words")] | None = None
     effect: Annotated[float, between(0, 1, "the smallest effect worth finding, as a difference of shares")] | None = (
         None

@@ -231,9 +231,9 @@ def form(pattern: str, meaning: str | None = None) -> Meta:
     return Meta(min_length=1, pattern=pattern.join(_WHOLE), description=meaning)
 
 
-def entries(count_max: int, meaning: str | None = None, **shown: Any) -> Meta:
-    """Return how many entries a list may have, from one on."""
-    return Meta(min_length=1, max_length=count_max, description=meaning, extra_json_schema=shown or None)
+def entries(count_max: int, meaning: str | None = None, *, count_min: int = 1, **shown: Any) -> Meta:
+    """Return how many entries a list may have."""
+    return Meta(min_length=count_min, max_length=count_max, description=meaning, extra_json_schema=shown or None)
 
 
 def read(table: Table, kind: type[T]) -> T:

@@ -52,6 +52,25 @@ def test_what_a_lake_kept_is_the_study_that_its_text_says(tmp_path: Path, name: 
     assert (kept.shards, kept.retry, kept.budget) == (study.shards, study.retry, study.budget)
 
 
+SETTINGS = (
+    '[claims]\nprimary = "position"', '[claims]\nprimary = "position"\nsecondary = []\neffect = 0.1',
+    "[retry]\nmax_attempts = 2", '[retry]\nclasses = ["expired"]', "[budget]\nmax_cost_usd = 3.5",
+    '[grid]\nunsupported = "drop"',
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("written", SETTINGS)
+def test_what_a_study_says_and_leaves_out_comes_back_from_a_lake(tmp_path: Path, written: str) -> None:
+    """Each table with no more than it needs: later rounds are opened by what the lake kept."""
+    path = loaded(tmp_path, "example-stages").source
+    Path(path).write_text(f"{Path(path).read_text()}\n{written}\n")
+    study = load(Path(path))
+    kept = from_config(orjson.loads(to_json(study)))
+    assert (kept.claims, kept.retry, kept.budget, kept.shards, kept.unsupported) == (
+        study.claims, study.retry, study.budget, study.shards, study.unsupported,
+    )  # fmt: skip
+
+
 DAMAGED: dict[str, tuple[str, Any]] = {
     "a key is gone": ("turns", None),
     "a key nobody knows": ("colour", "red"),
