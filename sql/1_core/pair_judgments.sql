@@ -5,7 +5,7 @@
 --   item_hi are the two in binary order. outcome is NULL while a request is not answered. Only decided and tie may enter a rate.
 -- A list implies a pair of each two items of which its answer names one (Azari Soufiani, Parkes and Xia 2014: full and
 --   top breaking), so that the best of a list has beaten each of the others, which say nothing of each other; every pair
---   where no answer could be read. item_first is the one shown earlier. What is one list and its reverse is one unit
+--   where no answer could be read. What two stages ask of the same judge about the same is one row. item_first is the one shown earlier. What is one list and its reverse is one unit
 --   (unit_id is the list where items have none of their own), and its pairs are not independent. repeat_no counts the
 --   planned showings of a pair in one order. Of imported lists the pairs are what was imported. list_kind: `order` of lists, `best` where the best alone was asked
 --   for. What a list costs stands in `calls`.
@@ -47,7 +47,8 @@ shown AS (
     END AS rank_other
   FROM results
   LEFT JOIN others ON others.study = results.study AND others.slot = results.slot
-  WHERE results.task IN ('pairwise', 'ranking') OR others.item_other IS NOT NULL
+  WHERE (results.task IN ('pairwise', 'ranking') OR others.item_other IS NOT NULL)
+    AND coalesce(results.purpose, '') <> 'shared'
 ),
 judged AS (
   SELECT
@@ -119,4 +120,4 @@ SELECT
   coalesce(origin, 'imported') AS origin,
   list_kind
 FROM imported_judgments
-WHERE coalesce(task, 'pairwise') IN ('pairwise', 'ranking', 'listwise');
+WHERE coalesce(task, 'pairwise') IN ('pairwise', 'ranking', 'listwise') AND coalesce(purpose, '') <> 'shared';

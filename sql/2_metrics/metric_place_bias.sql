@@ -30,7 +30,7 @@ WITH placed AS (
     coalesce(nullif(unit_id, ''), list_id) AS cluster_id,
     parser_id LIKE 'listwise-best-%' AS is_best_alone
   FROM results
-  WHERE task = 'listwise'
+  WHERE task = 'listwise' AND coalesce(purpose, '') <> 'shared'
 ),
 named AS (
   SELECT

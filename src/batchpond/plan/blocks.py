@@ -41,7 +41,8 @@ class Round:
     """Where a stage's new rows stand: study, version, number of the round, its first free slot and file number.
 
     `stage_in_cells` is the stage as it enters the ids of cells, if it does; `is_only` says that the study has no
-    rounds, so that its files are not named by them, and `is_fresh` that no row of the version is planned.
+    rounds, so that its files are not named by them, `is_fresh` that no row of the version is planned, and `has_alike`
+    that another stage may have some of its requests.
     """
 
     study: str
@@ -54,6 +55,7 @@ class Round:
     stage_in_cells: str | None = None
     is_only: bool = False
     is_fresh: bool = False
+    has_alike: bool = False
 
     def file_name(self, number: int) -> str:
         """Return the name of its plan file `number`, from 0."""

@@ -16,6 +16,7 @@ from typing import Any, Final, Self
 import duckdb
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
@@ -30,6 +31,7 @@ from batchpond.plan.asks import Ask, SourceRow
 from batchpond.plan.blocks import BLOCK_ROWS, AskBlocks, Block, Grid, Round, grid_blocks, plan_table, requests_table
 from batchpond.plan.cells import ModelConfig, cell_id, make_model_configs
 from batchpond.plan.items import Item
+from batchpond.plan.rounds.adaptive import Purpose
 from batchpond.providers import registry
 from batchpond.study.spec import StageSpec, Study
 from batchpond.tasks.templates import Rubric
@@ -164,6 +166,7 @@ _SEPARATOR: Final = "\x1f"
 
 _PLANNED: Final = tables.query(__package__, "planned")
 _FRESH: Final = tables.query(__package__, "fresh")
+_ALIKE: Final = tables.query(__package__, "alike")
 
 
 def ask_id(ask: Ask) -> bytes:
@@ -237,6 +240,8 @@ def publish(store: Store, connection: duckdb.DuckDBPyConnection, found: Round, a
 
 def _publish_plan(store: Store, connection: duckdb.DuckDBPyConnection, found: Round, paths: Sequence[Path]) -> int:
     n_rows = 0
+    if found.has_alike:
+        paths = [_marked(store, connection, found, path) for path in paths]
     for number, path in enumerate(paths):
         if found.is_fresh:
             n_rows += pq.read_metadata(path).num_rows
@@ -248,6 +253,24 @@ def _publish_plan(store: Store, connection: duckdb.DuckDBPyConnection, found: Ro
         publish_rows(store, PLAN, path, places, found.file_name(number))
         n_rows += len(places)
     return n_rows
+
+
+def _marked(store: Store, connection: duckdb.DuckDBPyConnection, found: Round, path: Path) -> Path:
+    """Return a file of rows of which those are marked that another stage has too: one answer is one vote."""
+    sql, values = _ALIKE.format(path=literal(os.fspath(path))), {"study": found.study, "version": found.version}
+    places = connection.execute(sql, {**values, "stage": found.stage.name}).fetchnumpy()["place"]
+    if not len(places):
+        return path
+    place = PLAN.schema.get_field_index("purpose")
+    with pq.ParquetFile(path) as file, store.staging(PLAN) as staged:
+        start = 0
+        for number in range(file.num_row_groups):
+            rows = file.read_row_group(number).replace_schema_metadata(None)
+            is_shared = np.isin(np.arange(start, start + rows.num_rows), places)
+            start += rows.num_rows
+            purposes = pc.if_else(pa.array(is_shared), Purpose.SHARED.value, rows.column(place))
+            staged.write(rows.set_column(place, PLAN.schema.field(place), purposes))
+    return staged.path
 
 
 class _Inputs:
@@ -321,7 +344,17 @@ def publish_round(
         # The rows of a study without rounds stand where its grid says, whatever of them is there.
         first_slot, first_file = (0, 0) if is_only else (n_slots, n_files)
         found = Round(
-            staged.name, version, round_no, stage, configs, first_slot, first_file, in_cells, is_only, n_slots == 0
+            staged.name,
+            version,
+            round_no,
+            stage,
+            configs,
+            first_slot,
+            first_file,
+            in_cells,
+            is_only,
+            n_slots == 0,
+            staged.has_alike(stage),
         )
         if not (found.is_fresh or isinstance(asked, Grid)):
             known = planned_asks(connection, found)

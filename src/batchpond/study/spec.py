@@ -433,6 +433,12 @@ class Study:
         """The columns of items that any template shows as pictures and documents."""
         return frozenset().union(*(template.media for stage in self.stages for template in stage.templates))
 
+    def has_alike(self, stage: StageSpec) -> bool:
+        """Whether another stage asks in the same words and the same models, so that both may have a request."""
+        others = [one for one in self.stages if one.task == stage.task and one.name != stage.name]
+        texts, names = ({*found} for found in _asked(stage))
+        return any(texts & {*of_other} and names & {*by} for of_other, by in map(_asked, others))
+
     def stage(self, name: str) -> StageSpec:
         """Return the stage of a name; raises StopIteration where there is none, which `study` rules out."""
         return next(stage for stage in self.stages if stage.name == name)
@@ -440,6 +446,10 @@ class Study:
     def place_of(self, stage: StageSpec) -> str:
         """Return what an error about a stage begins with: the study's file and, where there are several, its name."""
         return self.source if self.is_pairs_alone else f"{self.source}: stage {stage.name}"
+
+
+def _asked(stage: StageSpec) -> tuple[list[str], list[tuple[str, str]]]:
+    return [one.template_hash for one in stage.templates], [(one.provider, one.model) for one in stage.models]
 
 
 def models_of(table: Table, name: str, written: tuple[ModelSpec, ...] | None) -> tuple[ModelSpec, ...]:

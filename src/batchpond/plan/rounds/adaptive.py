@@ -33,12 +33,13 @@ HELD_OUT_ROUNDS: Final = 10
 
 
 class Purpose(StrEnum):
-    """Why a pair is asked."""
+    """Why an adaptive round asks a pair; or that a row of another stage has the request too, whose one answer it is."""
 
     START = "start"
     GAIN = "gain"
     HOLDOUT = "holdout"
     REVERSE = "reverse"
+    SHARED = "shared"
 
 
 class Stop(StrEnum):
