@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from unittest.mock import patch
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -30,10 +31,21 @@ _started: list[tables._Engine] = []
 
 def started_once(store: Store) -> tables._Engine:
     """Return the engine of all simulated processes, for this lake from now on: none asks two lakes at once."""
-    if not _started or _started[-1].spill.exists():  # what has spilled ends with its last connection
+    if not (_started and _is_whole(_started[-1])):
         _started.append(_start(store))
     _started[-1].lake_path = store.path
     return _started[-1]
+
+
+def _is_whole(engine: tables._Engine) -> bool:
+    """Whether it can be asked, and spill: one that has spilled ends with its last connection, as the first lake may."""
+    if engine.spill.exists() or not engine.spill.parent.exists():
+        return False
+    try:
+        engine.database.execute("SELECT 1")
+    except duckdb.ConnectionException:
+        return False
+    return True
 
 
 def table_once(path: Path) -> pa.Table:
