@@ -160,7 +160,7 @@ def csv_rows(
 def json_rows(lines: Iterable[str | bytes]) -> Iterator[tuple[int, dict[str, Any] | str]]:
     """Yield the object on each line that is not blank, or what is wrong with it, with the line's number."""
     for number, line in enumerate(lines, 1):
-        if not line.strip():
+        if not line or line.isspace():
             continue
         try:
             row = orjson.loads(line)

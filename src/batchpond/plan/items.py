@@ -13,6 +13,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import unicodedata
+from codecs import BOM_UTF8
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -150,10 +151,10 @@ def _usable(
 
 
 def _as_id(value: object) -> str:
+    if isinstance(value, str):
+        return value
     # Numbers are common ids; 1.0 and True are not, and would hide a column chosen by mistake.
-    if isinstance(value, int) and not isinstance(value, bool):
-        return str(value)
-    return value if isinstance(value, str) else ""
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else ""
 
 
 def _problem(item_id: str, text: object, take: Take | None) -> str | None:
@@ -171,8 +172,11 @@ def _problem(item_id: str, text: object, take: Take | None) -> str | None:
 
 
 def _metadata(row: Mapping[str, Any], spec: ItemsSpec) -> str | None:
-    own = spec.id_column, spec.text_column
-    rest = {k: v for k, v in row.items() if k not in own and v is not None}
+    rest = dict(row)
+    for own in (spec.id_column, spec.text_column):
+        rest.pop(own, None)
+    if rest and None in rest.values():
+        rest = {name: value for name, value in rest.items() if value is not None}
     if not rest:
         return None
     return orjson.dumps(rest, default=plain, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS).decode("utf-8")
@@ -220,6 +224,7 @@ def _line_rows(path: Path, spec: ItemsSpec) -> Iterator[Row]:
         raise StudyError(f"{path}: larger than {FILE_SIZE_MAX_BYTES:,} bytes")
     for number, row in _numbered(path, spec):
         if isinstance(row, str):
+            read_text(path, FILE_SIZE_MAX_BYTES)  # says which line is no UTF-8, if one is not
             hint = "texts with what separates columns, quotes or line ends must stand in double quotes"
             is_csv = spec.source is ItemsFrom.CSV
             raise StudyError(f"{spec.location}: line {number} {row}", hint=hint if is_csv else None)
@@ -231,10 +236,11 @@ def _numbered(path: Path, spec: ItemsSpec) -> Iterator[tuple[int, dict[str, Any]
         if spec.source is ItemsFrom.CSV:
             yield from csv_rows(path, FIELD_SIZE_MAX)
             return
+        if spec.source is ItemsFrom.JSONL:
+            with path.open("rb") as file:
+                yield from json_rows(itertools.chain([file.readline().removeprefix(BOM_UTF8)], file))
+            return
         with path.open(encoding="utf-8-sig", newline="\n") as lines:
-            if spec.source is ItemsFrom.JSONL:
-                yield from json_rows(lines)
-                return
             for number, text in enumerate(lines, 1):
                 if text.strip():
                     yield number, {spec.id_column: str(number), spec.text_column: text.rstrip("\r\n")}

@@ -8,7 +8,7 @@ the study's newest. A version whose row stands is complete and is not written ag
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -71,6 +71,7 @@ _SAMPLE_ASKS: Final = 200
 class StageDraft:
     """A stage with its ways to ask; where it waits for nothing, its rows, the pairs of them and how many asks.
 
+    `choices` are what an adaptive first round asks, from which its pairs follow.
     `grid` is set where every cell is asked the same pairs and the study is nothing but them. `n_listed` is by how many
     rubrics an answer is judged, on average, where its question says by which.
     """
@@ -81,6 +82,7 @@ class StageDraft:
     rows: Sequence[SourceRow] | None = None
     n_asks: int = 0
     pairs: Pairs | None = None
+    choices: Sequence[adaptive.Choice] = ()
     grid: Grid | None = None
     n_listed: float = 0.0
 
@@ -98,10 +100,10 @@ class StageDraft:
 
     def asks(self) -> Iterator[Ask]:
         """Yield the asks of a stage that waits for nothing."""
-        stage, rows, pairs = self.stage, self.rows or (), self.pairs
+        stage, rows = self.stage, self.rows or ()
         if stage.task == CONVERSATION:
             return talk_asks(stage, rows, {})
-        return asks(stage, rows, self.seed, pairs if stage.pairs.adaptive is None else None)
+        return asks(stage, rows, self.seed, self.pairs, self.choices)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,8 +164,8 @@ def _draft(
     if stage.waits:
         return draft
     rows = _rows(store, study, stage, media)
-    pairs = _pairs(store, study, stage, rows)
-    draft = dataclasses.replace(draft, rows=rows, pairs=pairs)
+    pairs, choices = _pairs(store, study, stage, rows)
+    draft = dataclasses.replace(draft, rows=rows, pairs=pairs, choices=choices)
     n_found = n_asks(stage, rows, pairs)
     if pairs is not None and study.is_pairs_alone and stage.pairs.adaptive is None and not stage.columns:
         return dataclasses.replace(draft, n_asks=n_found or 0, grid=Grid(stage, rows, pairs))
@@ -194,16 +196,19 @@ def _n_listed(stage: StageSpec, earlier: Sequence[StageDraft]) -> float:
     return n / len(questions)
 
 
-def _pairs(store: Store, study: Study, stage: StageSpec, rows: Sequence[SourceRow]) -> Pairs | None:
-    """Return the pairs of items that a stage compares in its first round, None for another task."""
+def _pairs(
+    store: Store, study: Study, stage: StageSpec, rows: Sequence[SourceRow]
+) -> tuple[Pairs | None, Sequence[adaptive.Choice]]:
+    """Return the pairs that a stage compares in its first round, None for another task, and what is chosen of them."""
     if stage.task != "pairwise":
-        return None
+        return None, ()
     blocks = {row.item_id: row.more.get(stage.pairs.block or "") for row in rows}
     names = list(blocks)
     if stage.pairs.adaptive is None:
         allowed = allowed_pairs(stage.pairs, blocks, study.base_path, partial(users, store))
-        return choose_pairs(names, stage.pairs, study.seed, allowed)
-    return adaptive.pairs_of(len(names), adaptive.first_round(names, stage.pairs, study.seed, stage.name))
+        return choose_pairs(names, stage.pairs, study.seed, allowed), ()
+    choices = adaptive.first_round(names, stage.pairs, study.seed, stage.name)
+    return adaptive.pairs_of(len(names), choices), choices
 
 
 def check_later(store: Store, draft: Draft) -> None:
@@ -272,18 +277,21 @@ def _rows(store: Store, study: Study, stage: StageSpec, media: MediaSpool | None
     source = (items, base_path, partial(users, store), take)
     if study.is_pairs_alone:
         return [row_of_file(item, stage) for item in read_pairs(*source)]
-    rows = SpilledRows(store.path / TMP, (_row(item, stage) for item in each(*source)))
+    rows = SpilledRows(store.path / TMP, _placed(stage, each(*source)))
     if not rows.is_in_order:
         read_any(*source)  # tells which ids, and in which lines
     return rows
 
 
-def _row(item: Item, stage: StageSpec) -> SourceRow:
-    """Return a file's item as a row; the columns that say where it belongs are taken out of its metadata."""
-    found: dict[str, Any] = orjson.loads(item.metadata) if item.metadata else {}
-    told = {name: found.get(column) for name, column in stage.rows.columns.items()}
-    more = {name: value for name, value in found.items() if name not in stage.rows.columns.values()} if told else found
-    return placed_row(stage, item.item_id, item.text, told, more)
+def _placed(stage: StageSpec, items: Iterable[Item]) -> Iterator[SourceRow]:
+    """Yield a file's items as rows; the columns that say where they belong are taken out of their metadata."""
+    columns = [*stage.rows.columns.items()]
+    for item in items:
+        more: dict[str, Any] = orjson.loads(item.metadata) if item.metadata else {}
+        told = {name: more.get(column) for name, column in columns}
+        for _, column in columns:
+            more.pop(column, None)
+        yield placed_row(stage, item.item_id, item.text, told, more)
 
 
 def _foreseen(study: Study, stage: StageSpec) -> dict[str, str]:

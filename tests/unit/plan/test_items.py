@@ -134,6 +134,8 @@ def test_the_list_of_problems_is_bounded() -> None:
         ("s.csv", b"", r"is empty"),
         ("s.csv", b"id,text\na,x\n", r"s\.csv: has 1 usable items; pairs need at least 2"),
         ("s.jsonl", b'{"id":"a","text":"x"}\n{"id":', r"s\.jsonl: line 2 is not JSON"),
+        ("s.jsonl", b'{"id":"a","text":"x"}\n{"id":"b","text":"\xff"}\n', r"s\.jsonl:2: not valid UTF-8"),
+        ("s.jsonl", b'\xef\xbb\xbf\n \n{"id":"a","text":"x"}\n', r"s\.jsonl: has 1 usable items"),
         ("s.jsonl", b'{"id":"a","text":"\\ud800"}\n', r"s\.jsonl: line 1 is not JSON: .*surrogate"),
         ("s.jsonl", b'{"id":"a","text":NaN}\n', r"s\.jsonl: line 1 is not JSON"),
         ("s.jsonl", b"[1]\n", r"s\.jsonl: line 1 is not a JSON object"),
