@@ -64,11 +64,13 @@ def examine(store: Store, *, is_deep: bool = False) -> list[Finding]:
     for check in (_lens, _rights, _file_system, _space, _writer):
         found.extend(check(store))
     try:
-        attempts = list(fold(read(store)).attempts.values())
+        lake_state = fold(read(store))
     except LakeError as error:
         hint = error.hint or "restore the file from a backup"
         return [*found, _damage("attempts", error.message, hint), *_live(store)]
-    return [*found, *_attempts(attempts), *_live(store), *_exchange(store, attempts)]
+    attempts = list(lake_state.attempts.values())
+    refused = [Finding("keys", Level.ERROR, one.message, one.hint, one.exit_code) for one in told.refused(lake_state)]
+    return [*found, *refused, *_attempts(attempts), *_live(store), *_exchange(store, attempts)]
 
 
 def worst(findings: list[Finding]) -> ExitCode:

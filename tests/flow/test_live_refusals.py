@@ -113,8 +113,11 @@ def test_a_key_that_is_refused_on_the_way_stops_and_keeps_what_was_answered(rig:
     assert done.returncode == ExitCode.ACCESS
     assert document(done)["n_left"] == N - 8
     assert "OPENAI_API_KEY" in done.stderr.decode()
+    told = rig.run("status")
+    assert (told.returncode, b"nothing goes on at openai since 20" in told.stderr) == (ExitCode.ACCESS, True)
     rig.simulator.world.clear_faults()
     assert rig.live().n_left == 0
+    assert rig.run("status").returncode == 0
     rig.check_complete(N)
     assert billed(rig) == N
 

@@ -49,6 +49,8 @@ class FakeOpenAI:
 
     port: int = 0
     is_held: bool = False
+    is_locked: bool = False
+    """Whether every call is refused for its key."""
     age_s: int = 0
     """How long ago batches were made, as they say."""
     text: str = FIRST
@@ -113,6 +115,8 @@ class FakeOpenAI:
     def answer(self, method: str, path: str, body: bytes, content_type: str) -> Answer:  # noqa: PLR0911 - one per path
         """Do what is asked."""
         self.asked.append((method, path))
+        if self.is_locked:
+            return error(401, f"key_{len(self.asked)}")  # no two answers are the same
         split = urlsplit(path)
         place, query = split.path.removeprefix("/v1"), parse_qs(split.query)
         match method, place.strip("/").split("/"):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from batchpond.cli import output
 from batchpond.cli.formats import Format, age, summed
-from batchpond.cli.frame import Invocation, pond_command, providers
+from batchpond.cli.frame import Invocation, picked, pond_command, providers
 from batchpond.errors import ExitCode, UsageError
 from batchpond.model import Origin
 from batchpond.text import plural
@@ -15,6 +15,7 @@ from batchpond.text import plural
 if TYPE_CHECKING:
     from batchpond.lake.attempts import LakeState
     from batchpond.lake.store import Store
+    from batchpond.run.session import Note
     from batchpond.run.stages import StageStatus
 
 ID_SHOWN = 10
@@ -46,6 +47,7 @@ def command(
     n_failed = sum(m["n_failed"] + m["n_missing"] for m in models)
     n_unsent = sum(m["n_unsent"] for m in models)
     lake_state, waiting = _looked(store, models) if live or rounds or n_failed or n_unsent else (None, [])
+    refused = _refused(lake_state, study)
     found = _stages(store, lake_state, study)
     color = invocation.color_stdout()
     if is_batches:
@@ -54,7 +56,8 @@ def command(
     elif is_stages:
         output.records(*_stage_rows(found), form, has_color=color)
     elif form is Format.JSON:
-        output.document({"models": models, "batches": live, "stages": found, "waits": waiting})
+        told = [picked(note, "message", "hint") for note in refused]
+        output.document({"models": models, "batches": live, "stages": found, "waits": waiting, "refused": told})
     elif form is Format.TABLE:
         _show(models, live, has_color=color, now_s=store.clock.now().timestamp())
         _show_stages(found, has_color=color)
@@ -62,6 +65,7 @@ def command(
         names = list(models[0]) if models else ["study"]
         output.records(names, [tuple(m.values()) for m in models], form)
     _remark(invocation, models, live)
+    invocation.tell(refused)
     if store.mirror:
         invocation.diagnostics.note(store.mirror.told())
     for one in shared:
@@ -76,6 +80,8 @@ def command(
         noun = "planned row" if shared else "request"
         _remark_failures(invocation, lake_state, models, plural(n_failed, noun))
     _remark_stages(invocation, found)
+    if refused:
+        return ExitCode.ACCESS
     is_for_a_person = is_any_concern or any(wait["needs_attention"] for wait in waiting)
     return ExitCode.ATTENTION if is_for_a_person else _exit_code(models, live, is_exit_code=is_exit_code)
 
@@ -105,6 +111,14 @@ def _looked(store: Store, models: list[dict[str, Any]]) -> tuple[LakeState, list
     looked = looking(store, providers(store))
     unsent = sorted({model["study"] for model in models if model["n_unsent"]})
     return looked.lake_state, [row for study in unsent for row in waits(looked, study)]
+
+
+def _refused(lake_state: LakeState | None, study: str | None) -> list[Note]:
+    if lake_state is None or not lake_state.shards:
+        return []
+    from batchpond.run.told import refused
+
+    return [*refused(lake_state, study)]
 
 
 def _stages(store: Store, lake_state: LakeState | None, study: str | None) -> list[StageStatus]:

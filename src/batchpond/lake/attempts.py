@@ -295,6 +295,7 @@ class LakeState:
     voided: set[str] = field(default_factory=set)
     rounds: dict[str, records.Rounds] = field(default_factory=dict)
     put_off: dict[str, records.PutOff] = field(default_factory=dict)
+    denied: dict[str, records.Access] = field(default_factory=dict)
     by_study: dict[str, dict[str, records.Sharded]] = field(default_factory=dict)
     settled: dict[str, int] = field(default_factory=dict)
     forgetting: dict[str, records.Forget] = field(default_factory=dict)
@@ -347,13 +348,22 @@ class LakeState:
                 self.rounds[event.study_version] = event
             case records.Approval():
                 self.approvals[event.study] = event
-            case records.PutOff():
-                self.put_off[event.provider] = event
+            case records.PutOff() | records.Access():
+                self._hear(event)
             case records.Forget() | records.Forgotten():
                 self._forget(event)
             case records.Voided():
                 self.voided.add(event.shard_id)
                 self.shards.pop(event.shard_id, None)
+
+    def _hear(self, event: records.PutOff | records.Access) -> None:
+        """Know how a provider last met a pass: whether it is to be left alone for a while, or let none in."""
+        if isinstance(event, records.PutOff):
+            self.put_off[event.provider] = event
+        elif event.message is None:
+            self.denied.pop(event.provider, None)
+        else:
+            self.denied[event.provider] = event
 
     def _forget(self, event: records.Forget | records.Forgotten) -> None:
         """Know nothing more of a study than its batches, as if it had never been planned."""
@@ -482,7 +492,7 @@ def _subject(event: Event) -> tuple[str, str]:
             return event.kind, event.study
         case records.Rounds():
             return event.kind, event.study_version
-        case records.PutOff():
+        case records.PutOff() | records.Access():
             return event.kind, event.provider
         case _:
             return event.kind, event.event_id

@@ -126,6 +126,14 @@ class PutOff(Event, frozen=True, kw_only=True, tag="put_off", rename={"message":
     retry_at: datetime
 
 
+class Access(Event, frozen=True, kw_only=True, tag="access", rename={"message": "detail"}):
+    """A provider, named as its client is, let a pass in again or, as `message` says, did not, or had no key to show."""
+
+    is_occurrence = True
+    provider: str
+    message: str | None = None
+
+
 class Asked(Event, frozen=True, kw_only=True, rename={"cells": "detail"}):
     """What a shard asks, of whom, and for how much: said when it is made, and again of each attempt at it.
 
@@ -439,7 +447,7 @@ class Resolved(OfAttempt, frozen=True, kw_only=True, tag="resolved", rename={"re
 KINDS: Final[dict[str, type[Event]]] = {
     str(record.__struct_config__.tag): record
     for record in (
-        Planned, Rounds, Approval, PutOff, Sharded, Voided, Fresh, Intent, Uploaded, Sent, Rejected, Unknown,
+        Planned, Rounds, Approval, PutOff, Access, Sharded, Voided, Fresh, Intent, Uploaded, Sent, Rejected, Unknown,
         Listed, Candidate, Foreign, Absent, Created, Adopted, Status, NotFound, MissingRemote, CancelAsked,
         DuplicateRemote, Downloaded, Verified, Mismatch, Lost, Resolved, Tidied, Forget, Forgotten,
     )

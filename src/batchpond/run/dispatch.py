@@ -12,7 +12,7 @@ from batchpond.clock import each
 from batchpond.errors import AccessError, ExitCode, PutOffError, UnreachableError
 from batchpond.lake import disk, tables
 from batchpond.lake.attempts import BEFORE_SENT_PHASES, UNCLEAR_PHASES, UNSENT_PHASES, Attempt, LakeState, Phase
-from batchpond.lake.records import AdoptedShard, Approval, Intent, Rounds, Sharded
+from batchpond.lake.records import AdoptedShard, Approval, Intent, Rejected, Rounds, Sharded
 from batchpond.lake.schemas import PLAN, SHARD_REQUESTS
 from batchpond.lake.store import Store
 from batchpond.model import ErrorClass, Mode, ShardKind
@@ -310,7 +310,11 @@ def send_study(
         latest = session.open_state.latest_attempt(shard.shard_id)  # its batch may have been found for another shard
         obstacle: Obstacle | None
         state = readiness(latest, trigger)
-        if state is Readiness.HELD and _is_for_credit(latest) and not _lacks_credit(session, shard, trigger):
+        if (
+            state is Readiness.HELD
+            and refusal(latest, ErrorClass.BILLING)
+            and not _lacks_credit(session, shard, trigger)
+        ):
             state = Readiness.READY
         match state:
             case Readiness.DONE:
@@ -410,13 +414,20 @@ def back_off(shard: Sharded, latest: Attempt | None, now: datetime) -> Obstacle 
     if at is None:
         return None
     reason = f"{shard.client_name} to be asked again: back-off until {at:%Y-%m-%d %H:%M} UTC"
-    return Obstacle(reason, holds=of_model(shard))
+    exit_code = ExitCode.ACCESS if refusal(latest, ErrorClass.ACCESS) else ExitCode.DONE
+    return Obstacle(reason, holds=of_model(shard), exit_code=exit_code)
+
+
+def refusal(latest: Attempt | None, error_class: ErrorClass) -> Rejected | None:
+    """Return how a provider refused a shard, if it did and for this: want of money, or of rights for a model."""
+    found = latest.rejection if latest is not None and latest.phase is Phase.REJECTED else None
+    return found if found is not None and found.error_class is error_class else None
 
 
 def held_by(shard: Sharded, latest: Attempt | None) -> Obstacle:
     """Return what a person has to do about a shard that is not sent again by itself."""
     rejection = latest.rejection if latest is not None and latest.phase is Phase.REJECTED else None
-    if _is_for_credit(latest):
+    if refusal(latest, ErrorClass.BILLING):
         return no_credit(shard)
     why = f"{shard.client_name} never answered clearly" if rejection is None else f"{shard.client_name} refused them"
     said = f" ({' '.join(rejection.message.split())[:_MESSAGE_CHARS]})" if rejection is not None else ""
@@ -430,12 +441,6 @@ def no_credit(shard: Sharded) -> Obstacle:
     return Obstacle(reason, passes_by_itself=False, exit_code=ExitCode.ATTENTION)
 
 
-def _is_for_credit(latest: Attempt | None) -> bool:
-    """Whether a provider refused a shard for want of money."""
-    refusal = latest.rejection if latest is not None and latest.phase is Phase.REJECTED else None
-    return refusal is not None and refusal.error_class is ErrorClass.BILLING
-
-
 def _lacks_credit(session: Session, shard: Sharded, trigger: Trigger) -> bool:
     """Whether an account is out of money: it said so, and no batch was made there since, nor did a person submit.
 
@@ -443,7 +448,7 @@ def _lacks_credit(session: Session, shard: Sharded, trigger: Trigger) -> bool:
     """
     mine = [one for one in session.open_state.attempts.values() if one.client_name == shard.client_name]
     made = max((one.sent.ord for one in mine if one.sent is not None and one.batch_id is not None), default=0)
-    wanted = (one.rejection for one in mine if _is_for_credit(one) and one.shard_id not in session.open_state.voided)
+    wanted = (refusal(one, ErrorClass.BILLING) for one in mine if one.shard_id not in session.open_state.voided)
     return any(one is not None and one.ord > max(made, trigger.approved_ord) for one in wanted)
 
 
@@ -473,7 +478,8 @@ def _refusal(session: Session, shard: Sharded) -> Obstacle | None:
         case _:
             reason = f"a key that {provider} accepts"
     if out is not None:
-        return Obstacle(reason, passes_by_itself=not isinstance(out, AccessError))
+        exit_code = ExitCode.ACCESS if client_name in session.open_state.denied else ExitCode.DONE
+        return Obstacle(reason, passes_by_itself=not isinstance(out, AccessError), exit_code=exit_code)
     if (client_name, "") in session.paused:
         return no_credit(shard)
     if (client_name, model) in session.paused:

@@ -39,7 +39,7 @@ from batchpond.lake import disk, failpoints, tables
 from batchpond.lake.attempts import READ_PHASES, Attempt, LakeState, fold
 from batchpond.lake.events import EventLog
 from batchpond.lake.jsonl import shard_file_name
-from batchpond.lake.records import Asked, Event, PutOff
+from batchpond.lake.records import Access, Asked, Event, PutOff
 from batchpond.lake.schemas import JUDGMENTS, PLAN, RAW, RESPONSES, SHARD_REQUESTS
 from batchpond.lake.store import Memo, Store, keep_memo, recall_memo
 from batchpond.model import RemoteBatch, RemoteFile, Summed
@@ -213,7 +213,8 @@ class Session:
     `listings` what a client listed to find refused creates, and since when, `looked_at_s` when its batches were listed
     last, `read_parts` the files of responses that stood before this pass read any, by the result file that they are of,
     `uncut` the studies of which what is due was not made shards, `waiting` how many shards of each study wait to be
-    sent. By attempt, `uploads` are the input files on their way, `arrivals` the batches whose results are, to `folder`.
+    sent, `denied` why clients did not let this pass in, `heard` those that it had no trouble with. By attempt,
+    `uploads` are the input files on their way, `arrivals` the batches whose results are, to `folder`.
 
     A pass that `lets_go` of the lock while files travel is made in turns; `tried` are the shards and the attempts that
     it has done what it can for.
@@ -241,6 +242,8 @@ class Session:
     lets_go: bool = False
     read_parts: dict[str, list[Path]] | None = None
     uncut: set[str] = field(default_factory=set)
+    denied: dict[str, str] = field(default_factory=dict)
+    heard: set[str] = field(default_factory=set)
     began_ord: int = 0
     _is_whole: bool = True
     _is_held_up: bool = False
@@ -379,10 +382,31 @@ class Session:
             severity = Severity.ERROR if is_refused else Severity.WARNING
             text = error.message if is_refused else f"{what}: {error.message}"
             self.note(severity, text, hint=error.hint, exit_code=error.exit_code)
+            if is_refused:
+                self.deny(provider, error.message)
             if isinstance(error, AccessError | UnreachableError):
                 self.providers.out[provider] = error
             elif isinstance(error, ProviderError):
                 self._put_off(provider, error)
+        else:
+            self.heard.add(provider)
+
+    def deny(self, client_name: str, message: str) -> None:
+        """Note that a provider does not let this pass in, and why; `keep_access` remembers it."""
+        if client_name:
+            self.denied.setdefault(client_name, message)
+
+    def keep_access(self) -> None:
+        """Remember which providers refused the key of this pass, and which of those that had before took it.
+
+        `status` says so until a pass gets through. What changes in a message from call to call makes no news.
+        """
+        standing = self.open_state.denied
+        for name, message in self.denied.items():
+            if name not in standing or _gist(standing[name].message) != _gist(message):
+                self.record(Access(provider=name, message=message))
+        for name in self.heard & standing.keys() - self.denied.keys() - self.providers.out.keys():
+            self.record(Access(provider=name))
 
     def _put_off(self, client_name: str, error: ProviderError) -> None:
         """Remember until when a provider wants no call, for this pass and those to come; others go on."""
@@ -408,6 +432,11 @@ class Session:
             return float(setting)
         found = provider.descriptor
         return found.settle_s + (self.store.mirror is not None) * (ELSEWHERE_S + found.create_deadline_s)
+
+
+def _gist(message: str | None) -> list[str]:
+    """Return what of a refusal is ours to say: whose key, which call, which status; what follows is the provider's."""
+    return (message or "").split(": ")[:2]
 
 
 RULES_MEMO: Final = ".rules"

@@ -200,6 +200,7 @@ def submit(
             dispatch.send_due(session, only_study=study, is_explicit=True)
         resolve_unknowns(session)
         tell_waiting(session)
+        session.keep_access()
         session.log.compact(lambda: refresh(store))
         refresh(store)
     attempts = session.open_state.attempts.values()

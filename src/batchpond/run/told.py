@@ -31,7 +31,7 @@ from batchpond.providers.shared.files import RECENT
 from batchpond.providers.shared.folder import Folder, of_host
 from batchpond.run import dispatch, due
 from batchpond.run.dispatch import Obstacle
-from batchpond.run.session import Providers, Session, Severity, answered
+from batchpond.run.session import Note, Providers, Session, Severity, answered
 from batchpond.study.prices import load_config
 from batchpond.text import plural
 
@@ -216,6 +216,8 @@ def looking(store: Store, providers: Providers) -> Session:
     """Return a pass that only looks: it knows who wants no call and for whom there is no key, and asks nobody."""
     session = Session.begin(store, providers)
     session.keep_away()
+    for name, event in session.open_state.denied.items():
+        providers.out.setdefault(name, AccessError(event.message or name))
     environ = os.environ | load_config(store.path).variables
     names = {shard.provider for shard in session.lake_state.shards.values() if shard.mode is Mode.BATCH}
     asked = [registry.module(name).DESCRIPTOR for name in sorted(names)]
@@ -251,9 +253,30 @@ def waits(session: Session, study: str) -> list[dict[str, Any]]:
     if n_unformed:
         found.append((reason, n_unformed, ExitCode.DONE, f"{n_unformed:,} requests of study {study} wait for {reason}"))
     return [
-        {"study": study, "reason": why, "n_requests": n, "needs_attention": code is ExitCode.ATTENTION, "text": text}
+        {"study": study, "reason": why, "n_requests": n, "needs_attention": code is not ExitCode.DONE, "text": text}
         for why, n, code, text in found
     ]
+
+
+def refused(lake_state: LakeState, study: str | None = None) -> Iterator[Note]:
+    """Yield what providers refused for want of a key or of rights, as long as something of a study waits for that."""
+    pending = ((lake_state.shards.get(shard_id), latest) for shard_id, latest in due.pending_shards(lake_state).items())
+    mine = [(shard, latest) for shard, latest in pending if shard is not None and study in {None, shard.study}]
+    for name in sorted({shard.client_name for shard, _ in mine} & lake_state.denied.keys()):
+        event = lake_state.denied[name]
+        text = f"nothing goes on at {name} since {event.occurred_at:%Y-%m-%d %H:%M} UTC: {event.message}"
+        hint = "mend that, then `batchpond sync`; `batchpond keys --check` tries every key that is set here"
+        yield Note(Severity.ERROR, text, hint, ExitCode.ACCESS)
+    n_requests = Counter[tuple[str, str, str]]()
+    for shard, latest in mine:
+        if found := dispatch.refusal(latest, ErrorClass.ACCESS):
+            n_requests[shard.client_name, shard.study, " ".join(found.message.split())[:_MESSAGE_CHARS]] += (
+                shard.n_requests
+            )
+    for (name, of, said), n in n_requests.items():
+        text = f"{name} refused {plural(n, 'request')} of study {of} for want of rights: {said}"
+        hint = "mend the key's rights, and `batchpond sync` asks again; it does so ever more rarely"
+        yield Note(Severity.ERROR, text, hint, ExitCode.ACCESS)
 
 
 STRAYS_SHOWN_MAX: Final = 5

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Final
 
-from batchpond.errors import BatchpondError, BusyError, ExitCode, LakeError, UsageError
+from batchpond.errors import AccessError, BatchpondError, BusyError, ExitCode, LakeError, UsageError
 from batchpond.lake import disk, failpoints
 from batchpond.lake.attempts import Attempt, Phase, fold
 from batchpond.lake.events import read
@@ -231,12 +231,14 @@ class LiveRun:
         self._lanes: list[Lane] = []
         self._n_unfunded: Counter[str] = Counter()
         self._elsewhere: dict[str, list[Attempt]] = defaultdict(list)
+        self._denied: frozenset[str] = frozenset()
 
     def ask(self) -> LiveReport:
         """Ask until all lanes are over; whatever ends it early, what was answered is durable."""
         with self._writing() as session:
             recover(session)
             self._lanes = self._planned(session)
+            self._denied = frozenset(session.open_state.denied)
         try:
             while not all(lane.is_over for lane in self._lanes):
                 if self._clock.monotonic_s() >= self._options.until_s:
@@ -247,6 +249,7 @@ class LiveRun:
                 self._clock.sleep(STEP_S)
         finally:
             self._stop_all()
+        self._keep_access()
         return self._report()
 
     def _planned(self, session: Session) -> list[Lane]:
@@ -395,6 +398,17 @@ class LiveRun:
             lane.ended()
         else:
             lane.running.calls.stop()
+
+    def _keep_access(self) -> None:
+        """Remember which providers refused the key, and which that had before answered."""
+        refused = {lane.provider: lane.error.message for lane in self._lanes if isinstance(lane.error, AccessError)}
+        heard = self._denied & {lane.provider for lane in self._lanes if lane.counts.n_answered}
+        if not refused and not heard:
+            return
+        with self._writing() as session:
+            session.heard |= heard
+            session.denied |= refused
+            session.keep_access()
 
     def _ask_no_more(self) -> None:
         """Let calls that are under way come to their end, and begin none."""
