@@ -200,12 +200,15 @@ class Lake:
 
         return examine(self._store(), is_deep=deep)
 
-    def cancel(self, *batches: str) -> CancelReport:
-        """Ask the providers to stop batches, named by a batch or attempt id; `sync` collects what they finished."""
+    def cancel(self, *batches: str, study: str | None = None) -> CancelReport:
+        """Ask the providers to stop batches, named by a batch or attempt id; `sync` collects what they finished.
+
+        Of a `study` all is stopped that runs, and its approval ends: nothing more of it is sent.
+        """
         from batchpond.run.resolve import cancel
 
         with self._connected() as (store, providers):
-            return cancel(store, batches, providers=providers)
+            return cancel(store, batches, providers=providers, study=study)
 
     def resolve(self, attempt: str, resolution: str, *, batch_id: str | None = None) -> Attempt:
         """Say what became of an attempt, as the options of `batchpond resolve` do.

@@ -16,16 +16,17 @@ from pathlib import Path
 
 import duckdb
 
-from batchpond.errors import BatchpondError, BusyError, ExitCode, LakeError, LakeWarning
+from batchpond.errors import BatchpondError, BusyError, ExitCode, LakeError, LakeWarning, UsageError
 from batchpond.lake import manifest, tables
 from batchpond.lake.attempts import Attempt, fold
 from batchpond.lake.disk import drop, read_through
 from batchpond.lake.events import read
 from batchpond.lake.schemas import TABLES
-from batchpond.lake.store import LENS, SECRET, SPOOL, TMP, Store
+from batchpond.lake.store import CONFIG, LENS, SECRET, SPOOL, TMP, Store
 from batchpond.lake.tables import quoted
 from batchpond.run import told
 from batchpond.run.live import spool
+from batchpond.study.prices import Prices, load_config
 from batchpond.views import database, refresh
 
 FREE_BYTES_MIN = 1 << 30
@@ -61,7 +62,7 @@ class Finding:
 def examine(store: Store, *, is_deep: bool = False) -> list[Finding]:
     """Return the findings on an open lake, in a fixed order of checks; a deep one reads every byte of its tables."""
     found = [_ok("lake", f"{store.place} is lake {store.lake_id}"), *_files(store, is_deep=is_deep)]
-    for check in (_lens, _rights, _file_system, _space, _writer):
+    for check in (_settings, _lens, _rights, _file_system, _space, _writer):
         found.extend(check(store))
     try:
         lake_state = fold(read(store))
@@ -76,7 +77,7 @@ def examine(store: Store, *, is_deep: bool = False) -> list[Finding]:
 def worst(findings: list[Finding]) -> ExitCode:
     """Return the exit code that findings add up to."""
     codes = {finding.exit_code for finding in findings}
-    order = (ExitCode.LAKE, ExitCode.ACCESS, ExitCode.ATTENTION)
+    order = (ExitCode.LAKE, ExitCode.ACCESS, ExitCode.ATTENTION, ExitCode.USAGE)
     return next((code for code in order if code in codes), ExitCode.DONE)
 
 
@@ -127,6 +128,15 @@ def _content(path: Path) -> tuple[int, str | None]:
         return read_through(path), None
     except LakeError as error:
         return 0, error.message.partition(": ")[2]
+
+
+def _settings(store: Store) -> Iterator[Finding]:
+    """Read all that the lake's settings say, which commands read in part, and end where they cannot."""
+    try:
+        load_config(store.path)
+        Prices.of_lake(store.path / CONFIG)
+    except UsageError as error:
+        yield Finding("settings", Level.ERROR, error.message, error.hint, error.exit_code)
 
 
 _SHOWN = "SELECT table_name FROM information_schema.tables"

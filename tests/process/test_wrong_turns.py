@@ -95,6 +95,17 @@ def test_what_does_not_exist_is_an_error_that_names_the_nearest(
     assert "--yes" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("given", "meant"), [(STUDY, "that of study small is study.toml"), ("stdy.toml", "study.toml")]
+)
+def test_who_names_a_study_where_a_file_is_asked_for_is_told_the_file(program: Program, given: str, meant: str) -> None:
+    """`run`, `plan` and `recover` take files, all others a study's name: either mistake names what was meant."""
+    for command in ("run", "plan", "recover"):
+        done = program.run(command, given)
+        assert (done.returncode, meant in done.stderr) == (2, True), done.stderr
+    assert "`batchpond init` writes an example" in program.run("run", "nothing-like-it").stderr
+
+
 @pytest.mark.parametrize("n", [2_000_000_000, 4_000_000_000])
 def test_a_query_ends_whatever_its_expression(program: Program, n: int) -> None:
     """Defect 1 (`query`): what the engine works out before it runs ends by time or memory, and is told."""

@@ -40,7 +40,7 @@ def command(
 ) -> None:
     """Say what became of an ATTEMPT that `status` shows as unknown, mismatched or missing."""
     from batchpond.lake.records import Resolution
-    from batchpond.run.resolve import check_names, resolve
+    from batchpond.run.resolve import named, resolve
 
     asked = {
         Resolution.ADOPT: batch_id is not None,
@@ -54,7 +54,7 @@ def command(
     if len(chosen) != 1:
         raise UsageError("say exactly one of --adopt BATCH, --absent, --lost, --refetch, --known, --take ANSWER")
     store = invocation.store()
-    check_names(store, [attempt])
+    named(store, [attempt])
     risk = RISKS.get(chosen[0])
     if risk:
         invocation.diagnostics.insist(risk, is_yes=is_yes, otherwise="nothing was recorded")
@@ -98,16 +98,23 @@ def readings_text(found: Readings) -> str:
 
 
 @pond_command("cancel")
-def cancel(invocation: Invocation, batches: tuple[str, ...], is_yes: bool, is_json: bool) -> ExitCode:
-    """Ask the provider to stop each BATCH (a batch id, an attempt id, or how that begins)."""
-    from batchpond.run.resolve import cancel, check_names
+def cancel(
+    invocation: Invocation, batches: tuple[str, ...], study: str | None, is_yes: bool, is_json: bool
+) -> ExitCode:
+    """Ask the provider to stop each BATCH (its id, an attempt's, or how that begins), or a whole study."""
+    from batchpond.run.resolve import cancel, named
 
+    if bool(batches) is (study is not None):
+        raise UsageError("say which: each BATCH, or `--study STUDY` for all that runs of one")
     diagnostics, store = invocation.diagnostics, invocation.store()
-    check_names(store, batches)
-    question = f"Cancel {plural(len(batches), 'batch')}?"
-    diagnostics.insist(question, is_yes=is_yes, otherwise="nothing was cancelled")
+    found = named(store, batches, study)
+    n_done = sum(one.status.n_completed or 0 for one in found if one.status is not None)
+    requests, what = plural(sum(one.intent.n_requests for one in found), "request"), plural(len(found), "batch")
+    diagnostics.note(f"{what}: {requests}, of which {n_done:,} are known to be answered; what is, is billed")
+    more = f" of study {study}, and send nothing more of it" if study is not None else ""
+    diagnostics.insist(f"Cancel {what}{more}?", is_yes=is_yes, otherwise="nothing was cancelled")
     with providers(store) as connected:
-        report = cancel(store, batches, providers=connected)
+        report = cancel(store, batches, providers=connected, study=study)
     text = f"asked to cancel {plural(len(report.asked), 'batch')}"
     return _concluded(invocation, report, is_json, text, "`batchpond sync` collects what they finished")
 

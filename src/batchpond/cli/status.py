@@ -46,8 +46,8 @@ def command(
     live = [b for b in batches if b["is_in_flight"] or b["needs_attention"]]
     n_failed = sum(m["n_failed"] + m["n_missing"] for m in models)
     n_unsent = sum(m["n_unsent"] for m in models)
-    lake_state, waiting = _looked(store, models) if live or rounds or n_failed or n_unsent else (None, [])
-    refused = _refused(lake_state, study)
+    is_more = bool(live or rounds or n_failed or n_unsent)
+    lake_state, waiting, refused = _looked(store, models, study) if is_more else (None, [], [])
     found = _stages(store, lake_state, study)
     color = invocation.color_stdout()
     if is_batches:
@@ -104,21 +104,16 @@ def _show(models: list[dict[str, Any]], live: list[dict[str, Any]], *, has_color
         output.records(BATCH_HEADS[skipped:], batches, Format.TABLE, has_color=has_color)
 
 
-def _looked(store: Store, models: list[dict[str, Any]]) -> tuple[LakeState, list[dict[str, Any]]]:
-    """Return what all events come to and what waits; what does it is loaded only where they say more than the views."""
-    from batchpond.run.told import looking, waits
+def _looked(
+    store: Store, models: list[dict[str, Any]], study: str | None
+) -> tuple[LakeState, list[dict[str, Any]], list[Note]]:
+    """Return what all events come to, what waits and what was refused; loaded only where they say more than views."""
+    from batchpond.run.told import looking, refused, waits
 
     looked = looking(store, providers(store))
     unsent = sorted({model["study"] for model in models if model["n_unsent"]})
-    return looked.lake_state, [row for study in unsent for row in waits(looked, study)]
-
-
-def _refused(lake_state: LakeState | None, study: str | None) -> list[Note]:
-    if lake_state is None or not lake_state.shards:
-        return []
-    from batchpond.run.told import refused
-
-    return [*refused(lake_state, study)]
+    waiting = [row for name in unsent for row in waits(looked, name)]
+    return looked.lake_state, waiting, [*refused(looked.lake_state, study)]
 
 
 def _stages(store: Store, lake_state: LakeState | None, study: str | None) -> list[StageStatus]:

@@ -11,6 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from msgspec.structs import replace
+
 from batchpond.errors import UsageError
 from batchpond.lake import events, failpoints, records, tables
 from batchpond.lake.attempts import (
@@ -26,7 +28,7 @@ from batchpond.lake.attempts import (
 from batchpond.lake.events import EventLog
 from batchpond.lake.records import Event, Resolution
 from batchpond.lake.store import Store
-from batchpond.model import Mode, RemoteBatch
+from batchpond.model import BatchState, Mode, RemoteBatch
 from batchpond.plan import versions
 from batchpond.plan.rounds.inputs import query
 from batchpond.run import collect
@@ -158,35 +160,54 @@ class CancelReport(Report):
     notes: tuple[Note, ...]
 
 
-def check_names(store: Store, wanted: Sequence[str]) -> None:
-    """Raise UsageError for a batch or attempt that the lake does not know; reads only."""
+def named(store: Store, wanted: Sequence[str], study: str | None = None) -> list[Attempt]:
+    """Return the attempts of these batches or attempts, or those of a study that run and were not asked to stop yet.
+
+    Live calls stand last; reads only. Raises UsageError for what the lake does not know, and a study without a plan.
+    """
     lake_state = fold(events.read(store))
-    for name in wanted:
-        find_attempt(lake_state, name)
+    if study is None:
+        return [find_attempt(lake_state, name) for name in dict.fromkeys(wanted)]
+    versions.planned_version(lake_state, study)
+    open_ones = (one for one in lake_state.attempts.values() if one.phase is Phase.OPEN and one.intent.study == study)
+    found = [one for one in open_ones if one.state is not BatchState.CANCELLING]
+    return sorted(found, key=lambda one: one.mode is Mode.LIVE)
 
 
-def cancel(store: Store, wanted: Sequence[str], *, providers: Providers) -> CancelReport:
-    """Ask for the cancellation of batches named by batch or attempt id.
+def _withdraw(session: Session, study: str) -> None:
+    """End a study's approval, so that no pass sends more of it; say which batches may exist and cannot be stopped."""
+    approval, now = session.lake_state.approvals.get(study), session.store.clock.now()
+    if approval is not None and now < approval.expires_at:
+        session.record(replace(approval, expires_at=now))
+    for one in session.lake_state.attempts.values():
+        if one.intent.study == study and one.phase in UNCLEAR_PHASES:
+            text = f"whether there is a batch of attempt {one.attempt_id} is not known yet: it was not stopped"
+            session.alert(text, hint="`batchpond sync` looks for it; cancel it then")
+
+
+def cancel(store: Store, wanted: Sequence[str], *, providers: Providers, study: str | None = None) -> CancelReport:
+    """Ask for the cancellation of batches named by batch or attempt id, or of all of a study, whose approval ends.
 
     The final state comes from the next `sync`: a batch may complete first. Raises UsageError for an id that the lake
     does not know, before anything is asked, and BusyError while live calls that are to be cancelled are being made.
     """
     with store.lock("cancel"):
         session = Session.begin(store, providers)
-        targets = [_target(session, name) for name in dict.fromkeys(wanted)]
+        targets = [(one, _to_stop(one)) for one in named(store, wanted, study)]
+        if study is not None:
+            _withdraw(session, study)
         asked: list[str] = []
-        for attempt_id, batch_id in targets:
-            attempt = session.attempt(attempt_id)
+        for attempt, batch_id in targets:
             if attempt.mode is Mode.LIVE:
                 if _cancel_live(session, attempt):
                     asked.append(attempt.known_batch_id)
                 else:
-                    session.note(Severity.WARNING, f"the live calls of attempt {attempt_id} have ended already")
+                    session.note(Severity.WARNING, f"the live calls of attempt {attempt.attempt_id} have ended already")
                 continue
             with session.isolated(attempt.client_name, f"cancelling batch {batch_id}"):
                 provider = session.providers.get(attempt.client_name)
                 check_host(attempt, provider)
-                session.record(records.CancelAsked(attempt_id=attempt_id, batch_id=batch_id))
+                session.record(records.CancelAsked(attempt_id=attempt.attempt_id, batch_id=batch_id))
                 if provider.cancel(batch_id) is None:
                     session.note(
                         Severity.WARNING,
@@ -205,14 +226,14 @@ def _cancel_live(session: Session, attempt: Attempt, *, is_host_gone: bool = Fal
     return seal.cancel(session, attempt, is_host_gone=is_host_gone)
 
 
-def _target(session: Session, wanted: str) -> tuple[str, str]:
-    attempt = find_attempt(session.lake_state, wanted)
+def _to_stop(attempt: Attempt) -> str:
+    """Return the id of an attempt's batch; raises UsageError while none is known."""
     if attempt.batch_id is None:
         raise UsageError(
             f"attempt {attempt.attempt_id} has no known batch to cancel (it is {attempt.phase})",
             hint="`batchpond sync` looks for it",
         )
-    return attempt.attempt_id, attempt.batch_id
+    return attempt.batch_id
 
 
 @dataclass(frozen=True, slots=True)

@@ -382,19 +382,14 @@ class Session:
             severity = Severity.ERROR if is_refused else Severity.WARNING
             text = error.message if is_refused else f"{what}: {error.message}"
             self.note(severity, text, hint=error.hint, exit_code=error.exit_code)
-            if is_refused:
-                self.deny(provider, error.message)
+            if is_refused and provider:
+                self.denied.setdefault(provider, error.message)
             if isinstance(error, AccessError | UnreachableError):
                 self.providers.out[provider] = error
             elif isinstance(error, ProviderError):
                 self._put_off(provider, error)
         else:
             self.heard.add(provider)
-
-    def deny(self, client_name: str, message: str) -> None:
-        """Note that a provider does not let this pass in, and why; `keep_access` remembers it."""
-        if client_name:
-            self.denied.setdefault(client_name, message)
 
     def keep_access(self) -> None:
         """Remember which providers refused the key of this pass, and which of those that had before took it.

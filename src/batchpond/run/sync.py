@@ -347,7 +347,7 @@ def _not_found(session: Session, provider: BatchProvider, attempt: Attempt) -> N
     if attempt.scope not in {None, scope} and "-" not in f"{attempt.scope}/{scope}".split("/"):
         text = f"{attempt.provider} batches of {attempt.scope} are not seen by this key, which is of {scope}"
         session.note(Severity.ERROR, text, hint="give the key that they were made with", exit_code=ExitCode.ACCESS)
-        session.deny(attempt.client_name, text)
+        session.denied.setdefault(attempt.client_name, text)
         return
     now = session.store.clock.now()
     last = attempt.not_found[-1] if attempt.not_found else None

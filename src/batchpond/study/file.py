@@ -35,6 +35,7 @@ from batchpond.tasks.answer_fields import Field, FieldsRule
 from batchpond.tasks.base import Rule
 from batchpond.tasks.pressure import Tactic
 from batchpond.tasks.templates import OF_STATEMENT, POINTS, Rubric, Template, column_of
+from batchpond.text import did_you_mean
 
 __all__ = ["Study", "load", "parse_study", "schema"]
 
@@ -43,8 +44,18 @@ FILE_SIZE_MAX_BYTES: Final = 4_000_000
 
 def load(path: Path) -> Study:
     """Read and check a study file; raises StudyError that names file, line and key."""
-    data = read_bytes(path, FILE_SIZE_MAX_BYTES, "`batchpond init` writes an example")
-    return parse_study(data, str(path), path.parent)
+    hint = "`batchpond init` writes an example" if path.exists() else _meant(path)
+    return parse_study(read_bytes(path, FILE_SIZE_MAX_BYTES, hint), str(path), path.parent)
+
+
+def _meant(path: Path) -> str:
+    """Return a hint for who names no file: that of the study of this name, the file of the nearest, or how to begin."""
+    files = [one for one in sorted(path.parent.glob("*.toml")) if one.is_file()]
+    said = re.compile(rf"""^study *= *["']{re.escape(path.name)}["']""", re.MULTILINE)
+    for one in files:
+        if said.search(one.read_bytes().decode("utf-8", "replace")):
+            return f"a file is asked for; that of study {path.name} is {one}"
+    return did_you_mean(path.name, [one.name for one in files], "`batchpond init` writes an example")
 
 
 def parse_study(data: bytes, source: str = "study.toml", base_path: Path = Path()) -> Study:

@@ -67,7 +67,7 @@ def store(tmp_path: Path) -> Store:
 def test_status_of_an_empty_lake_is_empty_lists(store: Store) -> None:
     """Nothing planned is data, not an error."""
     done = call(store.path, "status", "--json")
-    assert json.loads(done.stdout) == {"models": [], "batches": [], "stages": [], "waits": []}
+    assert json.loads(done.stdout) == {"models": [], "batches": [], "stages": [], "waits": [], "refused": []}
     assert (done.return_value, "no study is planned" in done.stderr) == (0, True)
 
 
@@ -197,6 +197,18 @@ def test_the_first_results_are_those_of_all(tmp_path: Path) -> None:
         for limit in (1, 3, 8, 100):
             first = call(lake.path, "results", *of, "--limit", f"{limit}", "--format", "csv").stdout.splitlines()
             assert first == rows[: limit + 1]
+
+
+@pytest.mark.parametrize(
+    "written", ["[limits", "[limits.openai]\nopen_batch = 1\n", '[prices."openai/x"]\ninput = "much"\n']
+)
+def test_doctor_tells_of_settings_that_cannot_be_read(store: Store, written: str) -> None:
+    """A broken config.toml, which ends other commands with 2, is a finding that names the file, and exit 2."""
+    assert call(store.path, "doctor", "--json").return_value == 0
+    (store.path / "config.toml").write_text(written)
+    done = call(store.path, "doctor", "--json")
+    (said,) = [row for row in json.loads(done.stdout) if row["check"] == "settings"]
+    assert (done.return_value, said["level"], "config.toml" in said["message"]) == (2, "error", True)
 
 
 def test_cancel_and_resolve_ask_before_they_act(store: Store) -> None:
