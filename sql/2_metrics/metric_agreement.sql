@@ -236,7 +236,7 @@ sized AS (
   SELECT
     *,
     CASE WHEN t IS NULL THEN NULL
-         WHEN agreement_general_se > 0 THEN effective_size(po, n, agreement_general_se) ELSE n_subjects END AS n_general
+         WHEN agreement_general_se > 1e-9 THEN effective_size(po, n, agreement_general_se) ELSE n_subjects END AS n_general
   FROM measured
 )
 SELECT
@@ -256,11 +256,11 @@ SELECT
   wilson_hi(po * n_general, n_general, t) AS agreement_hi_in_general,
   CASE WHEN pe < 1 THEN kappa END AS kappa,
   CASE WHEN pe < 1 AND NOT is_listed THEN kappa_se END AS kappa_se,
-  CASE WHEN kappa_se > 0 AND NOT is_listed THEN greatest(-1.0, kappa - 1.959963984540054 * kappa_se) END AS kappa_lo,
-  CASE WHEN kappa_se > 0 AND NOT is_listed THEN least(1.0, kappa + 1.959963984540054 * kappa_se) END AS kappa_hi,
+  CASE WHEN kappa_se > 1e-9 AND NOT is_listed THEN greatest(-1.0, kappa - 1.959963984540054 * kappa_se) END AS kappa_lo,
+  CASE WHEN kappa_se > 1e-9 AND NOT is_listed THEN least(1.0, kappa + 1.959963984540054 * kappa_se) END AS kappa_hi,
   CASE WHEN pe < 1 THEN kappa_general_se END AS kappa_se_in_general,
-  CASE WHEN kappa_general_se > 0 THEN greatest(-1.0, kappa - t * kappa_general_se) END AS kappa_lo_in_general,
-  CASE WHEN kappa_general_se > 0 THEN least(1.0, kappa + t * kappa_general_se) END AS kappa_hi_in_general,
+  CASE WHEN kappa_general_se > 1e-9 THEN greatest(-1.0, kappa - t * kappa_general_se) END AS kappa_lo_in_general,
+  CASE WHEN kappa_general_se > 1e-9 THEN least(1.0, kappa + t * kappa_general_se) END AS kappa_hi_in_general,
   n_clusters,
   (po - chance_ac1) / (1 - chance_ac1) AS ac1,
   alpha_nominal,

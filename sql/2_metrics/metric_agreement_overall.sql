@@ -495,7 +495,7 @@ bounded AS (
     CASE WHEN t > 0 THEN wilson_mean(agreement, n_subjects, agreement_general_se, n_clusters - 1) END
       AS agreement_general,
     CASE WHEN t IS NULL THEN NULL
-         WHEN unanimity_se > 0 THEN effective_size(unanimity, n_units, unanimity_general_se) ELSE n_subjects END
+         WHEN unanimity_se > 1e-9 THEN effective_size(unanimity, n_units, unanimity_general_se) ELSE n_subjects END
       AS n_unanimity
   FROM clustered
 )

@@ -288,7 +288,7 @@ errors AS (
     greatest(rogan_gladen(rate_max, sensitivity_min, specificity_min),
       rogan_gladen(rate_max, sensitivity_max, specificity_min), rogan_gladen(rate_max, sensitivity_min, specificity_max),
       rogan_gladen(rate_max, sensitivity_max, specificity_max)) AS rg_max,
-    CASE WHEN ppi > 0 AND ppi < 1 AND ppi_se > 0 THEN n_judged ELSE n_labelled END AS ppi_size_max,
+    CASE WHEN ppi > 0 AND ppi < 1 AND ppi_se > 1e-9 THEN n_judged ELSE n_labelled END AS ppi_size_max,
     t_two_sided_95(judge_df) AS judge_t,
     t_two_sided_95(labelled_df) AS t,
     CASE WHEN is_shared THEN t_two_sided_95(these_df) ELSE 1.959963984540054::DOUBLE END AS these_t,
@@ -309,7 +309,7 @@ sized AS (
     mean_size(compliance, n_judged, compliance_se) AS judge_size,
     mean_size(people, n_labelled, people_se) AS people_size,
     effective_size(ppi_inside, ppi_size_max, ppi_general_se) AS ppi_size,
-    CASE WHEN label_true >= 5 AND label_false >= 5 AND rg_general_se > 0 THEN t * rg_general_se END AS rg_reach
+    CASE WHEN label_true >= 5 AND label_false >= 5 AND rg_general_se > 1e-9 THEN t * rg_general_se END AS rg_reach
   FROM errors
 )
 SELECT
@@ -346,9 +346,9 @@ SELECT
   wilson_lo(ppi_inside * ppi_size, ppi_size, t) AS ppi_compliance_lo,
   wilson_hi(ppi_inside * ppi_size, ppi_size, t) AS ppi_compliance_hi,
   ppi_these_se AS ppi_compliance_se_these_statements,
-  CASE WHEN n_labelled >= 5 AND ppi_se > 0 AND these_t > 0 THEN greatest(0.0, ppi - these_t * ppi_these_se) END
+  CASE WHEN n_labelled >= 5 AND ppi_se > 1e-9 AND these_t > 0 THEN greatest(0.0, ppi - these_t * ppi_these_se) END
     AS ppi_compliance_lo_these_statements,
-  CASE WHEN n_labelled >= 5 AND ppi_se > 0 AND these_t > 0 THEN least(1.0, ppi + these_t * ppi_these_se) END
+  CASE WHEN n_labelled >= 5 AND ppi_se > 1e-9 AND these_t > 0 THEN least(1.0, ppi + these_t * ppi_these_se) END
     AS ppi_compliance_hi_these_statements,
   CASE WHEN ppi IS NOT NULL THEN greatest(0.0, least(1.0, ppi_min)) END AS ppi_compliance_min,
   CASE WHEN ppi IS NOT NULL THEN greatest(0.0, least(1.0, ppi_max)) END AS ppi_compliance_max,
@@ -360,9 +360,9 @@ SELECT
   CASE WHEN rg_reach > 0 THEN greatest(0.0, rg - rg_reach) END AS rogan_gladen_compliance_lo,
   CASE WHEN rg_reach > 0 THEN least(1.0, rg + rg_reach) END AS rogan_gladen_compliance_hi,
   rg_these_se AS rogan_gladen_compliance_se_these_statements,
-  CASE WHEN label_true >= 5 AND label_false >= 5 AND rg_se > 0 AND these_t > 0
+  CASE WHEN label_true >= 5 AND label_false >= 5 AND rg_se > 1e-9 AND these_t > 0
        THEN greatest(0.0, rg - these_t * rg_these_se) END AS rogan_gladen_compliance_lo_these_statements,
-  CASE WHEN label_true >= 5 AND label_false >= 5 AND rg_se > 0 AND these_t > 0
+  CASE WHEN label_true >= 5 AND label_false >= 5 AND rg_se > 1e-9 AND these_t > 0
        THEN least(1.0, rg + these_t * rg_these_se) END AS rogan_gladen_compliance_hi_these_statements,
   CASE WHEN is_rg_closed AND rg IS NOT NULL THEN greatest(0.0, least(1.0, rg_min)) END AS rogan_gladen_compliance_min,
   CASE WHEN is_rg_closed AND rg IS NOT NULL THEN greatest(0.0, least(1.0, rg_max)) END AS rogan_gladen_compliance_max,

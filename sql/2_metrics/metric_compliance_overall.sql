@@ -150,7 +150,7 @@ staged AS (
     wilson_clustered(compliance, CASE WHEN by_prompt > 1e-9 THEN n_most ELSE n_prompts END,
       CASE WHEN by_prompt > 1e-9 AND n_prompts > 1 THEN sqrt(by_prompt * n_prompts / (n_prompts - 1)) / n_valid END,
       n_prompts) AS these,
-    CASE WHEN judges_sd > 0 THEN t_two_sided_95(n_judges - 1) END * judges_sd / sqrt(nullif(n_judges, 0))
+    CASE WHEN judges_sd > 1e-9 THEN t_two_sided_95(n_judges - 1) END * judges_sd / sqrt(nullif(n_judges, 0))
       AS half_width
   FROM compared
 )

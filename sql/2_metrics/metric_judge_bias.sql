@@ -24,7 +24,7 @@ WITH deltas AS (
   GROUP BY study, template_id, provider, request_model, thinking
 ),
 staged AS (
-  SELECT *, CASE WHEN delta_sd > 0 THEN t_two_sided_95(n_candidates - 1) END AS t
+  SELECT *, CASE WHEN delta_sd > 1e-9 THEN t_two_sided_95(n_candidates - 1) END AS t
   FROM deltas
 )
 SELECT

@@ -103,7 +103,7 @@ sized AS (
   SELECT
     *,
     CASE WHEN df IS NULL THEN NULL
-         WHEN best_share_se > 0 AND best_share > 0 AND best_share < 1
+         WHEN best_share_se > 1e-9 AND best_share > 0 AND best_share < 1
          THEN best_share * (1 - best_share) / (best_share_se * best_share_se)
          ELSE CAST(n_lists AS DOUBLE) END AS n_effective,
     t_two_sided_95(df) AS t,

@@ -144,7 +144,7 @@ quantiles AS (
 measured AS (
   SELECT
     *,
-    CASE WHEN position_logodds_se > 0 THEN t_two_sided(t, df) END AS p_position,
+    CASE WHEN position_logodds_se > 1e-9 THEN t_two_sided(t, df) END AS p_position,
     CASE WHEN is_one_vote THEN mcnemar_exact(n_primacy, n_recency) ELSE normal_two_sided(flip_z) END
       AS p_position_these_items,
     CASE WHEN is_one_vote THEN CASE WHEN share_lo > 0 THEN 0.5 * ln(share_lo / (1 - share_lo)) END

@@ -44,7 +44,7 @@ WITH sums AS (
   GROUP BY study, template_id, rubric_id, provider, request_model, thinking, candidate
 ),
 staged AS (
-  SELECT *, CASE WHEN flip_slope_sd > 0 THEN t_two_sided_95(n_slopes - 1) END AS t
+  SELECT *, CASE WHEN flip_slope_sd > 1e-9 THEN t_two_sided_95(n_slopes - 1) END AS t
   FROM sums
 )
 SELECT
@@ -59,7 +59,7 @@ SELECT
   flip_slope_sd / sqrt(nullif(n_slopes, 0)) AS flip_slope_se,
   flip_slope - t * flip_slope_sd / sqrt(nullif(n_slopes, 0)) AS flip_slope_lo,
   flip_slope + t * flip_slope_sd / sqrt(nullif(n_slopes, 0)) AS flip_slope_hi,
-  CASE WHEN flip_slope_sd > 0
+  CASE WHEN flip_slope_sd > 1e-9
        THEN t_two_sided(flip_slope * sqrt(n_slopes) / flip_slope_sd, n_slopes - 1) END AS p_flip_slope,
   n_monotone_violations,
   n_monotone_violations / nullif(n_complete, 0) AS monotone_violation_rate,

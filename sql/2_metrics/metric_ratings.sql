@@ -65,7 +65,7 @@ staged AS (
       score_sd / sqrt(nullif(n_rated, 0)),
       CASE WHEN has_several AND n_prompts > 1 THEN sqrt(by_prompt * n_prompts / (n_prompts - 1)) / n_rated ELSE 0.0 END
     ) AS score_se,
-    CASE WHEN score_sd > 0 AND n_prompts > 1 THEN t_two_sided_95(n_prompts - 1) END AS t
+    CASE WHEN score_sd > 1e-9 AND n_prompts > 1 THEN t_two_sided_95(n_prompts - 1) END AS t
   FROM spread
 )
 SELECT

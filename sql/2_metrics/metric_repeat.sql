@@ -171,8 +171,8 @@ bounded AS (
       ], LAMBDA bp_m: wilson_mean(bp_m.p, bp_m.n, bp_m.se, df := bp_m.df)) AS ends,
     wilson_clustered(repeat_unanimity, n_orders, repeat_unanimity_se, n_clusters) AS unanimity_ends,
     list_transform([
-        CASE WHEN position_excess_conflict_se > 0 AND n_clusters >= 5 THEN n_clusters - 1 END,
-        CASE WHEN position_excess_conflict_se_these_items > 0 THEN n_pairs - 1 END
+        CASE WHEN position_excess_conflict_se > 1e-9 AND n_clusters >= 5 THEN n_clusters - 1 END,
+        CASE WHEN position_excess_conflict_se_these_items > 1e-9 THEN n_pairs - 1 END
       ], LAMBDA bp_df: t_two_sided_95(bp_df)) AS quantiles
   FROM errors
 ),

@@ -202,7 +202,7 @@ errors AS (
       AS people_se,
     CASE WHEN ppi_variance IS NOT NULL THEN sqrt(clustered_variance(ppi_variance, ppi_se * ppi_se, 1)) END
       AS ppi_general_se,
-    CASE WHEN ppi > 0 AND ppi < 1 AND ppi_se > 0 THEN ppi * (1 - ppi) / (ppi_se * ppi_se) ELSE n_labelled END AS ppi_size_max,
+    CASE WHEN ppi > 0 AND ppi < 1 AND ppi_se > 1e-9 THEN ppi * (1 - ppi) / (ppi_se * ppi_se) ELSE n_labelled END AS ppi_size_max,
     t_two_sided_95(labelled_df) AS t,
     CASE WHEN is_shared THEN t_two_sided_95(these_df) ELSE 1.959963984540054::DOUBLE END AS these_t
   FROM varied
@@ -232,9 +232,9 @@ SELECT
   wilson_lo(ppi_inside * ppi_size, ppi_size, t) AS ppi_win_rate_lo,
   wilson_hi(ppi_inside * ppi_size, ppi_size, t) AS ppi_win_rate_hi,
   ppi_these_se AS ppi_win_rate_se_these_statements,
-  CASE WHEN n_labelled >= 5 AND ppi_se > 0 AND these_t > 0 THEN greatest(0.0, ppi - these_t * ppi_these_se) END
+  CASE WHEN n_labelled >= 5 AND ppi_se > 1e-9 AND these_t > 0 THEN greatest(0.0, ppi - these_t * ppi_these_se) END
     AS ppi_win_rate_lo_these_statements,
-  CASE WHEN n_labelled >= 5 AND ppi_se > 0 AND these_t > 0 THEN least(1.0, ppi + these_t * ppi_these_se) END
+  CASE WHEN n_labelled >= 5 AND ppi_se > 1e-9 AND these_t > 0 THEN least(1.0, ppi + these_t * ppi_these_se) END
     AS ppi_win_rate_hi_these_statements,
   CASE WHEN ppi IS NOT NULL THEN greatest(0.0, least(1.0, ppi_min)) END AS ppi_win_rate_min,
   CASE WHEN ppi IS NOT NULL THEN greatest(0.0, least(1.0, ppi_max)) END AS ppi_win_rate_max,

@@ -129,7 +129,7 @@ tested AS (
     t_two_sided_95(df) AS t_ends,
     -- as in metric_position_bias
     0.8416212335729143 + 0.3594365 / nullif(df, 0) AS t_power,
-    CASE WHEN logodds_se > 0 THEN t_two_sided(position_logodds / logodds_se, df) END AS p_position
+    CASE WHEN logodds_se > 1e-9 THEN t_two_sided(position_logodds / logodds_se, df) END AS p_position
   FROM errors
 ),
 ranked AS (

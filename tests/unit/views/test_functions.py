@@ -238,6 +238,13 @@ def test_two_proportions_match_statsmodels(connection: duckdb.DuckDBPyConnection
     assert ((found_p < 0.05) == ((lo > 0) | (hi < 0)))[found].all()
 
 
+def test_spread_that_rounding_makes_is_none(connection: duckdb.DuckDBPyConnection) -> None:
+    """Ten items of which a judge said yes in one vote of three each are ten observations, not infinitely many."""
+    for ends in ("wilson_mean(1 / 3, 10, se).lo", "wilson_mean(1 / 3, 10, se).hi", "mean_size(1 / 3, 10, se)"):
+        none, rounded = evaluate(connection, ends, se=[0.0, 1.5e-9 / 2])
+        assert none == rounded
+
+
 def test_wilson_clustered_is_its_formula(connection: duckdb.DuckDBPyConnection) -> None:
     """Both ends solve (x - p)^2 = t^2 x (1-x) / n_eff, n_eff never above n; fewer than 5 clusters have no interval."""
     rng = np.random.default_rng(6)

@@ -333,3 +333,19 @@ def test_what_cannot_be_said_is_null_and_never_nan_or_infinite(n_rows: int) -> N
     for view, rows in zip(OF_PAIRS, of_pairs(random_rows(n_rows, n_rows), *OF_PAIRS), strict=True):
         numbers = [(name, value) for row in rows for name, value in row.items() if isinstance(value, float)]
         assert [(view, name) for name, value in numbers if not math.isfinite(value)] == []
+
+
+@pytest.mark.parametrize("n_pairs", range(5, 12))
+def test_pairs_that_are_all_alike_show_no_spread_however_their_numbers_round(n_pairs: int) -> None:
+    """Repeats of either order split alike on each: no interval, where rounding alone gave one of no width."""
+    rows = [
+        {"unit_id": f"u{pair}", "item_first": one, "item_second": other, "repeat_no": repeat_no, "verdict": verdict}
+        for pair in range(n_pairs)
+        for one, other in (("a", "b"), ("b", "a"))
+        for repeat_no, verdict in enumerate(("first", "first", "second"), 1)
+    ]
+    with views_over({"pair_judgments": table(judged(rows))}) as connection:
+        (row,) = result(connection, "FROM metric_repeat")
+    ends = [row[f"position_excess_conflict_{end}{of}"] for end in ("lo", "hi") for of in ("", "_these_items")]
+    assert row["n_pairs"] == n_pairs
+    assert ends == [None] * 4
