@@ -474,7 +474,8 @@ def _with_sense(response: Response, line: bytes) -> Response:
     """
     if line.endswith(FORGOTTEN) and response.status is ResponseStatus.SUCCEEDED:
         response = response._replace(status=ResponseStatus.UNREADABLE, error_class=ErrorClass.FORGOTTEN, finish=None)
-    if max(filter(None, _counts(response)), default=0) <= TOKENS_MAX:
+    given, made, reasoning, cached, written = _counts(response)
+    if max(given or 0, made or 0, reasoning or 0, cached or 0, written or 0) <= TOKENS_MAX:
         return response
     beyond: dict[str, Any] = {name: None for name in _COUNTS if (getattr(response, name) or 0) > TOKENS_MAX}
     return response._replace(**beyond)
@@ -505,8 +506,8 @@ def _lines(texts: pa.Array, odds: pa.Array) -> list[bytes]:
     if max(texts.nbytes, odds.nbytes) > LINE_BYTES_MAX:
         # One by one, so that of a line that is too long no copy is made.
         return [_looked_at(text if text.is_valid else odd) for text, odd in zip(texts, odds, strict=True)]
-    pairs = zip(texts.to_pylist(), odds.to_pylist(), strict=True)
-    return [text.encode("utf-8") if text is not None else _odd(odd) for text, odd in pairs]
+    pairs = zip(texts.view(pa.binary()).to_pylist(), odds.to_pylist(), strict=True)
+    return [line if line is not None else _odd(odd) for line, odd in pairs]
 
 
 def _odd(line: bytes) -> bytes:

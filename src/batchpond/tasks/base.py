@@ -324,7 +324,7 @@ class Found(NamedTuple):
 
 def said(text: str) -> str:
     """Return a text without the thoughts that a model wrote into it, which are no answer."""
-    signs = list(_THOUGHTS.finditer(text))
+    signs = list(_THOUGHTS.finditer(text)) if "<" in text else []
     if not signs:
         return text
     start = max((sign.end() for sign in signs if sign[1]), default=0)
