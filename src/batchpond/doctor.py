@@ -248,16 +248,9 @@ def _live(store: Store) -> Iterator[Finding]:
 
 
 def _attempts(attempts: Sequence[Attempt]) -> Iterator[Finding]:
-    stuck = [attempt for attempt in attempts if attempt.needs_attention]
-    for attempt in stuck[:FINDINGS_MAX]:
-        how = "a second batch, " if attempt.is_duplicate else ""
-        yield Finding(
-            "attempts",
-            Level.WARNING,
-            f"attempt {attempt.attempt_id} at {attempt.provider} is {how}{attempt.phase}",
-            told.WAYS_OUT.get(attempt.phase, told.WAYS_OUT["duplicate"]).replace("ATTEMPT", attempt.attempt_id[:10]),
-            ExitCode.ATTENTION,
-        )
+    stuck = [*told.stuck(attempts)]
+    for note in stuck[:FINDINGS_MAX]:
+        yield Finding("attempts", Level.WARNING, note.message, note.hint, note.exit_code)
     if not stuck:
         yield _ok("attempts", f"none of {len(attempts):,} needs a decision")
 

@@ -289,6 +289,8 @@ def test_the_report_shows_places_and_answers(orders: StageRig) -> None:
         (toml().replace('"texts.csv"', '"texts.csv"\ntier = "t"'), "a list has items of several"),
         (candidates_toml().replace('task = "likert"', 'task = "listwise"').replace("likert_json", "listwise_answers"),
          "cannot wait for other stages"),
+        (candidates_toml().replace('task = "likert"', 'task = "listwise"').replace("likert_json", "listwise_answers")
+         + "[stages.lists]\nexact = true\n", "those of answers come as these do"),
     ],
 )  # fmt: skip
 def test_what_lists_cannot_have_is_refused_with_its_reason(tmp_path: Path, text: str, message: str) -> None:
@@ -298,6 +300,16 @@ def test_what_lists_cannot_have_is_refused_with_its_reason(tmp_path: Path, text:
     with pytest.raises(StudyError) as raised:
         load(rig.study_path)
     assert message in f"{raised.value} {raised.value.hint}"
+
+
+def test_a_share_of_lists_is_met_exactly(tmp_path: Path) -> None:
+    """Of eleven lists six are asked in reverse, with `exact`; without it a study is asked as it was before."""
+    rig = rig_of(tmp_path, toml("[lists]\ncount = 11\nreverse = 0.5\nexact = true\n"))
+    assert rig.planned().n_requests == 11 + 6
+    rig.write(toml("[lists]\ncount = 11\nreverse = 0.5\n"))
+    drawn = rig.planned()
+    rig.write(toml("[lists]\ncount = 11\nreverse = 0.5\nexact = false\n"))
+    assert rig.planned().study_version == drawn.study_version
 
 
 def test_a_template_shows_no_column_of_one_item_and_a_unit_has_enough(tmp_path: Path) -> None:

@@ -60,6 +60,25 @@ def prompts(rig: StageRig, name: str) -> dict[tuple[str, str], str]:
     return {(row["item_first"], row["rubric_id"]): json.loads(row["body"])["messages"][0]["content"] for row in rows}
 
 
+def test_answers_that_are_shown_several_times_over_are_told(tmp_path: Path) -> None:
+    """A judge that is to see the reference sees each repeat of it, and `plan` says so before anything is bought."""
+    for times in (1, 3):
+        once = answers("gpt-5.4-mini").replace('"answers"', '"reference"', 1)
+        stages = (answers("gpt-5.4-nano", more=f"repeats = {times}\n"), once, judged(
+            "judges", 'stage = "answers"', "{answers.reference.text} {answers.answers.text}", "gpt-5.4-mini"
+        ))  # fmt: skip
+        rig = rig_of(tmp_path / f"{times}", *stages)
+        told = [note for note in rig.planned().notes if "one after the other" in note]
+        assert [note.partition(" shows all 3 answers")[0] for note in told] == (
+            ["stage judges: {answers.answers.text}"] if times == 3 else []
+        )
+    finished(rig)
+    (row, *_) = rig.ask(f"{SAW} where stage = 'judges' and unit_id = 'q1'")
+    texts = [one["text"] for one in rig.ask("select text from results where stage = 'answers' and item_first = 'q1'")]
+    assert len(texts) == 3
+    assert all(text in json.loads(row["body"])["messages"][0]["content"] for text in texts)
+
+
 SECOND = "Another judge says {answers.first.verdict}: {answers.first.explanation}\n<{answers.answers.text}>"
 
 

@@ -108,7 +108,7 @@ def cancel(
         raise UsageError("say which: each BATCH, or `--study STUDY` for all that runs of one")
     diagnostics, store = invocation.diagnostics, invocation.store()
     found = named(store, batches, study)
-    n_done = sum(one.status.n_completed or 0 for one in found if one.status is not None)
+    n_done = sum((one.status and one.status.n_completed) or sum(got.n_lines for got in one.downloads) for one in found)
     requests, what = plural(sum(one.intent.n_requests for one in found), "request"), plural(len(found), "batch")
     diagnostics.note(f"{what}: {requests}, of which {n_done:,} are known to be answered; what is, is billed")
     more = f" of study {study}, and send nothing more of it" if study is not None else ""

@@ -13,7 +13,6 @@ from batchpond.model import Origin
 from batchpond.text import plural
 
 if TYPE_CHECKING:
-    from batchpond.lake.attempts import LakeState
     from batchpond.lake.store import Store
     from batchpond.run.session import Note
     from batchpond.run.stages import StageStatus
@@ -46,9 +45,10 @@ def command(
     live = [b for b in batches if b["is_in_flight"] or b["needs_attention"]]
     n_failed = sum(m["n_failed"] + m["n_missing"] for m in models)
     n_unsent = sum(m["n_unsent"] for m in models)
+    failed = plural(n_failed, "planned row" if shared else "request") if n_failed else ""
     is_more = bool(live or rounds or n_failed or n_unsent)
-    lake_state, waiting, refused = _looked(store, models, study) if is_more else (None, [], [])
-    found = _stages(store, lake_state, study)
+    notes, waiting, found = _looked(store, models, study, failed) if is_more else ([], [], [])
+    refused = [note for note in notes if note.exit_code is ExitCode.ACCESS]
     color = invocation.color_stdout()
     if is_batches:
         names = list(batches[0]) if batches else ["attempt_id"]
@@ -64,8 +64,9 @@ def command(
     else:
         names = list(models[0]) if models else ["study"]
         output.records(names, [tuple(m.values()) for m in models], form)
-    _remark(invocation, models, live)
-    invocation.tell(refused)
+    if not models:
+        invocation.diagnostics.note("no study is planned here", hint="`batchpond plan study.toml` plans one")
+    invocation.tell(notes)
     if store.mirror:
         invocation.diagnostics.note(store.mirror.told())
     for one in shared:
@@ -73,16 +74,12 @@ def command(
             f"study {one['study']} was planned as {one['n_plan_rows']:,} rows that share {one['n_requests']:,} requests"
         )
         invocation.diagnostics.note(f"{text}; rows are counted here, each request is sent and paid once")
-    is_any_concern = lake_state is not None and bool(live) and _remark_concerns(invocation, lake_state, study)
     for wait in waiting:
         invocation.diagnostics.note(wait["text"])
-    if lake_state and n_failed:
-        noun = "planned row" if shared else "request"
-        _remark_failures(invocation, lake_state, models, plural(n_failed, noun))
     _remark_stages(invocation, found)
     if refused:
         return ExitCode.ACCESS
-    is_for_a_person = is_any_concern or any(wait["needs_attention"] for wait in waiting)
+    is_for_a_person = any(note.exit_code for note in notes) or any(wait["needs_attention"] for wait in waiting)
     return ExitCode.ATTENTION if is_for_a_person else _exit_code(models, live, is_exit_code=is_exit_code)
 
 
@@ -105,23 +102,29 @@ def _show(models: list[dict[str, Any]], live: list[dict[str, Any]], *, has_color
 
 
 def _looked(
-    store: Store, models: list[dict[str, Any]], study: str | None
-) -> tuple[LakeState, list[dict[str, Any]], list[Note]]:
-    """Return what all events come to, what waits and what was refused; loaded only where they say more than views."""
-    from batchpond.run.told import looking, refused, waits
+    store: Store, models: list[dict[str, Any]], study: str | None, failed: str
+) -> tuple[list[Note], list[dict[str, Any]], list[StageStatus]]:
+    """Return what a person is to know, what waits, and how far stages are; loaded where the views do not say it."""
+    from batchpond.run import told
+    from batchpond.run.session import Note, Severity
 
-    looked = looking(store, providers(store))
+    looked = told.looking(store, providers(store))
     unsent = sorted({model["study"] for model in models if model["n_unsent"]})
-    waiting = [row for name in unsent for row in waits(looked, name)]
-    return looked.lake_state, waiting, [*refused(looked.lake_state, study)]
-
-
-def _stages(store: Store, lake_state: LakeState | None, study: str | None) -> list[StageStatus]:
-    if lake_state is None or not lake_state.rounds:
-        return []
+    waiting = [row for name in unsent for row in told.waits(looked, name)]
+    state, now = looked.lake_state, store.clock.now()
+    mine = [one for one in state.attempts.values() if study in {None, one.intent.study}]
+    notes = [*told.refused(state, study), *told.stuck(mine), *told.concerns(state, now, study=study)]
+    notes += [Note(Severity.INFO, text, told.NEXT_STEP) for text in told.waiting(mine, store)]
+    if failed:
+        notes.append(Note(Severity.INFO, f"{failed} failed or missing", "`batchpond query report_errors` says why"))
+        of_models = {model["study"] for model in models}
+        failures = told.failures(store, state, state.attempts.values())
+        notes += [Note(Severity.INFO, one.text, one.hint) for one in failures if one.study in of_models]
+    if not state.rounds:
+        return notes, waiting, []
     from batchpond.run.stages import stages
 
-    return stages(store, lake_state, study)
+    return notes, waiting, stages(store, state, study)
 
 
 def _stage_rows(found: list[StageStatus]) -> tuple[list[str], list[tuple[Any, ...]]]:
@@ -183,45 +186,6 @@ def _batch_row(batch: dict[str, Any], now_s: float) -> tuple[Any, ...]:
         age(now_s - since.timestamp() if since else None),
         age(ends.timestamp() - now_s if ends else None),
     )
-
-
-def _remark(invocation: Invocation, models: list[dict[str, Any]], live: list[dict[str, Any]]) -> None:
-    diagnostics = invocation.diagnostics
-    if not models:
-        diagnostics.note("no study is planned here", hint="`batchpond plan study.toml` plans one")
-    if stuck := [batch for batch in live if batch["needs_attention"]]:
-        from batchpond.run.told import WAYS_OUT
-    for batch in stuck:
-        name = batch["attempt_id"][:ID_SHOWN]
-        diagnostics.warning(
-            f"attempt {name} is"
-            f" {'a second batch, ' if batch['shard_kind'] == 'duplicate' else ''}{batch['attempt_state']}",
-            hint=WAYS_OUT.get(batch["attempt_state"], WAYS_OUT["duplicate"]).replace("ATTEMPT", name),
-        )
-
-
-def _remark_concerns(invocation: Invocation, lake_state: LakeState, study: str | None) -> bool:
-    """Say what waits in folders, which batches are late and which results perish; whether there are any of those."""
-    from batchpond.run.told import NEXT_STEP, concerns, waiting
-
-    now = invocation.store().clock.now()
-    mine = (attempt for attempt in lake_state.attempts.values() if study in {None, attempt.intent.study})
-    for text in waiting(mine, invocation.store()):
-        invocation.diagnostics.note(text, hint=NEXT_STEP)
-    found = [one for one in concerns(lake_state, now) if study in {None, one.attempt.intent.study}]
-    for concern in found:
-        invocation.diagnostics.warning(concern.text, hint=concern.hint)
-    return bool(found)
-
-
-def _remark_failures(invocation: Invocation, lake_state: LakeState, models: list[dict[str, Any]], failed: str) -> None:
-    from batchpond.run.told import failures
-
-    invocation.diagnostics.note(f"{failed} failed or missing", hint="`batchpond query report_errors` says why")
-    studies = {model["study"] for model in models}
-    for failure in failures(invocation.store(), lake_state, lake_state.attempts.values()):
-        if failure.study in studies:
-            invocation.diagnostics.note(failure.text, hint=failure.hint)
 
 
 def _exit_code(models: list[dict[str, Any]], live: list[dict[str, Any]], *, is_exit_code: bool) -> ExitCode:

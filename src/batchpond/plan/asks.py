@@ -322,6 +322,24 @@ def _against(baseline: str, ordered: Sequence[SourceRow]) -> Iterator[tuple[Sour
 
 def _listwise(stage: StageSpec, rule: OrderRule, rows: Sequence[SourceRow], seed: int) -> Iterator[Ask]:
     """Every list, in its order and where it is reversed: an ask of each of its rows, which say the same."""
+    lists: Iterable[Sequence[SourceRow]] = _lists(stage, rule, rows, seed)
+    below = stage.pairs.reverse
+    if stage.pairs.is_exact:
+        lists = [*lists]
+        below = [*sorted(_drawn(shown, seed)[1] for shown in lists), 1.0][round(below * len(lists))]
+    for shown in lists:
+        list_id, draw = _drawn(shown, seed)
+        yield from _asks_of_list(stage, rule, shown, list_id, is_reversed=draw < below)
+
+
+def _drawn(shown: Sequence[SourceRow], seed: int) -> tuple[str, float]:
+    """Return a list's id, and the draw by which it is asked in the opposite order too."""
+    list_id = ids.digest("list", shown[0].unit_id, *(row.item_id for row in shown))
+    return list_id, ids.unit_interval(seed, "reverse list", list_id)
+
+
+def _lists(stage: StageSpec, rule: OrderRule, rows: Sequence[SourceRow], seed: int) -> Iterator[Sequence[SourceRow]]:
+    """Yield the rows of every list, in its order."""
     by_unit: dict[tuple[str, str | None], list[tuple[str, str, int]]] = {}
     for place, row in enumerate(rows):
         by_unit.setdefault((row.unit_id, row.rubric_id), []).append((row.candidate or "", row.item_id, place))
@@ -341,13 +359,13 @@ def _listwise(stage: StageSpec, rule: OrderRule, rows: Sequence[SourceRow], seed
         for order in itertools.islice(found, stage.pairs.count or (1 if has_candidates else len(names))):
             if order not in seen:  # of few items all orders soon are
                 seen |= {order, order[::-1]} if stage.pairs.reverse else {order}
-                yield from _asks_of_list(stage, rule, [rows[members[at][2]] for at in order], seed)
+                yield [rows[members[at][2]] for at in order]
 
 
-def _asks_of_list(stage: StageSpec, rule: OrderRule, shown: Sequence[SourceRow], seed: int) -> Iterator[Ask]:
-    list_id = ids.digest("list", shown[0].unit_id, *(row.item_id for row in shown))
-    has_reverse = ids.unit_interval(seed, "reverse list", list_id) < stage.pairs.reverse
-    asked = [(Direction.FORWARD, shown), *([(Direction.REVERSE, shown[::-1])] if has_reverse else [])]
+def _asks_of_list(
+    stage: StageSpec, rule: OrderRule, shown: Sequence[SourceRow], list_id: str, *, is_reversed: bool
+) -> Iterator[Ask]:
+    asked = [(Direction.FORWARD, shown), *([(Direction.REVERSE, shown[::-1])] if is_reversed else [])]
     for rubric, (direction, rows) in itertools.product(_rubrics_of(stage, *shown), asked):
         values = {"SAMPLES": rule.shown([row.text for row in rows]), "INPUT": rows[0].input_text or ""}
         for place, row in enumerate(rows, 1):

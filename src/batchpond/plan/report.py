@@ -292,6 +292,7 @@ def _of_rows(stage: StageSpec, draft: Draft) -> Iterator[str]:
     yield from _of_outputs(stage, draft)
     yield from _of_rubrics(stage, draft)
     yield from _of_lone(stage, draft)
+    yield from _of_repeats(stage, draft)
 
 
 def _of_inputs(stage: StageSpec) -> Iterator[str]:
@@ -354,6 +355,15 @@ def _of_outputs(stage: StageSpec, draft: Draft) -> Iterator[str]:
                 f"stage {stage.name}: template {template.template_id} shows no answer of stage {source.name}, only what"
                 f" was asked there: {{OUTPUT}} shows it, or {{answers.{source.name}.text}}"
             )
+
+
+def _of_repeats(stage: StageSpec, draft: Draft) -> Iterator[str]:
+    """Yield which answers of other stages stand in a prompt several times over, as these ask so often."""
+    times = {one.stage.name: one.stage.repeats for one in draft.stages}
+    for name, (source, _) in stage.answers.items():
+        if (n := times[source]) > 1:
+            text = f"stage {stage.name}: {{{name}}} shows all {n} answers, one after the other, as stage {source} asks"
+            yield f"{text} each question {n} times; to show one, name a stage without repeats"
 
 
 def _of_answers(draft: StageDraft) -> Iterator[str]:

@@ -119,36 +119,35 @@ def count_failed(session: Session) -> Mapping[str, int]:
     return session.remembered(".failed", last, count)
 
 
-@dataclass(frozen=True, slots=True)
-class Concern:
-    """Why a person should look at a batch that has not gone wrong yet."""
-
-    attempt: Attempt
-    text: str
-    hint: str
+def _for_a_person(text: str, hint: str) -> Note:
+    return Note(Severity.WARNING, text, hint, ExitCode.ATTENTION)
 
 
 def tell_concerns(session: Session) -> None:
     """Say which batches are late and which results perish; each needs a person."""
     for concern in concerns(session.open_state, session.store.clock.now(), session.log.archive.took_s):
-        session.alert(concern.text, hint=concern.hint)
+        session.alert(concern.message, hint=concern.hint)
     for begun in session.open_state.forgetting.values():
         text = f"forgetting {begun.n_requests:,} requests was begun and did not end"
         session.alert(text, hint="`batchpond forget` ends it")
 
 
 def concerns(
-    lake_state: LakeState, now: datetime, archived_s: Mapping[str, Sequence[float]] = _NO_PAST
-) -> list[Concern]:
-    """Return the batches that are late, and those whose results do not come or will soon be deleted; pure.
+    lake_state: LakeState,
+    now: datetime,
+    archived_s: Mapping[str, Sequence[float]] = _NO_PAST,
+    study: str | None = None,
+) -> list[Note]:
+    """Return which batches of a study are late, and whose results do not come or will soon be deleted; pure.
 
     `archived_s` has, by provider, how long the batches ran that the state lacks.
     """
     remote = [a for a in lake_state.attempts.values() if a.mode is Mode.BATCH and a.created_at is not None]
     waiting = {attempt.provider for attempt in remote if attempt.phase is Phase.OPEN}
     usual = {name: _usual([a for a in remote if a.provider == name], archived_s.get(name, ())) for name in waiting}
-    late = (_late(attempt, usual[attempt.provider], now) for attempt in remote if attempt.phase is Phase.OPEN)
-    perishing = (_perishing(attempt, now) for attempt in remote if attempt.phase in _UNCOLLECTED_PHASES)
+    mine = [attempt for attempt in remote if study in {None, attempt.intent.study}]
+    late = (_late(attempt, usual[attempt.provider], now) for attempt in mine if attempt.phase is Phase.OPEN)
+    perishing = (_perishing(attempt, now) for attempt in mine if attempt.phase in _UNCOLLECTED_PHASES)
     return [concern for concern in (*late, *perishing) if concern is not None]
 
 
@@ -158,7 +157,7 @@ def _usual(attempts: Collection[Attempt], archived_s: Sequence[float]) -> timede
     return timedelta(seconds=took_s[math.ceil(QUANTILE * len(took_s)) - 1]) if len(took_s) >= HISTORY_MIN else None
 
 
-def _late(attempt: Attempt, usual: timedelta | None, now: datetime) -> Concern | None:
+def _late(attempt: Attempt, usual: timedelta | None, now: datetime) -> Note | None:
     """Say that an open batch is past its window or takes longer than others did; some grace is for clocks."""
     if attempt.created_at is None:
         return None
@@ -170,15 +169,14 @@ def _late(attempt: Attempt, usual: timedelta | None, now: datetime) -> Concern |
         why = f"has run for {_span(took)}: {share}"
     else:
         return None
-    return Concern(
-        attempt,
+    return _for_a_person(
         f"{attempt.provider} batch {attempt.batch_id} of study {attempt.intent.study} {why}",
         f"wait for it; or `batchpond cancel {attempt.batch_id}`: what it has answered is collected, and the rest can"
         f" be asked again with `batchpond retry {attempt.intent.study} --only cancelled`",
     )
 
 
-def _perishing(attempt: Attempt, now: datetime) -> Concern | None:
+def _perishing(attempt: Attempt, now: datetime) -> Note | None:
     """Count the days down until the results are deleted, from when they may have been there; none of them is here."""
     descriptor = registry.module(attempt.provider).DESCRIPTOR
     kept = timedelta(days=descriptor.results_retention_days)
@@ -193,11 +191,10 @@ def _perishing(attempt: Attempt, now: datetime) -> Concern | None:
         if seen is None or attempt.phase is not Phase.ENDED or now - seen.occurred_at <= GRACE:
             return None
         text = f"{about}, though it had ended by {seen.occurred_at:%Y-%m-%d %H:%M} UTC"
-        return Concern(attempt, text, "`batchpond sync` fetches them, and says what keeps them away")
+        return _for_a_person(text, "`batchpond sync` fetches them, and says what keeps them away")
     source = "" if descriptor.has_known_retention else "; how long they are kept is not documented, so this is caution"
     due_at = f"in {_span(left)}, on {until:%Y-%m-%d %H:%M} UTC" if left > timedelta(0) else "any time now"
-    return Concern(
-        attempt,
+    return _for_a_person(
         f"{about}, and may be deleted {due_at}{source}",
         f"`batchpond sync` fetches them; `batchpond resolve {attempt.batch_id} --refetch` fetches again what does not"
         " add up",
@@ -277,6 +274,15 @@ def refused(lake_state: LakeState, study: str | None = None) -> Iterator[Note]:
         text = f"{name} refused {plural(n, 'request')} of study {of} for want of rights: {said}"
         hint = "mend the key's rights, and `batchpond sync` asks again; it does so ever more rarely"
         yield Note(Severity.ERROR, text, hint, ExitCode.ACCESS)
+
+
+def stuck(attempts: Iterable[Attempt]) -> Iterator[Note]:
+    """Yield which attempts need a person's decision, with the ways out."""
+    for one in attempts:
+        if one.needs_attention:
+            text = f"attempt {one.attempt_id} at {one.provider} is {'a second batch, ' if one.is_duplicate else ''}"
+            hint = WAYS_OUT.get(one.phase, WAYS_OUT["duplicate"]).replace("ATTEMPT", one.attempt_id[:10])
+            yield _for_a_person(text + one.phase, hint)
 
 
 STRAYS_SHOWN_MAX: Final = 5

@@ -118,8 +118,8 @@ class PairsSpec:
     They are chosen of those that `given` names, by the two ids in its columns, or of items with the same value of the
     column `block`. With `is_exact` shares are met exactly, else by a draw of each pair; `n_reverse` is in `reverse`'s
     place.
-    Of lists, `count` and `reverse` are set alone, and their size is the answer rule's; of a ranking `baseline` alone,
-    the candidate with whom all others are compared.
+    Of lists, `count`, `reverse` and `is_exact` are set alone, and their size is the answer rule's; of a ranking
+    `baseline` alone, the candidate with whom all others are compared.
     With `adaptive`, `count` is the most judgments of a cell and `reverse` the share that is asked in the other order.
     """
 

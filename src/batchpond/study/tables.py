@@ -113,11 +113,12 @@ class Lists:
     size: Annotated[int, between(2, listwise.SIZE_MAX, "how many a list shows")] = 4
     count: Annotated[int, between(1, 10**7, "at most so many, of each unit if there are any")] | None = None
     reverse: Annotated[bool, about("share also asked in the opposite order")] | Share = True
+    exact: Annotated[bool, about("meet that share exactly")] = False
 
     @property
     def as_pairs(self) -> spec.PairsSpec:
         """How a stage keeps them, but for the size."""
-        return spec.PairsSpec(count=self.count, reverse=float(self.reverse))
+        return spec.PairsSpec(count=self.count, reverse=float(self.reverse), is_exact=self.exact)
 
     def read_by(self, rule: Rule) -> Rule:
         """Return the rule that reads answers of this size, where it is one of lists."""
@@ -132,6 +133,10 @@ def check_lists(table: Table, stage: spec.StageSpec, source: spec.StageSpec | No
     table.inside("answer").refuse(["size"], "stands in [lists], where lists are drawn")
     if "tier" in stage.rows.columns:
         table.inside("items").fail("tier", "cannot be given: a list has items of several", "give the stage a tier")
+    if stage.waits and stage.pairs.is_exact:
+        table.inside("lists").fail(
+            "exact", "needs all lists at once, and those of answers come as these do", "leave it out"
+        )
     if stage.waits and not (source.task == "generation" if source else "unit" in stage.rows.columns):
         why = "cannot wait for other stages: lists of items are drawn once, and a later answer would change them all"
         table.inside("items").fail((), why, "answers of a generation stage, and SQL with a unit, can")

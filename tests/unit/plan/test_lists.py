@@ -75,6 +75,18 @@ def test_a_share_is_reversed() -> None:
     assert 70 < found["reverse"] < 130
 
 
+@given(st.integers(1, 60), st.sampled_from([0.0, 0.25, 0.5, 0.75, 1.0]), st.integers(0, 9))
+def test_a_share_is_met_exactly_where_that_is_asked(n_lists: int, share: float, seed: int) -> None:
+    """Of 41 lists a half is 20; the lists are the same, and those that a draw alone reverses come first."""
+    rows = [SourceRow(name, name) for name in NAMES]
+    drawn = shown([*asks(stage_of(4, count=n_lists, reverse=share), rows, seed)])
+    found = shown([*asks(stage_of(4, count=n_lists, reverse=share, is_exact=True), rows, seed)])
+    assert [one for one in found if one[1] == "forward"] == [one for one in drawn if one[1] == "forward"]
+    by_draw, exactly = ({one for one in lists if one[1] == "reverse"} for lists in (drawn, found))
+    assert len(exactly) == round(share * n_lists)
+    assert by_draw <= exactly or exactly <= by_draw
+
+
 def test_over_the_units_each_candidate_stands_equally_often_at_each_place() -> None:
     """A list of each unit, of all its candidates, the same whatever the order of the rows."""
     rows = outputs(30)
