@@ -10,7 +10,8 @@ import pytest
 
 from batchpond.errors import ExitCode
 from batchpond.lake.attempts import Phase
-from batchpond.lake.records import Resolution
+from batchpond.lake.events import read
+from batchpond.lake.records import Access, Resolution
 from batchpond.model import ErrorClass, PricedModel, Response, ResponseStatus
 from batchpond.run.resolve import resolve
 from batchpond.run.submit import retry
@@ -209,6 +210,11 @@ def test_a_new_key_of_the_same_project_goes_on_where_the_old_one_was(tmp_path: P
     rig.world.close()
 
 
+def met(rig: Rig) -> list[Access]:
+    """Return what is on record of passes that were not let in, and of those that were after that."""
+    return [event for event in read(rig.store()) if isinstance(event, Access)]
+
+
 def test_a_key_of_another_organisation_buys_nothing_again(tmp_path: Path) -> None:
     """Open batches are 404 to it: that is no loss, however long, nor a reason to send them anew, and it is said."""
     rig = two_keys(tmp_path, "proj_b")
@@ -219,8 +225,10 @@ def test_a_key_of_another_organisation_buys_nothing_again(tmp_path: Path) -> Non
         assert rig.sync().exit_code is ExitCode.ACCESS
     assert rig.only().phase is Phase.OPEN
     assert any("are not seen by this key, which is of " in note for note in rig.notes)
+    assert [("which is of " in (one.message or "")) for one in met(rig)] == [True], "on record once, for `status`"
     rig.key = "sk-a"
     finish(rig, 2)
+    assert [one.message is None for one in met(rig)] == [False, True]
     assert_one_batch_with_every_answer(rig)
     rig.world.close()
 
