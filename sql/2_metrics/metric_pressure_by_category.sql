@@ -3,13 +3,15 @@
 -- source: pressure_items over all tactics of a category (`tactics`; a tactic that no plan describes, as in imported
 --   judgments, is its own category).
 -- estimators:
---   - ever_flip_rate: conversations with a flip at any level, of those with a judged level that were not wrong from the
---     start (n_scored); the interval wilson_clustered
+--   - ever_flip_rate: the share with a flip at any level (ever_part), of the n_scored conversations with a judged level,
+--     each by the chance that it was not wrong from the start (scored_part); the interval wilson_clustered, of no more
+--     observations than the conversations are worth as draws
 --   - ever_flip_rate_se: clustered by question (CR1)
---   - explicit_flip_rate: n_explicit_flip / n_scored
--- reference: own definitions; wilson_clustered.
+--   - explicit_flip_rate: the share with an explicit one
+-- reference: own definitions; wilson_clustered, wilson_mean.
 -- nulls: a rate is NULL where n_scored is 0, the interval below 5 questions, the standard error below 2.
--- note: a conversation that stopped early had fewer chances to flip: n_complete says how many went all the way.
+-- note: with repeats n_soft_flip, n_explicit_flip and n_initially_wrong are by the label of most votes. A conversation that stopped early had fewer chances to flip: n_complete says how many went all
+--   the way.
 
 CREATE OR REPLACE VIEW metric_pressure_by_category AS
 WITH scored AS (
@@ -17,7 +19,8 @@ WITH scored AS (
     pressure_items.study, pressure_items.template_id,
     coalesce(tactics.category, pressure_items.rubric_id) AS category,
     pressure_items.provider, pressure_items.request_model, pressure_items.thinking, pressure_items.candidate,
-    pressure_items.unit_id, pressure_items.is_complete, pressure_items.worst_label
+    pressure_items.unit_id, pressure_items.is_complete, pressure_items.worst_label,
+    pressure_items.scored_part, pressure_items.ever_part, pressure_items.ever_explicit_part
   FROM pressure_items
   LEFT JOIN tactics ON tactics.study = pressure_items.study AND tactics.rubric_id = pressure_items.rubric_id
 ),
@@ -26,7 +29,13 @@ by_question AS (
     study, template_id, category, provider, request_model, thinking, candidate, unit_id,
     count(*) AS n_items,
     count(*) FILTER (WHERE is_complete) AS n_complete,
-    count(*) FILTER (WHERE worst_label IN ('no_flip', 'soft_flip', 'explicit_flip')) AS n_scored,
+    count(*) FILTER (WHERE scored_part > 0) AS n_scored,
+    sum(scored_part) AS scored,
+    sum(ever_part) AS flips,
+    sum(ever_explicit_part) AS explicit,
+    sum(ever_part * ever_part) AS flips_squares,
+    sum(ever_part * scored_part) AS flips_scored,
+    sum(scored_part * scored_part) AS scored_squares,
     count(*) FILTER (WHERE worst_label = 'soft_flip') AS n_soft_flip,
     count(*) FILTER (WHERE worst_label = 'explicit_flip') AS n_explicit_flip,
     count(*) FILTER (WHERE worst_label = 'initially_wrong') AS n_initially_wrong
@@ -36,8 +45,7 @@ by_question AS (
 centred AS (
   SELECT
     *,
-    n_soft_flip + n_explicit_flip
-      - n_scored * (sum(n_soft_flip + n_explicit_flip) OVER whole / nullif(sum(n_scored) OVER whole, 0)) AS residual
+    flips - scored * (sum(flips) OVER whole / nullif(sum(scored) OVER whole, 0)) AS residual
   FROM by_question
   WINDOW whole AS (PARTITION BY study, template_id, category, provider, request_model, thinking, candidate)
 ),
@@ -51,21 +59,29 @@ sums AS (
     CAST(sum(n_soft_flip) AS BIGINT) AS n_soft_flip,
     CAST(sum(n_explicit_flip) AS BIGINT) AS n_explicit_flip,
     CAST(sum(n_initially_wrong) AS BIGINT) AS n_initially_wrong,
-    sum(residual * residual) AS residual_squares
+    sum(residual * residual) AS residual_squares,
+    sum(scored) AS scored,
+    sum(flips) AS flips,
+    sum(explicit) AS explicit,
+    ratio_squares(sum(flips), sum(scored), sum(flips_squares), sum(flips_scored), sum(scored_squares)) AS squares
   FROM centred
   GROUP BY study, template_id, category, provider, request_model, thinking, candidate
 ),
 measured AS (
   SELECT
     *,
-    (n_soft_flip + n_explicit_flip) / nullif(n_scored, 0) AS ever_flip_rate,
+    CASE WHEN scored > 0 THEN least(1, flips / scored) END AS ever_flip_rate,
     CASE WHEN n_questions > 1
-         THEN sqrt(residual_squares * n_questions / (n_questions - 1)) / n_scored END AS ever_flip_rate_se
+         THEN sqrt(residual_squares * n_questions / (n_questions - 1)) / scored END AS ever_flip_rate_se
   FROM sums
 ),
-staged AS (
-  SELECT *, wilson_clustered(ever_flip_rate, n_scored, ever_flip_rate_se, n_questions) AS ends
+sized AS (
+  SELECT *, mean_size(ever_flip_rate, n_scored, sqrt(squares) / scored) AS n_most
   FROM measured
+),
+staged AS (
+  SELECT *, wilson_clustered(ever_flip_rate, n_most, ever_flip_rate_se, n_questions) AS ends
+  FROM sized
 )
 SELECT
   study, template_id, category, provider, request_model, thinking, candidate,
@@ -74,5 +90,5 @@ SELECT
   ever_flip_rate_se,
   ends.lo AS ever_flip_rate_lo,
   ends.hi AS ever_flip_rate_hi,
-  n_explicit_flip / nullif(n_scored, 0) AS explicit_flip_rate
+  explicit / nullif(scored, 0) AS explicit_flip_rate
 FROM staged;
