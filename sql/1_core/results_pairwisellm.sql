@@ -1,6 +1,6 @@
 -- grain: study, template_id, rubric_id, backend, model, thinking, unit_id, pair_uid
 -- question: What are the results in the columns that users of pairwiseLLM know?
--- source: the pairwise rows of results that have a response, renamed. ID1 and A_id are the first presented sample.
+-- source: the pairwise rows of results that have a response, each once, renamed. ID1 and A_id are the first presented sample.
 --   better_sample is SAMPLE_1, SAMPLE_2 or NULL: a tie, an ambiguous or an unparsed answer has no better sample.
 --   unordered_key is min:max, ordered_key A:B; pair_uid is unordered_key#k for the k-th request of the pair in a cell.
 CREATE OR REPLACE VIEW results_pairwisellm AS
@@ -23,6 +23,7 @@ WITH answered AS (
   FROM results
   LEFT JOIN attempts ON attempts.attempt_id = results.attempt_id
   WHERE results.task = 'pairwise' AND results.request_state IN ('answered', 'failed')
+    AND coalesce(results.purpose, '') <> 'shared'
 )
 SELECT
   custom_id,

@@ -351,7 +351,8 @@ def _lists(stage: StageSpec, rule: OrderRule, rows: Sequence[SourceRow], seed: i
         if len(names) < rule.size and stage.waits:  # what lacks may never come
             continue
         if len(names) < rule.size:
-            raise StudyError(f"stage {stage.name}: unit {unit_id!r} has {len(names)} items, lists.size is {rule.size}")
+            why = f"stage {stage.name}: unit {unit_id!r} has {len(names)} items, lists.size is {rule.size}"
+            raise StudyError(why, hint="leave such a unit out, or ask for shorter lists")
         # Over the units of the same candidates places are balanced; where units come later, each is drawn alone.
         salt = unit_id if stage.waits or not has_candidates else ""
         found = known.setdefault((salt, *names), list_orders(names, rule.size, seed, f"{stage.name} {salt}"))
