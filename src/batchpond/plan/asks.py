@@ -38,7 +38,7 @@ PLACES: Final = ("unit_id", "rubric_id", "candidate", "input", "turn_no", "tier"
 _TIER_DIGITS_MAX: Final = 8
 _NUMBERS_AT_ONCE: Final = 10_000
 _ROWS_AT_ONCE: Final = 256
-_HASHES_AT_ONCE: Final = 4_096 * 32  # bytes
+_HASHES_AT_ONCE: Final = 512 * 32  # bytes
 _NOTHING: Final[Mapping[str, Any]] = {}
 
 
