@@ -43,6 +43,7 @@ DESIGNS = {
     "by prompt": Design(5, sd=0.5, tau=1, prompts=60),
     "all pairs, 3 repeats": Design(20, sd=2, tau=1, repeats=3),
     "sparse, 5 repeats": Design(20, sd=2, tau=1, degree=8, repeats=5),
+    "sparse, far apart, 3 repeats": Design(20, sd=4, tau=0, degree=6, repeats=3),
     "by prompt, 3 repeats": Design(5, sd=0.5, tau=1, prompts=60, repeats=3),
 }
 

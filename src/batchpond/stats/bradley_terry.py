@@ -9,7 +9,8 @@ The standard errors of `by_pair` and `by_unit` hold when votes on one pair (or o
 CR3 (Bell and McCaffrey 2002): each cluster's score is divided by one minus its leverage, which is what leaving the
 cluster out would do. A cluster whose absence would cut the graph in two has leverage 1, and one that all but holds it
 together (in a ring of many items, each) nearly so: the data cannot say how such clusters vary, and dividing by next to
-nothing gives any number. They enter with the variance of the model, and are reported.
+nothing gives any number. They enter with the variance of the model, and are reported. So do votes on items that are
+separated, for the same reason.
 """
 
 from __future__ import annotations
@@ -377,7 +378,8 @@ class _Mixer:
         return np.asarray(after - np.diff(np.array(self.places), axis=0).T @ weights)
 
 
-LEVERAGE_GAP_MIN: Final = 0.02
+# Where a cluster is left with less, leaving it out makes its error several times what is known of it.
+LEVERAGE_GAP_MIN: Final = 0.15
 DETERMINANT_MIN: Final = 1e-7
 
 
@@ -390,27 +392,35 @@ class Sandwich:
     is_at_bridge: Bools
 
 
-def by_pair(fit: Fit, *, is_adjusted: bool = True) -> Sandwich:
-    """Return CR3 (or CR0 with `is_adjusted` False) clustered by unordered pair."""
+def by_pair(fit: Fit, *, is_adjusted: bool = True, separated: Bools | None = None) -> Sandwich:
+    """Return CR3 (or CR0 with `is_adjusted` False) clustered by unordered pair.
+
+    Votes on an item that is `separated` all went one way, as far as they go: they show no noise, and nearly all that
+    is known of it comes from its closest pair, so that leaving this out gives any number (45 for 1.6 was seen, and all
+    items were tied with it). They enter with the variance of the model, which Firth's penalty keeps finite.
+    """
     votes, (score, information) = fit.votes, _by_row(fit, fit.votes)
     is_bridge = np.zeros(len(votes.lo), dtype=np.bool_)
     if is_adjusted:
         score, is_bridge = _left_out(score, information, _pair_covariance(fit))
-    meat = np.where(is_bridge, information, score[:, None, :] * score[None, :, :])
+    is_plain = is_bridge | _touches(votes, separated)
+    meat = np.where(is_plain, information, score[:, None, :] * score[None, :, :])
     is_at_bridge = np.zeros(votes.n_items, dtype=np.bool_)
     is_at_bridge[votes.lo[is_bridge]] = is_at_bridge[votes.hi[is_bridge]] = True
     bread, filling = fit.covariance, likelihood.spread(votes, [list(row) for row in meat])
     return Sandwich(bread @ filling @ bread, len(votes.lo), is_at_bridge)
 
 
-def by_unit(fit: Fit, votes: Votes) -> Sandwich:
-    """Return CR3 clustered by the unit of `votes`, the same votes that were fitted, by unit and pair."""
+def by_unit(fit: Fit, votes: Votes, *, separated: Bools | None = None) -> Sandwich:
+    """Return CR3 clustered by the unit of `votes`, the same votes that were fitted, by unit and pair; see `by_pair`."""
     if fit.model.ties is Ties.DROP:
         votes = votes.without_ties()
-    by_row, bread = _by_row(fit, votes), fit.covariance
+    (score, information), bread = _by_row(fit, votes), fit.covariance
+    is_plain = _touches(votes, separated)
+    meat = likelihood.spread(votes, [list(row) for row in information * is_plain])
+    by_row = score * ~is_plain, information * ~is_plain
     order = np.argsort(votes.unit, kind="stable")
     starts = np.flatnonzero(np.r_[True, np.diff(votes.unit[order]) != 0]) if len(order) else np.zeros(0, np.int64)
-    meat = np.zeros_like(bread)
     is_at_bridge = np.zeros(votes.n_items, dtype=np.bool_)
     extras = np.arange(votes.n_items, len(bread))
     for rows in np.split(order, starts[1:]):
@@ -426,6 +436,11 @@ def by_unit(fit: Fit, votes: Votes) -> Sandwich:
         moved = np.linalg.solve(left, score)
         meat[np.ix_(at, at)] += np.outer(moved, moved)
     return Sandwich(bread @ meat @ bread, len(starts), is_at_bridge)
+
+
+def _touches(votes: Votes, items: Bools | None) -> Bools:
+    """Return which rows are about one of the items."""
+    return np.zeros(len(votes.lo), dtype=np.bool_) if items is None else items[votes.lo] | items[votes.hi]
 
 
 def _by_row(fit: Fit, votes: Votes) -> tuple[Floats, Floats]:

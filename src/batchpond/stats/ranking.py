@@ -294,23 +294,33 @@ def _model(votes: Votes, options: Options) -> Model:
 def _estimate(votes: Votes, by_unit: Votes, options: Options) -> _Estimate:
     fitted = fit(votes, _model(votes, options))
     core = win_table.core(win_table.beats(votes))
-    errors = _errors(fitted, by_unit, options)
-    # The sandwich sees votes that all went one way, or all tied, as votes without noise: the model is its floor there.
-    is_weak = core.above | core.below | (errors.n_clusters < CLUSTERS_MIN)
+    errors = _errors(fitted, by_unit, core.above | core.below, options)
     n = votes.n_items
     robust, plain = np.sqrt(np.diag(errors.covariance)[:n]), fitted.se
     if bool(np.any(robust <= NOISE_MIN * plain)):
         return _Estimate(fitted, fitted.covariance, core, errors)
     stretch = np.ones(len(errors.covariance))
-    stretch[:n] = np.where(is_weak, np.maximum(plain / robust, 1.0), 1.0)
+    stretch[:n] = _floor(robust / plain, core, is_small=errors.n_clusters < CLUSTERS_MIN)
     return _Estimate(fitted, errors.covariance * stretch[:, None] * stretch[None, :], core, errors)
 
 
-def _errors(fitted: Fit, by_unit: Votes, options: Options) -> bradley_terry.Sandwich:
+def _floor(ratio: Floats, core: win_table.Core, *, is_small: bool) -> Floats:
+    """Return what errors are stretched by that are `ratio` times the model's: it is their floor where they show none.
+
+    Votes that all went one way show no noise, nor how far they resemble each other: as far as those on other items do.
+    """
+    is_open = core.above | core.below
+    alike = max(float(np.median(ratio[~is_open])), 1.0) if not is_open.all() else 1.0
+    return np.where(is_open, np.maximum(alike / ratio, 1.0), np.maximum(1 / ratio, 1.0) if is_small else 1.0)
+
+
+def _errors(fitted: Fit, by_unit: Votes, separated: Bools, options: Options) -> bradley_terry.Sandwich:
     if not fitted.is_converged:
         nothing = np.zeros(fitted.votes.n_items, dtype=np.bool_)
         return bradley_terry.Sandwich(np.full_like(fitted.covariance, np.nan), 0, nothing)
-    return bradley_terry.by_unit(fitted, by_unit) if options.cluster is Cluster.UNIT else bradley_terry.by_pair(fitted)
+    if options.cluster is Cluster.UNIT:
+        return bradley_terry.by_unit(fitted, by_unit, separated=separated)
+    return bradley_terry.by_pair(fitted, separated=separated)
 
 
 def _fill(result: Ranking, items: Ints, estimate: _Estimate, options: Options) -> None:
@@ -383,7 +393,7 @@ def _with_position(found: Component, votes: Votes, estimate: _Estimate, options:
         if not fitted.is_converged or fitted.eta is None:
             return found
         # Units are not asked again: this is a check beside the ranking, by pair.
-        covariance = bradley_terry.by_pair(fitted).covariance
+        covariance = bradley_terry.by_pair(fitted, separated=estimate.core.above | estimate.core.below).covariance
     eta, se = fitted.eta, math.sqrt(max(float(covariance[n, n]), float(fitted.covariance[n, n])))
     found = replace(found, eta=eta, eta_se=se, eta_p=p_two_sided(eta / se))
     if not options.is_full:
