@@ -21,7 +21,7 @@
 --     one of them tells the two apart. For items in general an effect must be larger
 --   - n_compared_first, effect_mde_first, effect_mde_max_first: the same of the first plan with these claims
 --   - mde_lacks: why there is none: templates, judges or candidates, of which fewer than two are planned; or pairs, or
---     inputs, of which fewer than six are
+--     inputs, of which fewer than six are; or a known spread, as points are compared by means of scores
 --   - is_effect_in_reach: whether effect_mde is no larger than the effect that was called worth finding
 -- reference: sign_test_mde, mcnemar_mde.
 -- nulls: a study without claims has no row. first_sent_at while nothing was sent, or of no known time; is_claimed_first
@@ -277,6 +277,7 @@ SELECT
   effect_mde <= effect AS is_effect_in_reach,
   n_compared, effect_mde, effect_mde_max, n_compared_first, effect_mde_first, effect_mde_max_first,
   CASE WHEN effect_mde IS NOT NULL THEN NULL
+       WHEN primary_claim = 'points' THEN 'a known spread'
        WHEN primary_claim = 'consistency by template' AND n_templates < 2 THEN 'templates'
        WHEN primary_claim = 'consistency by judge' AND n_judges < 2 THEN 'judges'
        WHEN primary_claim IN ('win matrix', 'compliance') AND n_compared IS NULL THEN 'candidates'

@@ -207,7 +207,9 @@ class BudgetSpec:
     max_cost_usd: Annotated[float, between(0, 1e9, "`submit` refuses to go beyond")] | None = None
 
 
-CLAIMABLE: Final = ("position", "consistency by template", "consistency by judge", "win matrix", "length", "compliance")
+CLAIMABLE: Final = (
+    "position", "consistency by template", "consistency by judge", "win matrix", "length", "compliance", "points",
+)  # fmt: skip
 """The tests of a report, as its table of all tests names them."""
 _Claim = Annotated[str, about("a test of the report", enum=[*CLAIMABLE])]
 

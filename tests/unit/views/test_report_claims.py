@@ -95,10 +95,11 @@ def test_claims_of_one_share_have_what_the_sign_test_of_all_pairs_finds(primary:
     [
         ("consistency by template", 9, "templates"), ("consistency by judge", 9, "judges"), ("position", 3, "pairs"),
         ("win matrix", 9, "candidates"), ("compliance", 9, "candidates"), ("length", 3, "pairs"),
+        ("points", 9, "a known spread"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_said_is_null_with_why(primary: str, n_items: int, lacks: str) -> None:
-    """One template, one judge, no candidates, or too few pairs."""
+    """One template, one judge, no candidates, too few pairs, or scores, whose spread no plan knows."""
     row = claimed(primary, planned(n_items, 1, 1, is_of_models=False))
     assert (row["effect_mde"], row["is_effect_in_reach"], row["mde_lacks"]) == (None, None, lacks)
 
