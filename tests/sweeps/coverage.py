@@ -21,7 +21,7 @@ effect .950 to .973.
 
 200 sets each of eleven designs, most of strengths that are far apart (sd 2 to 4), in which up to a third of the items
 only won or only lost: their closed ends hold the strength in .991 to 1.000 (one-sided, .975 is meant), their places in
-.984 to 1.000; intervals that are closed .937 and more, but for 20 prompts (.889, .883 with plain CR3). With plain CR3
+.983 to 1.000; intervals that are closed .937 and more, but for 20 prompts (.889, .883 with plain CR3). With plain CR3
 all items were one tied group in up to .207 of sets, now in up to .020.
 
 Of `pairs`, through the views, every set a cell: which share of the intervals of the position effect, of consistency
