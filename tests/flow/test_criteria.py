@@ -12,6 +12,7 @@ import pytest
 
 from batchpond.cli.plan import report_lines
 from batchpond.errors import StudyError
+from batchpond.results.compare.verb import compare
 from batchpond.views.read import run_query
 from batchpond_report import build, markdown
 from tests.rigs.stage_study import StageRig, models, stage, use
@@ -128,6 +129,32 @@ def test_a_score_is_what_is_earned_of_what_could_be(tmp_path: Path) -> None:
     assert pair == {"candidate_a": "big", "candidate_b": "small", "n_prompts": 12, "diff": pytest.approx(diff)}
     n_good = sum(one > 0 for one in worth.values())
     assert {row["n_rubrics"] for row in rig.ask("SELECT n_rubrics FROM metric_compliance_overall")} == {n_good}
+
+
+def test_candidates_are_compared_by_points_as_the_view_of_pairs_does(tmp_path: Path) -> None:
+    """A prompt each, the main metric; compliance is of what is no fault, but where faults alone are compared."""
+    rig = finished(rig_of(tmp_path, grade(OUTPUTS)))
+    (wanted,) = rig.ask("FROM metric_points_paired")
+    big, small = "demo:candidate=big", "demo:candidate=small"
+    by_metric = {row["metric"]: row for row in compare(rig.lake, big, small).differences.to_pylist()}
+    points = by_metric["points"]
+    assert (points["n"], points["is_main"], by_metric["compliance"]["is_main"]) == (12, True, False)
+    same = {"diff_se": "diff_se", "p_diff": "p_diff", "value_a": "score_a", "value_b": "score_b"}
+    assert {key: points[key] for key in same} == {
+        key: pytest.approx(wanted[name], abs=1e-12) for key, name in same.items()
+    }
+    ends = [-wanted[key] for key in ("diff", "diff_hi", "diff_lo")]
+    assert [points[key] for key in ("diff", "diff_lo", "diff_hi")] == pytest.approx(ends, abs=1e-12)
+    n_good, n_bad = (
+        rig.ask(f"SELECT count(*) AS n FROM criteria_points WHERE points {sign} 0")[0]["n"] for sign in (">", "<")
+    )
+    assert by_metric["compliance"]["n"] == n_good
+    (fault,) = rig.ask("SELECT min(rubric_id) AS name FROM criteria_points WHERE points < 0")
+    of_fault = [f"{side},rubric={fault['name']}" for side in (big, small)]
+    alone = {row["metric"]: row["n"] for row in compare(rig.lake, *of_fault).differences.to_pylist()}
+    assert n_bad > 0
+    assert alone["compliance"] == 1
+    assert "points" not in alone
 
 
 def test_the_report_argues_by_points_and_counts_all_cells(tmp_path: Path) -> None:

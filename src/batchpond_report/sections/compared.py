@@ -17,7 +17,7 @@ from batchpond_report.source import Rows, harmless
 FINDINGS_MAX: Final = 5
 _WRITTEN: Final = chapter("compared")
 _COST: Final = "USD per 1,000 calls"
-_AMOUNTS: Final = ("score", _COST)
+_AMOUNTS: Final = ("score", "points", _COST)
 _OF_COSTS: Final = ("value_a", "value_b", "diff", "diff_lo", "diff_hi", "diff_mde")
 
 

@@ -4,11 +4,13 @@
 -- these items by McNemar's exact test and its inversion, or, where a value is more than one yes or no, by the sign-flip
 -- test and its. The variance of pairs is that of shares with half a pair more of each kind (matched_variance), of scores
 -- and costs the usual one: of single items their interval is Student's; scores that all differ by the same, such as by
--- nothing, show no spread, and have none.
+-- nothing, show no spread, and have none. `points` are a prompt's, as in prompt_scores, of the criteria on which both
+-- sides have a verdict; to comply with what takes points is no merit, where anything else is compared too.
 CREATE OR REPLACE TEMP TABLE compare_metrics AS
 WITH known (metric, better, is_main, place) AS (
   VALUES
-    ('consistency', 'higher', TRUE, 1), ('compliance', 'higher', TRUE, 1), ('score', 'higher', TRUE, 1),
+    ('consistency', 'higher', TRUE, 1), ('compliance', 'higher', TRUE, 1), ('points', 'higher', TRUE, 1),
+    ('score', 'higher', TRUE, 1),
     ('accuracy', 'higher', FALSE, 2), ('first_rate', NULL, FALSE, 3), ('flip', 'lower', FALSE, 3),
     ('error', 'lower', FALSE, 5), ('unparsed', 'lower', FALSE, 6), ('refused', 'lower', FALSE, 7),
     ('cost_per_call_usd', 'lower', FALSE, 8)
@@ -18,6 +20,23 @@ statements AS (
   FROM compare_paired
   WHERE a IS NOT NULL AND b IS NOT NULL
   GROUP BY comparison_no
+),
+criteria AS (
+  SELECT rubric_id AS statement, min(points) AS points
+  FROM criteria_points
+  WHERE study IN (SELECT study FROM compare_said)
+  GROUP BY rubric_id
+  HAVING min(points) = max(points)
+),
+answers AS (
+  SELECT
+    comparison_no, unit_id, CASE WHEN unit_id = '' THEN item_lo ELSE '' END AS item, item_lo,
+    sum(points * a.compliance) / nullif(sum(points) FILTER (WHERE points > 0), 0) AS a,
+    sum(points * b.compliance) / nullif(sum(points) FILTER (WHERE points > 0), 0) AS b
+  FROM compare_paired
+  JOIN criteria USING (statement)
+  WHERE a.compliance IS NOT NULL AND b.compliance IS NOT NULL
+  GROUP BY ALL
 ),
 -- two items of a pair, each a cluster; a prompt, or a statement; else the item. What statements share, an output or the
 -- prompt of outputs, is drawn too
@@ -32,9 +51,11 @@ subjects AS (
          THEN [unit_id || chr(31) || item_lo, unit_id || chr(31) || item_hi]
          WHEN unit_id <> '' THEN [statement || chr(31) || unit_id]
          ELSE [item_lo] END AS clusters,
-    CASE WHEN is_by_statement THEN coalesce(nullif(unit_id, ''), item_lo) END AS drawn
+    CASE WHEN is_by_statement THEN coalesce(nullif(unit_id, ''), item_lo) END AS drawn,
+    coalesce(points, 0) >= 0 OR NOT bool_or(coalesce(points, 0) >= 0) OVER (PARTITION BY comparison_no) AS is_merit
   FROM compare_paired AS paired
   JOIN statements USING (comparison_no)
+  LEFT JOIN criteria USING (statement)
   WHERE a IS NOT NULL AND b IS NOT NULL
 ),
 labels AS (
@@ -56,7 +77,8 @@ long AS MATERIALIZED (
       unnest([
         {'metric': 'consistency', 'a': a.consistency, 'b': b.consistency},
         {'metric': 'first_rate', 'a': a.first_rate, 'b': b.first_rate},
-        {'metric': 'compliance', 'a': a.compliance, 'b': b.compliance},
+        {'metric': 'compliance',
+         'a': CASE WHEN is_merit THEN a.compliance END, 'b': CASE WHEN is_merit THEN b.compliance END},
         {'metric': 'score', 'a': a.score, 'b': b.score},
         {'metric': 'accuracy', 'a': a.accuracy, 'b': b.accuracy},
         -- a first answer has nothing to give way to
@@ -83,6 +105,13 @@ long AS MATERIALIZED (
   FROM subjects
   JOIN labels USING (comparison_no)
   WHERE a.parts IS NOT NULL AND b.parts IS NOT NULL
+  UNION ALL
+  SELECT
+    comparison_no, CASE WHEN unit_id = '' THEN 'item' ELSE 'unit' END, [unit_id || item], CAST(NULL AS VARCHAR),
+    'points', avg(a), avg(b)
+  FROM answers
+  WHERE a IS NOT NULL AND b IS NOT NULL
+  GROUP BY comparison_no, unit_id, item
 ),
 totals AS (
   SELECT
@@ -96,10 +125,10 @@ totals AS (
     sum((b - a) * (b - a)) AS squares,
     count(*) FILTER (WHERE b > a) AS n_up,
     count(*) FILTER (WHERE b < a) AS n_down,
-    metric NOT IN ('score', 'cost_per_call_usd') AS is_share,
-    metric <> 'score' OR sum((b - a) * (b - a)) - sum(b - a) * sum(b - a) / count(*) > 1e-9 * sum((b - a) * (b - a))
-      AS has_spread,
-    metric NOT IN ('score', 'cost_per_call_usd') AND bool_and(b - a IN (-1, 0, 1)) AS is_yes_or_no
+    metric NOT IN ('score', 'points', 'cost_per_call_usd') AS is_share,
+    metric NOT IN ('score', 'points')
+      OR sum((b - a) * (b - a)) - sum(b - a) * sum(b - a) / count(*) > 1e-9 * sum((b - a) * (b - a)) AS has_spread,
+    metric NOT IN ('score', 'points', 'cost_per_call_usd') AND bool_and(b - a IN (-1, 0, 1)) AS is_yes_or_no
   FROM long
   GROUP BY comparison_no, metric
 ),
@@ -185,7 +214,8 @@ SELECT
   compared.*,
   metric,
   CASE WHEN metric LIKE 'label=%' THEN NULL ELSE known.better END AS better,
-  coalesce(known.is_main OR (metric = 'accuracy' AND task IN ('pressure', 'prompts')), FALSE) AS is_main,
+  coalesce(known.is_main OR (metric = 'accuracy' AND task IN ('pressure', 'prompts')), FALSE)
+    AND NOT (metric = 'compliance' AND bool_or(metric = 'points') OVER (PARTITION BY comparison_no)) AS is_main,
   coalesce(place, 4) AS place,
   n, n_clusters, clustered_by, value_a, value_b, diff,
   diff_se,
