@@ -165,7 +165,8 @@ class _Writer:
             self.again()
         self.found.judges = (f"*:{draw.choice(FAULTS)}",) if self.some(0.4) else ()
         self.found.is_exact &= not self.found.judges
-        self.found.limit = draw.randint(1, 9) if self.some(0.25) else None
+        is_whole = "made:inputs" in self.found.stages  # it chooses among all answers: it cannot be sent in part
+        self.found.limit = draw.randint(1, 9) if self.some(0.25) and not is_whole else None
         self.found.dies = tuple(draw.randint(0, 60) for _ in range(3)) if self.some(0.3) else ()
         self.found.toml = head + "".join(self.parts)
         self.found.is_drawn = any(word in self.found.toml for word in DRAWN)

@@ -92,7 +92,8 @@ def asked(name: str, how: str, lake_path: Path) -> dict[str, Any]:
         warnings.simplefilter("ignore", ResourceWarning)
         _bring(batchpond.Lake(lake_path), name, how)
         gc.collect()
-    plan = table(lake_path, "plan")
+    # That another stage has a row's request too was not on record then; nothing is asked otherwise by it.
+    plan = table(lake_path, "plan").with_columns(pl.col("^purpose$").replace("shared", None))
     return {
         "how": how,
         "requests": _shown(_requests(lake_path)),
