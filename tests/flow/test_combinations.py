@@ -9,7 +9,7 @@ import pytest
 from tests.rigs.combined import carry_out, drawn, rig_of, write
 from tests.rigs.stage_study import StageRig, models, stage, use
 
-SEEDS = (208, 221, 243)
+SEEDS = (208, 221)  # answers that another judge is shown, and claims; pairs, repeats and answers that nobody can read
 
 OUTPUTS = 'path = "outputs.jsonl"\nunit = "prompt"\ncandidate = "model"\ninput = "question"'
 STATEMENTS = '[stages.rubrics]\npath = "statements.jsonl"\n'
