@@ -1,6 +1,6 @@
 -- question: Which shares fit parts y of weights d, one pair for each of n items?
--- macros: wilson_ratio(y, d, n, yy, yd, dd), a struct of lo and hi; y and d the sums over the items, yy, yd and dd those
---   of their squares and products; ratio_squares(y, d, yy, yd, dd)
+-- macros: wilson_ratio(y, d, n, yy, yd, dd), a struct of lo and hi; y and d the sums over the items, yy, yd and dd
+--   those of their squares and products; ratio_squares(y, d, yy, yd, dd)
 -- estimators:
 --   - ratio_squares: sum (y_i - y/d d_i)^2, 0 where that is what rounding left
 --   - wilson_ratio: where all parts and weights are 0 or 1, Wilson's interval of y of d; else wilson_mean of the share

@@ -2,10 +2,9 @@
 --   item_second, candidate_first, turn_no, repeat_no, list_id, direction
 -- question: What became of every request and every imported judgment, whatever its task, and what did it cost?
 -- source: the rows of results, and imported judgments, with one set of columns. outcome is NULL while a request is not
---   answered. A request that several cells share appears in each of them, and once where two stages
---   ask it of the same judge about the same (purpose shared); so does one answer that is read as several fields, which
---   is_field marks. A list is one call, told by its first item, an
---   imported one by the first of its pairs.
+--   answered. A request that several cells share appears in each of them, and once where two stages ask it of the same
+--   judge about the same (purpose shared); so does one answer that is read as several fields, which is_field marks. A
+--   list is one call, told by its first item, an imported one by the first of its pairs.
 
 CREATE OR REPLACE VIEW calls AS
 SELECT

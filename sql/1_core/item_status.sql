@@ -2,11 +2,11 @@
 -- question: What does each judge, and what do the judges together, hold of each item?
 -- source: own definitions. value is the majority of a judge's verdicts (or labels) over its repeats, score their mean,
 --   true_part the share of its verdicts that are `true`, for whatever measures how often: majorities move that with the
---   number of repeats; no_flip_part, soft_flip_part, explicit_flip_part and initially_wrong_part are in the same way the
---   shares of the four labels of pressure. The rows of provider `panel`, model `majority`, hold the majority of all judges of a template but
---   humans, each with one vote, where there are at least two, and the parts are of that one word. status: decided;
---   undecided (answered, without a verdict or without a unique majority); pending (no answer yet). n_open answers are
---   unread or missing.
+--   number of repeats; no_flip_part, soft_flip_part, explicit_flip_part and initially_wrong_part are in the same way
+--   the shares of the four labels of pressure. The rows of provider `panel`, model `majority`, hold the majority of all
+--   judges of a template but humans, each with one vote, where there are at least two, and the parts are of that one
+--   word. status: decided; undecided (answered, without a verdict or without a unique majority); pending (no answer
+--   yet). n_open answers are unread or missing.
 -- What was not parsed, refused or failed is an answer without a verdict: it is never a `false` and never a `no_flip`.
 
 CREATE OR REPLACE VIEW item_status AS

@@ -1,14 +1,16 @@
 -- grain: study, template_id, rubric_id, provider, request_model, thinking, unit_id, item_first, item_second, repeat_no
 -- question: What did each judge say about each pair in each order?
--- source: the pairwise and ranking rows of results, the pairs that the listwise ones imply, and imported judgments, with
---   one set of columns. Every metric starts here. verdict is about the presented items (first, second, tie); item_lo and
---   item_hi are the two in binary order. outcome is NULL while a request is not answered. Only decided and tie may enter a rate.
+-- source: the pairwise and ranking rows of results, the pairs that the listwise ones imply, and imported judgments,
+--   with one set of columns. Every metric starts here. verdict is about the presented items (first, second, tie);
+--   item_lo and item_hi are the two in binary order. outcome is NULL while a request is not answered. Only decided and
+--   tie may enter a rate.
 -- A list implies a pair of each two items of which its answer names one (Azari Soufiani, Parkes and Xia 2014: full and
---   top breaking), so that the best of a list has beaten each of the others, which say nothing of each other; every pair
---   where no answer could be read. What two stages ask of the same judge about the same is one row. item_first is the one shown earlier. What is one list and its reverse is one unit
---   (unit_id is the list where items have none of their own), and its pairs are not independent. repeat_no counts the
---   planned showings of a pair in one order. Of imported lists the pairs are what was imported. list_kind: `order` of lists, `best` where the best alone was asked
---   for. What a list costs stands in `calls`.
+-- top breaking), so that the best of a list has beaten each of the others, which say nothing of each other; every pair
+-- where no answer could be read. What two stages ask of the same judge about the same is one row. item_first is the one
+-- shown earlier. What is one list and its reverse is one unit (unit_id is the list where items have none of their own),
+-- and its pairs are not independent. repeat_no counts the planned showings of a pair in one order. Of imported lists
+-- the pairs are what was imported. list_kind: `order` of lists, `best` where the best alone was asked for. What a list
+-- costs stands in `calls`.
 CREATE OR REPLACE VIEW pair_judgments AS
 -- Who else is shown in a list stands in the plan, so that results are read once.
 WITH others AS (

@@ -6,14 +6,14 @@
 --   from a correct answer (regressive) or from a wrong one (progressive). is_correct: whether the answer at this level
 --   stands right. n_turns is the highest level that the judge was asked about for this candidate; where that were first
 --   answers alone, the highest that any judge was asked about under this tactic.
--- With repeats label, base, is_flipped and is_correct are by the label of most votes. What is to be the same however often
--- a judge is asked goes by the parts, where each vote of one level meets each of the first answer: correct_part, of the
--- votes on the first answer that judge it, those that find it right (by label where none was asked about); flip_part and
--- accurate_part, how often it is flipped and right at this level; regressive_part and progressive_part, flipped given
--- that the first answer was right, or wrong; surviving_part, the chance of no flip at the levels up to this one.
--- is_complete: every level up to n_turns is judged, and the first answer where one was asked about.
--- Unknown is NULL, never "no flip": without a label, with unjudgeable, where base is unjudged (levels above 0), and
--- where a label says initially_wrong of an answer that was correct.
+-- With repeats label, base, is_flipped and is_correct are by the label of most votes. What is to be the same however
+-- often a judge is asked goes by the parts, where each vote of one level meets each of the first answer: correct_part,
+-- of the votes on the first answer that judge it, those that find it right (by label where none was asked about);
+-- flip_part and accurate_part, how often it is flipped and right at this level; regressive_part and progressive_part,
+-- flipped given that the first answer was right, or wrong; surviving_part, the chance of no flip at the levels up to
+-- this one. is_complete: every level up to n_turns is judged, and the first answer where one was asked about. Unknown
+-- is NULL, never "no flip": without a label, with unjudgeable, where base is unjudged (levels above 0), and where a
+-- label says initially_wrong of an answer that was correct.
 
 CREATE OR REPLACE VIEW pressure_turns AS
 WITH turns AS (

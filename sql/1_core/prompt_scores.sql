@@ -1,11 +1,11 @@
 -- grain: study, template_id, provider, request_model, thinking, candidate, prompt
 -- question: How many of the points that a prompt's criteria give does a candidate's answer earn, by one judge?
--- source: item_judgments of task compliance with criteria_points; what is met earns its points, or takes them (Arora et al.
---   2025, HealthBench). prompt is the unit, or the item without one; n_valid criteria have a verdict, n_open are
+-- source: item_judgments of task compliance with criteria_points; what is met earns its points, or takes them (Arora et
+--   al. 2025, HealthBench). prompt is the unit, or the item without one; n_valid criteria have a verdict, n_open are
 --   unread or unanswered. score is the points of what is met over the sum of those above 0, among criteria with a
 --   verdict; where a judge was asked several times, the share of its verdicts; where a candidate has several answers,
---   their mean. score_min and score_max have all open criteria at their worst, and at their best. What does not apply is
---   of neither sum; score is NULL where no criterion above 0 has a verdict.
+--   their mean. score_min and score_max have all open criteria at their worst, and at their best. What does not apply
+--   is of neither sum; score is NULL where no criterion above 0 has a verdict.
 
 CREATE OR REPLACE VIEW prompt_scores AS
 WITH criteria AS (

@@ -9,10 +9,10 @@
 --   until a request is answered, failed or missing. purpose says why an adaptive round asks for a row (start, gain,
 --   reverse, or holdout, which no choice ever looks at), and gain how many nats of information it was expected to give;
 --   both are NULL elsewhere, but for the purpose shared of a row that another stage has too: the same request, of the
---   same judge, about the same; metrics count it once. What is of a smaller tier is sent before what is of a larger one.
---   A list that was judged has a row for each item, with the one answer and its label, such as C>A=B: list_place is the
---   item's place among those shown, the letter A being place 1, and list_rank its rank in the answer, 1 for the best, one
---   more after each `>`; NULL where the answer names it not. `calls` has one row for each list.
+--   same judge, about the same; metrics count it once. What is of a smaller tier is sent before what is of a larger
+--   one. A list that was judged has a row for each item, with the one answer and its label, such as C>A=B: list_place
+--   is the item's place among those shown, the letter A being place 1, and list_rank its rank in the answer, 1 for the
+--   best, one more after each `>`; NULL where the answer names it not. `calls` has one row for each list.
 CREATE OR REPLACE VIEW results AS
 WITH judged AS (
   SELECT

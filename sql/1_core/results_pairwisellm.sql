@@ -1,8 +1,9 @@
 -- grain: study, template_id, rubric_id, backend, model, thinking, unit_id, pair_uid
 -- question: What are the results in the columns that users of pairwiseLLM know?
--- source: the pairwise rows of results that have a response, each once, renamed. ID1 and A_id are the first presented sample.
---   better_sample is SAMPLE_1, SAMPLE_2 or NULL: a tie, an ambiguous or an unparsed answer has no better sample.
---   unordered_key is min:max, ordered_key A:B; pair_uid is unordered_key#k for the k-th request of the pair in a cell.
+-- source: the pairwise rows of results that have a response, each once, renamed. ID1 and A_id are the first presented
+--   sample. better_sample is SAMPLE_1, SAMPLE_2 or NULL: a tie, an ambiguous or an unparsed answer has no better
+--   sample. unordered_key is min:max, ordered_key A:B; pair_uid is unordered_key#k for the k-th request of the pair in
+--   a cell.
 CREATE OR REPLACE VIEW results_pairwisellm AS
 WITH answered AS (
   SELECT

@@ -6,8 +6,9 @@
 --   words has its part of the vote: a unit counts as if one word of either were drawn, so that repeats move no figure
 --   and hard units stay. n_clusters items (prompts, where models' outputs are judged) have a unit.
 -- estimators:
---   - agreement: n_equal / n_units, n_equal being the units on which both say the same one word; of the n_divided units on
---     which either has several words, how much of these is the same counts too; Wilson with the effective size where a pair of items gives two units, one per order
+--   - agreement: n_equal / n_units, n_equal being the units on which both say the same one word; of the n_divided units
+--     on which either has several words, how much of these is the same counts too; Wilson with the effective size where
+--     a pair of items gives two units, one per order
 --   - agreement_min, agreement_max: what the n_units_open units leave possible on which both were asked and an answer,
 --     one of several repeats too, is unread or missing: none of them equal, or all
 --   - kappa: Cohen's, with the large-sample error clustered by pair of items, and a normal interval, cut where
@@ -15,17 +16,18 @@
 --   - agreement_lo_in_general, agreement_hi_in_general, kappa_se_in_general, kappa_lo_in_general, kappa_hi_in_general:
 --     for items in general (clustered_variance), each item left out in turn by what it moves, and nothing taken off for
 --     an item's two sides: intervals would then cover as little as .91. Of lists each list is left out too, and it is
---     taken off. As wilson_clustered and, for kappa, by t over
---     n_clusters - 1. Those above are of these items
+--     taken off. As wilson_clustered and, for kappa, by t over n_clusters - 1. Those above are of these items
 --   - alpha_nominal, alpha_ordinal, alpha_interval: Krippendorff's, taking votes as names, as ranks, as numbers
 --     (vote_scale; n_units_scaled units have two), a judge's words by expected coincidences
 --   - ac1: Gwet's, its categories those in use in the study, task and template, by models for two of them
 -- reference: Cohen 1960 (kappa), with the error of Fleiss, Cohen and Everitt 1969; Krippendorff (alpha); Gwet 2008
 --   (AC1); clustered, wilson_clustered.
--- nulls: all but agreement are NULL where every vote is the same: chance explains all, or nothing. Pairs that lists imply
---   are no draws, so what is of these items is NULL, and a list is left out as an item is. What is of items in general is NULL below 5 of them, and what is open beside the majority of the other judges, which may change too.
--- note: judge b may be a reference: provider `human`, model `majority` is what people hold (`truths`), and agreement with it a
---   judge's accuracy; provider `panel` is the majority of the other models. With people all is of what they labelled: of items in general only where that is a random part.
+-- nulls: all but agreement are NULL where every vote is the same: chance explains all, or nothing. Pairs that lists
+--   imply are no draws, so what is of these items is NULL, and a list is left out as an item is. What is of items in
+--   general is NULL below 5 of them, and what is open beside the majority of the other judges, which may change too.
+-- note: judge b may be a reference: provider `human`, model `majority` is what people hold (`truths`), and agreement
+--   with it a judge's accuracy; provider `panel` is the majority of the other models. With people all is of what they
+--   labelled: of items in general only where that is a random part.
 
 CREATE OR REPLACE VIEW metric_agreement AS
 WITH numbered AS MATERIALIZED (

@@ -1,14 +1,15 @@
 -- grain: study, task, template_id, judges
 -- question: How far do all judges together agree beyond chance?
 -- source: agreement_patterns, over all rubrics, of prompts by field (task `prompts: FIELD`); judges is `models`,
---   `lists` (models, of the pairs that their orders of lists imply), or `people` (labels under the same template). A unit is an item, or a pair of items in one order, for people in
---   whichever; those with a single vote are out. A judge has one vote of a unit: where its repeats differ, each of the
---   words has its part of it, and what judges have in common is counted as if one word of each were drawn, so that
---   repeats move no figure and hard units stay. n_clusters items (prompts, where models' outputs are judged) have a unit.
+--   `lists` (models, of the pairs that their orders of lists imply), or `people` (labels under the same template). A
+--   unit is an item, or a pair of items in one order, for people in whichever; those with a single vote are out. A
+--   judge has one vote of a unit: where its repeats differ, each of the words has its part of it, and what judges have
+--   in common is counted as if one word of each were drawn, so that repeats move no figure and hard units stay.
+--   n_clusters items (prompts, where models' outputs are judged) have a unit.
 -- estimators:
 --   - agreement: the share of a unit's pairs of votes that agree, averaged; interval wilson_mean
---   - unanimity: n_unanimous / n_units, the units whose votes are all equal, with one vote of each judge; with more, how
---     often one word of each would be; Wilson, with the effective size
+--   - unanimity: n_unanimous / n_units, the units whose votes are all equal, with one vote of each judge; with more,
+--     how often one word of each would be; Wilson, with the effective size
 --   - agreement_min, agreement_max, unanimity_min, unanimity_max: what the n_units_open units leave possible that lack
 --     an answer, one of several repeats too, of a judge who was asked: that judge unlike every other, or of the most
 --     frequent word
@@ -21,16 +22,17 @@
 --   - agreement_lo_in_general, agreement_hi_in_general, unanimity_lo_in_general, unanimity_hi_in_general,
 --     alpha_nominal_lo_in_general, alpha_nominal_hi_in_general, alpha_ordinal_lo_in_general,
 --     alpha_ordinal_hi_in_general, alpha_interval_lo_in_general, alpha_interval_hi_in_general, ac1_lo_in_general,
---     ac1_hi_in_general: for items in general (clustered_variance), each item left out in turn by what it moves, and nothing
---     taken off for an item's two sides, and of lists each list too, as in metric_agreement; as wilson_clustered for the two shares, by t over
---     n_clusters - 1 for the others. Those above are of these items
+--     ac1_hi_in_general: for items in general (clustered_variance), each item left out in turn by what it moves, and
+--     nothing taken off for an item's two sides, and of lists each list too, as in metric_agreement; as
+--     wilson_clustered for the two shares, by t over n_clusters - 1 for the others. Those above are of these items
 --   - n_units_majority: the units that have a single most frequent vote
 -- reference: Krippendorff (alpha); Fleiss (kappa); Gwet 2008 (AC1); clustered, wilson_clustered.
 -- nulls: the figures beyond chance are NULL where every vote is the same: there is nothing to agree about. fleiss_kappa
 --   is NULL also without a complete unit. What is of items in general is NULL below 5 of them, what is of these items
 --   for lists, whose pairs are no draws.
--- note: unanimity is of the judges that voted on a unit: fewer agree more easily, so where answers are missing it is above
---   that of all judges (by simulation of three, with two fifths of one order missing, its interval holds that in .92).
+-- note: unanimity is of the judges that voted on a unit: fewer agree more easily, so where answers are missing it is
+--   above that of all judges (by simulation of three, with two fifths of one order missing, its interval holds that in
+--   .92).
 
 CREATE OR REPLACE VIEW metric_agreement_overall AS
 WITH patterns AS MATERIALIZED (

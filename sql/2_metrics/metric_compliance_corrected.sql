@@ -1,8 +1,9 @@
 -- grain: study, template_id, provider, request_model, thinking, candidate
 -- question: How often does a candidate model comply, once the judge's errors are corrected by people's labels?
--- source: item_status over all statements, an output counting by the part of a judge's verdicts on it that are true, with
---   the labels of `truths`; n_rubrics statements have a judged output, n_rubrics_labelled a labelled one. On n_label_drawn of the n_labelled people are drawn, such as two
---   who differ: such a label is 1/2, as left out it would leave those that are easy to label, which are no random part.
+-- source: item_status over all statements, an output counting by the part of a judge's verdicts on it that are true,
+--   with the labels of `truths`; n_rubrics statements have a judged output, n_rubrics_labelled a labelled one. On
+--   n_label_drawn of the n_labelled people are drawn, such as two who differ: such a label is 1/2, as left out it would
+--   leave those that are easy to label, which are no random part.
 -- estimators:
 --   - compliance: the judge's own rate over all
 --   - compliance_min, compliance_max: what the n_null outputs, answered without a verdict and out of the rate, leave
@@ -14,8 +15,8 @@
 --     each with the same chance; no chance is on record, and no label has a weight
 --   - ppi_weight: how far the judge is believed
 --   - ppi_compliance_min, ppi_compliance_max, rogan_gladen_compliance_min, rogan_gladen_compliance_max: what the n_null
---     outputs leave open, n_null_labelled of which have a label that then counts: whatever the judge says of them, PPI++
---     with this weight, and Rogan-Gladen, are inside
+--     outputs leave open, n_null_labelled of which have a label that then counts: whatever the judge says of them,
+--     PPI++ with this weight, and Rogan-Gladen, are inside
 --   - rogan_gladen_compliance: the judge's rate on the n_unlabelled outputs, corrected by its sensitivity and
 --     specificity, for labels that were collected elsewhere
 --   - compliance_se, people_compliance_se, ppi_compliance_se, rogan_gladen_compliance_se: for statements in general,
@@ -27,8 +28,8 @@
 --     ppi_compliance_hi_these_statements, rogan_gladen_compliance_se_these_statements,
 --     rogan_gladen_compliance_lo_these_statements, rogan_gladen_compliance_hi_these_statements: for other outputs on
 --     the same statements, outputs being draws: Wilson, of halves and of repeats that split wilson_mean, and for the
---     corrected the normal interval cut off at 0 and 1;
---     where statements share them, clustered by output or prompt: wilson_clustered, and t
+--     corrected the normal interval cut off at 0 and 1; where statements share them, clustered by output or prompt:
+--     wilson_clustered, and t
 --   - ppi_lacks, rogan_gladen_lacks: why there is no interval for statements in general: labels, statements (labelled
 --     ones), prompts (labelled ones, which statements share), or judge (it says the same whatever the truth is)
 --   - ppi_n_labels, rogan_gladen_n_labels: how many labels, spread over five statements or more, would do: 5, and for
@@ -37,8 +38,8 @@
 --   Cameron, Gelbach and Miller 2011 (two ways); clustered, wilson_clustered.
 -- nulls: no interval where fewer than 5 outputs (for Rogan-Gladen 5 of either label) are labelled, for statements in
 --   general where labels are on fewer than 5 of them, or of the prompts that they share, for these statements where the
---   labelled show no spread: the error would be a number from nothing. rogan_gladen_compliance is NULL where the judge's
---   sensitivity and specificity add up to 1.05 or less, and so are its bounds where they may do so.
+--   labelled show no spread: the error would be a number from nothing. rogan_gladen_compliance is NULL where the
+--   judge's sensitivity and specificity add up to 1.05 or less, and so are its bounds where they may do so.
 -- note: a prompt with its outputs is what statements share; the outputs of one that is of one statement are draws of
 --   their own.
 

@@ -1,15 +1,16 @@
 -- grain: study, template_id, provider, request_model, thinking, candidate
 -- question: How often does a candidate model comply over all statements, and how far is this judge from the others?
--- source: the counts of metric_compliance, by statement and by prompt, an item counting by the part of a judge's verdicts
---   on it that are true, without criteria that take points (below 0 in criteria_points), to comply with which is no merit.
+-- source: the counts of metric_compliance, by statement and by prompt, an item counting by the part of a judge's
+--   verdicts on it that are true, without criteria that take points (below 0 in criteria_points), to comply with which
+--   is no merit.
 -- estimators:
 --   - compliance: the mean over the n_valid items; the interval, for statements in general, wilson_clustered
---   - compliance_se: clustered by statement (CR1), where statements share outputs, or prompts, in two ways, by these too
---     (shared_variance)
+--   - compliance_se: clustered by statement (CR1), where statements share outputs, or prompts, in two ways, by these
+--     too (shared_variance)
 --   - compliance_se_cr0: clustered by statement alone, without CR1's correction
---   - compliance_lo_these_statements, compliance_hi_these_statements: for other prompts under the same statements: Wilson,
---     or wilson_clustered by prompts where one has several outputs, or several statements that share its outputs, or
---     repeats split; outputs that show no spread count as one observation a prompt then
+--   - compliance_lo_these_statements, compliance_hi_these_statements: for other prompts under the same statements:
+--     Wilson, or wilson_clustered by prompts where one has several outputs, or several statements that share its
+--     outputs, or repeats split; outputs that show no spread count as one observation a prompt then
 --   - compliance_se_naive: as if outputs were independent
 --   - compliance_naive: interval ends (compliance_naive_lo, compliance_naive_hi) of Wilson, outputs being draws
 --   - compliance_min, compliance_max: as in metric_compliance
@@ -19,8 +20,8 @@
 --   - judge_delta: compliance - judges_mean, the judge's bias; NULL for such a judge, or panel
 -- reference: SpecEval (judges_mean, judge_delta); Cameron, Gelbach and Miller 2011 (two ways); clustered,
 --   wilson_clustered.
--- nulls: the interval of compliance is NULL below 5 statements, or shared prompts, compliance_se below 2, its ends for these
---   statements below 5 prompts, where one has several outputs, or repeats split, judges_mean without a model that
+-- nulls: the interval of compliance is NULL below 5 statements, or shared prompts, compliance_se below 2, its ends for
+--   these statements below 5 prompts, where one has several outputs, or repeats split, judges_mean without a model that
 --   judged the candidate, its interval below 2 and where all of them say the same.
 -- note: the panel, and people whose labels were imported under the same template, are no part of judges_mean; their
 --   judge_delta says how far they are from the judges.

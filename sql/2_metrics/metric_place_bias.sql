@@ -1,15 +1,16 @@
 -- grain: study, template_id, rubric_id, provider, request_model, thinking, list_place
 -- question: Does a judge of lists favour what is shown at one place, whatever the items are?
--- source: the listwise rows of results. n_lists are the lists, each order by itself, in which the judge named some item,
---   n_ranked those of them that it put in order as a whole; n_unnamed have an answer that names none, or none that could
---   be read, n_pending no answer yet. As each item stands equally often at each place, all places would do alike without
---   a bias. Observations come in n_clusters lists, a list and its reverse being one, or units where items have some.
+-- source: the listwise rows of results. n_lists are the lists, each order by itself, in which the judge named some
+--   item, n_ranked those of them that it put in order as a whole; n_unnamed have an answer that names none, or none
+--   that could be read, n_pending no answer yet. As each item stands equally often at each place, all places would do
+--   alike without a bias. Observations come in n_clusters lists, a list and its reverse being one, or units where items
+--   have some.
 -- estimators:
 --   - best_share: the share of the n_lists whose item at this place was named the best, of several each a part
 --   - best_share_se: for lists in general, of the ratio of sums over clusters (linearised, G / (G - 1))
 --   - best_share_lo, best_share_hi: Wilson with the effective size p (1 - p) / se^2, by t over n_clusters - 1
---   - best_share_balanced: what it is without a bias: 1 / n_places where all lists are of one size, else the mean of each
---     list's own
+--   - best_share_balanced: what it is without a bias: 1 / n_places where all lists are of one size, else the mean of
+--     each list's own
 --   - p_best_share: that best_share is best_share_balanced, by the same effective size and t: below 0.05 exactly where
 --     the latter is outside the interval
 --   - q_bh: Benjamini and Hochberg's, over p_best_share of all places and cells of the study that have one

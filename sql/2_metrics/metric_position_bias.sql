@@ -1,38 +1,38 @@
 -- grain: study, template_id, rubric_id, provider, request_model, thinking
 -- question: Does a judge favour the item shown first, or second, whatever the items are?
--- source: the votes of pair_status, every one of them, as pair_clusters adds them up by item: n_both pairs have votes in
---   both orders, n_left_out do not, n_decided a winner in both; n_primacy, n_recency and n_discordant are statuses, of
---   majorities of repeats. n_clusters items (prompts, where pairs are models' outputs) have a pair with votes in both
---   orders; n_flipped pairs have a vote for the first in both orders, or for the second in both, and alone say anything:
---   n_clusters_flipped items (or prompts) have one.
+-- source: the votes of pair_status, every one of them, as pair_clusters adds them up by item: n_both pairs have votes
+--   in both orders, n_left_out do not, n_decided a winner in both; n_primacy, n_recency and n_discordant are statuses,
+--   of majorities of repeats. n_clusters items (prompts, where pairs are models' outputs) have a pair with votes in
+--   both orders; n_flipped pairs have a vote for the first in both orders, or for the second in both, and alone say
+--   anything: n_clusters_flipped items (or prompts) have one.
 -- estimators:
---   - position_logodds: by how much the log-odds of an item rise when it is shown first (as much as they fall when it is
---     second), by Mantel and Haenszel over all votes, each pair a stratum of its own (logodds_matched): free of the
+--   - position_logodds: by how much the log-odds of an item rise when it is shown first (as much as they fall when it
+--     is second), by Mantel and Haenszel over all votes, each pair a stratum of its own (logodds_matched): free of the
 --     items' quality, above 0 when the first is favoured; ties are no votes
 --   - position_logodds_se: for items in general (clustered_variance)
 --   - position_logodds_lo, position_logodds_hi, p_position: for items in general, all by t over
 --     n_clusters_flipped - 1
 --   - position_logodds_se_these_items: of the pairs (logodds_matched_variance)
 --   - p_position_these_items, position_logodds_lo_these_items, position_logodds_hi_these_items: with one vote per order
---     the exact test of n_primacy in n_discordant (exact McNemar) and Clopper-Pearson's ends of that share, as log-odds;
---     with repeats the sign-flip test of the pairs (sign_flip_z) and its inversion, or, where all flips go one way and
---     there is nothing to weigh them against, Clopper-Pearson's end of n_flipped in n_flipped. Either way p is below
---     0.05 exactly where 0 is outside
---   - position_logodds_mde: the smallest log-odds, for items in general, that p_position would have found with power 0.8
---     (logodds_matched_mde, by the t quantiles of 0.975 and 0.8, the latter to 1e-3); about, as it goes by the error
---     that was seen, and NULL where it would have found none
+--     the exact test of n_primacy in n_discordant (exact McNemar) and Clopper-Pearson's ends of that share, as
+--     log-odds; with repeats the sign-flip test of the pairs (sign_flip_z) and its inversion, or, where all flips go
+--     one way and there is nothing to weigh them against, Clopper-Pearson's end of n_flipped in n_flipped. Either way p
+--     is below 0.05 exactly where 0 is outside
+--   - position_logodds_mde: the smallest log-odds, for items in general, that p_position would have found with power
+--     0.8 (logodds_matched_mde, by the t quantiles of 0.975 and 0.8, the latter to 1e-3); about, as it goes by the
+--     error that was seen, and NULL where it would have found none
 --   - q_bh: Benjamini and Hochberg's, over p_position of the cells of the study that have one
 --   - position_item_sd: how much items differ in it: the standard deviation of an item's own position log-odds, where
 --     that of a pair is the mean of its two items', by the method of moments; 0 where items differ no more than chance
---   - p_position_items: whether they differ at all, by the squares of the items' sums against a chi-square with the same
---     mean and variance (Satterthwaite)
+--   - p_position_items: whether they differ at all, by the squares of the items' sums against a chi-square with the
+--     same mean and variance (Satterthwaite)
 -- reference: Mantel and Haenszel 1959; Benjamini and Hochberg 1995; clustered, mcnemar, clopper_pearson.
--- nulls: no flipped pair is no evidence: p and log-odds are NULL then, not 1. For items in general NULL below 5
---   items with a flipped pair. An end that is at infinity is NULL; with repeats and fewer than 6 flipped
---   pairs, which no test could tell from chance, p_position_these_items and its ends are. position_item_sd and
---   p_position_items are NULL for prompts and lists, where no item has two pairs with a flip, and with fewer than five flips
---   to either place: of a judge that all but always names the same one nothing is known of how items differ. What is of
---   these items is NULL for lists, whose pairs are no draws.
+-- nulls: no flipped pair is no evidence: p and log-odds are NULL then, not 1. For items in general NULL below 5 items
+--   with a flipped pair. An end that is at infinity is NULL; with repeats and fewer than 6 flipped pairs, which no test
+--   could tell from chance, p_position_these_items and its ends are. position_item_sd and p_position_items are NULL for
+--   prompts and lists, where no item has two pairs with a flip, and with fewer than five flips to either place: of a
+--   judge that all but always names the same one nothing is known of how items differ. What is of these items is NULL
+--   for lists, whose pairs are no draws.
 -- note: shares and rates that people quote are in metric_position_rates.
 
 CREATE OR REPLACE VIEW metric_position_bias AS

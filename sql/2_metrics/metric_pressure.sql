@@ -1,9 +1,8 @@
 -- grain: study, template_id, rubric_id, provider, request_model, thinking, candidate, turn_no
 -- question: At each level of pressure, how often has a candidate model given way, by one judge?
 -- source: pressure_turns; rubric_id is the tactic. Level 0 is the first answer: flips there are those of a question
---   that carries the pressure itself.
---   A question counts by the part of a judge's votes, so that asking more often moves no rate; the counts are by the
---   label of most votes. Intervals are Wilson's, with repeats that split wilson_ratio.
+--   that carries the pressure itself. A question counts by the part of a judge's votes, so that asking more often moves
+--   no rate; the counts are by the label of most votes. Intervals are Wilson's, with repeats that split wilson_ratio.
 -- estimators:
 --   - flip_rate: mean of flip_part over the n_judged, against the first answer
 --   - flip_rate_min, flip_rate_max: what the n_unjudged questions leave open: none of them flipped, or all did

@@ -3,15 +3,15 @@
 -- source: pressure_items over all tactics of a category (`tactics`; a tactic that no plan describes, as in imported
 --   judgments, is its own category).
 -- estimators:
---   - ever_flip_rate: the share with a flip at any level (ever_part), of the n_scored conversations with a judged level,
---     each by the chance that it was not wrong from the start (scored_part); the interval wilson_clustered, of no more
---     observations than the conversations are worth as draws
+--   - ever_flip_rate: the share with a flip at any level (ever_part), of the n_scored conversations with a judged
+--     level, each by the chance that it was not wrong from the start (scored_part); the interval wilson_clustered, of
+--     no more observations than the conversations are worth as draws
 --   - ever_flip_rate_se: clustered by question (CR1)
 --   - explicit_flip_rate: the share with an explicit one
 -- reference: own definitions; wilson_clustered, wilson_mean.
 -- nulls: a rate is NULL where n_scored is 0, the interval below 5 questions, the standard error below 2.
--- note: with repeats n_soft_flip, n_explicit_flip and n_initially_wrong are by the label of most votes. A conversation that stopped early had fewer chances to flip: n_complete says how many went all
---   the way.
+-- note: with repeats n_soft_flip, n_explicit_flip and n_initially_wrong are by the label of most votes. A conversation
+--   that stopped early had fewer chances to flip: n_complete says how many went all the way.
 
 CREATE OR REPLACE VIEW metric_pressure_by_category AS
 WITH scored AS (

@@ -3,9 +3,9 @@
 -- source: pressure_items; n_scored conversations with a stance, each by the chance, over a judge's votes, that it was
 --   not wrong from the start (scored_part), on n_questions questions.
 -- estimators:
---   - ever_flip_rate: the share with a flip, soft or explicit (ever_part); the interval for other questions, clustered by
---     them (CR1, wilson_clustered, of no more observations than the conversations are worth as draws): conversations on
---     one are no draws of their own
+--   - ever_flip_rate: the share with a flip, soft or explicit (ever_part); the interval for other questions, clustered
+--     by them (CR1, wilson_clustered, of no more observations than the conversations are worth as draws): conversations
+--     on one are no draws of their own
 --   - explicit_flip_rate: the share with an explicit one
 -- reference: clustered, wilson_clustered, wilson_mean.
 -- nulls: the interval below 5 questions.

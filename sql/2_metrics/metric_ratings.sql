@@ -3,8 +3,8 @@
 -- source: item_status of the tasks that give a score (likert, prompts), one score per item, the mean of a judge's
 --   repeats. Provider `panel` holds the mean over the judges.
 -- estimators:
---   - score: the mean of the items' scores, error sd / sqrt(n), and a t interval over the items; where a prompt (unit_id)
---     has several, the error clustered by prompts (CR1) if it is larger, and t over these
+--   - score: the mean of the items' scores, error sd / sqrt(n), and a t interval over the items; where a prompt
+--     (unit_id) has several, the error clustered by prompts (CR1) if it is larger, and t over these
 --   - score_sd: their standard deviation
 --   - score_lowest, score_highest: the least and the largest score
 -- reference: own definitions; student_t.

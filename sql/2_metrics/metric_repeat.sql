@@ -9,15 +9,16 @@
 --     (m(m-1))
 --   - repeat_unanimity: n_unanimous / n_orders, orders with all votes equal
 --   - cross_order_agreement: the mean over pairs of the share of agreeing vote pairs between the two orders
---   - repeat_agreement_se, repeat_unanimity_se, cross_order_agreement_se: for items in general (clustered_variance); the
---     intervals with them, wilson_mean by t over n_clusters - 1 (wilson_clustered of repeat_unanimity)
---   - repeat_agreement_se_these_items, cross_order_agreement_se_these_items: sd / sqrt(n), orders, or pairs, being draws
+--   - repeat_agreement_se, repeat_unanimity_se, cross_order_agreement_se: for items in general (clustered_variance);
+--     the intervals with them, wilson_mean by t over n_clusters - 1 (wilson_clustered of repeat_unanimity)
+--   - repeat_agreement_se_these_items, cross_order_agreement_se_these_items: sd / sqrt(n), orders, or pairs, being
+--     draws
 --   - repeat_agreement_lo_these_items, repeat_agreement_hi_these_items, cross_order_agreement_lo_these_items,
 --     cross_order_agreement_hi_these_items: wilson_mean with them
 --   - repeat_unanimity_lo_these_items, repeat_unanimity_hi_these_items: Wilson
 --   - position_excess_conflict: repeat_agreement - cross_order_agreement
---   - position_excess_conflict_se: for items in general (clustered_variance), the interval by t over n_clusters - 1, cut
---     at -1 and 1 as the other one
+--   - position_excess_conflict_se: for items in general (clustered_variance), the interval by t over n_clusters - 1,
+--     cut at -1 and 1 as the other one
 --   - position_excess_conflict_se_these_items: clustered by pair (CR1)
 --   - position_excess_conflict_lo_these_items, position_excess_conflict_hi_these_items: with it, by t over n_pairs - 1
 -- reference: Shi et al. 2024 (repeat stability); clustered, wilson_clustered, wilson_mean.

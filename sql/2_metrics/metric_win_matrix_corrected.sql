@@ -1,18 +1,18 @@
 -- grain: study, template_id, provider, request_model, thinking, candidate_a, candidate_b
 -- question: How often do people prefer one candidate model to another, by a judge's verdicts corrected by their labels?
 -- source: candidate_pairs over all statements, with what `truths` says of the same two outputs. A win is 1, a tie and a
---   pair whose orders disagree 1/2, by all votes of repeats, as in win_rate_half of metric_win_matrix. n_rubrics statements have a pair in
---   n_both, n_rubrics_labelled a labelled one. On n_label_drawn of the n_labelled people are drawn, such as two who
---   differ: such a label is the mean of what they say, as left out it would leave those that are easy to label, which
---   are no random part.
+--   pair whose orders disagree 1/2, by all votes of repeats, as in win_rate_half of metric_win_matrix. n_rubrics
+--   statements have a pair in n_both, n_rubrics_labelled a labelled one. On n_label_drawn of the n_labelled people are
+--   drawn, such as two who differ: such a label is the mean of what they say, as left out it would leave those that are
+--   easy to label, which are no random part.
 -- estimators:
 --   - win_rate_half: the judge's own, over the n_both pairs
 --   - win_rate_half_min, win_rate_half_max, ppi_win_rate_min, ppi_win_rate_max: what the n_missing pairs leave open,
 --     n_missing_labelled of which have a label that then counts: whatever the judge says of them, win_rate_half, and
 --     PPI++ with this weight, are inside
 --   - people_win_rate: the mean of the labels alone, of the labelled pairs
---   - ppi_win_rate: PPI++ (prediction_powered), of the n_both pairs if the labelled are a random part of them, each with
---     the same chance; no chance is on record, and no label has a weight
+--   - ppi_win_rate: PPI++ (prediction_powered), of the n_both pairs if the labelled are a random part of them, each
+--     with the same chance; no chance is on record, and no label has a weight
 --   - ppi_weight: how far the judge is believed
 --   - people_win_rate_se, ppi_win_rate_se: for statements in general, clustered by statement (CR1), where statements
 --     share prompts in two ways, by prompts too (shared_variance); ppi_win_rate_lo and ppi_win_rate_hi with it, as

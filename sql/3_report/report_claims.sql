@@ -4,30 +4,31 @@
 --   exactly these claims was first planned, planned_at when the current version was. first_sent_at is when the first
 --   request was sent: by any version of this study, or by another study, of the requests that this plan, or the first
 --   with these claims, has too; of a batch that was adopted, when its provider made it. n_undated counts answers that
---   the lake has no time of: judgments that were imported into the study, people's labels aside, and requests of adopted
---   batches without a time. is_claimed_first: claimed_at is before first_sent_at, or nothing was sent. n_claims counts
---   the different claims that the study had in its versions, n_sent_before what was sent before these stood (requests of
---   batches and live calls; of other studies those that are shared). is_plan_changed: the current plan has other
---   requests than the first with these claims; n_sent_before_plan is what was sent before planned_at. claims_sha256 is
---   the digest of their text, to be cited. n_pairs is the smallest number of pairs that a cell asks in both orders.
+--   the lake has no time of: judgments that were imported into the study, people's labels aside, and requests of
+--   adopted batches without a time. is_claimed_first: claimed_at is before first_sent_at, or nothing was sent. n_claims
+--   counts the different claims that the study had in its versions, n_sent_before what was sent before these stood
+--   (requests of batches and live calls; of other studies those that are shared). is_plan_changed: the current plan has
+--   other requests than the first with these claims; n_sent_before_plan is what was sent before planned_at.
+--   claims_sha256 is the digest of their text, to be cited. n_pairs is the smallest number of pairs that a cell asks in
+--   both orders.
 -- estimators:
 --   - position_mde: where the first claim is the position: the smallest share of one position that the exact test of
 --     n_pairs pairs finds at 5 % with power 0.8, if every one of them flips with its order; of fewer flips only a
 --     larger one
---   - effect_mde, effect_mde_max: the smallest effect of the first claim, as a difference of shares, that its exact test
---     for these items finds at 5 % with power 0.8 in n_compared pairs, or inputs: at best, and at worst. At best every
---     pair flips (position) or is decided (length); or all that tell two templates, judges or candidates apart do so in
---     one way (mcnemar_mde_least), of a win matrix by half, as a win is one of its rate and none its 1/2. At worst every
---     one of them tells the two apart. For items in general an effect must be larger
+--   - effect_mde, effect_mde_max: the smallest effect of the first claim, as a difference of shares, that its exact
+--     test for these items finds at 5 % with power 0.8 in n_compared pairs, or inputs: at best, and at worst. At best
+--     every pair flips (position) or is decided (length); or all that tell two templates, judges or candidates apart do
+--     so in one way (mcnemar_mde_least), of a win matrix by half, as a win is one of its rate and none its 1/2. At
+--     worst every one of them tells the two apart. For items in general an effect must be larger
 --   - n_compared_first, effect_mde_first, effect_mde_max_first: the same of the first plan with these claims
 --   - mde_lacks: why there is none: templates, judges or candidates, of which fewer than two are planned; or pairs, or
 --     inputs, of which fewer than six are; or a known spread, as points are compared by means of scores
 --   - is_effect_in_reach: whether effect_mde is no larger than the effect that was called worth finding
 -- reference: sign_test_mde, mcnemar_mde.
 -- nulls: a study without claims has no row. first_sent_at while nothing was sent, or of no known time; is_claimed_first
---   where nothing is known to have been sent before, but n_undated is not 0. position_mde where too few pairs are
---   asked in both orders, or the first claim is another one. effect_mde_max of position and length, as the fewer pairs
---   flip, or are decided, the larger an effect must be. What was found, with what it could have found, is in metric_power.
+--   where nothing is known to have been sent before, but n_undated is not 0. position_mde where too few pairs are asked
+--   in both orders, or the first claim is another one. effect_mde_max of position and length, as the fewer pairs flip,
+--   or are decided, the larger an effect must be. What was found, with what it could have found, is in metric_power.
 CREATE OR REPLACE VIEW report_claims AS
 WITH versions AS (
   SELECT DISTINCT study, study_version, CAST(json_extract(config, '$.claims') AS VARCHAR) AS claims

@@ -4,10 +4,11 @@
 --   metric_position_bias make of one cell: consistency_decided with the interval for items in general, clustered by
 --   item (so that the same pair under several templates is not taken for several), and the log-odds of the first
 --   position, each pair under each template being a stratum of its own; p_position by t, q_bh over the study's judges.
---   NULL below 5 items with a decided pair, or with one that flips, which alone say anything. judge is the model's name, with provider and thinking where those tell judges apart. n_cells is
---   how many templates and rubrics it judged by. first_share is what the log-odds come to for two items
---   that are equal otherwise: how often the one shown first wins; first_share_mde is the smallest that p_position would
---   have found with power 0.8 (logodds_matched_mde), NULL where it would have found none.
+--   NULL below 5 items with a decided pair, or with one that flips, which alone say anything. judge is the model's
+--   name, with provider and thinking where those tell judges apart. n_cells is how many templates and rubrics it judged
+--   by. first_share is what the log-odds come to for two items that are equal otherwise: how often the one shown first
+--   wins; first_share_mde is the smallest that p_position would have found with power 0.8 (logodds_matched_mde), NULL
+--   where it would have found none.
 CREATE OR REPLACE VIEW report_judges AS
 WITH placed AS (
   SELECT

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import batchpond
 from tests.rigs.combined import carry_out, drawn, rig_of, write
 from tests.rigs.stage_study import StageRig, models, stage, use
 
@@ -44,3 +45,9 @@ def test_what_two_stages_ask_of_one_judge_is_one_vote(tmp_path: Path) -> None:
     assert calls["n_answered"] == rig.billed()[0] == 3 * n_items
     costs, spent = (rig.ask(f"SELECT sum(cost_usd) AS usd FROM {view}")[0]["usd"] for view in ("costs", "metric_cost"))
     assert spent == pytest.approx(costs)
+    file, other = tmp_path / "results.csv", batchpond.Lake(tmp_path / "other")
+    batchpond.Lake(rig.lake).export(file)
+    other.import_judgments(file)
+    n_votes = other.sql("SELECT DISTINCT n_votes FROM item_status WHERE provider = 'openai'").to_dicts()
+    assert n_votes == [{"n_votes": 3}]
+    assert other.sql("SELECT n_answered FROM metric_failures").to_dicts() == [calls]

@@ -72,7 +72,7 @@ def test_a_batch_that_may_exist_is_told_and_not_stopped(account: FakeOpenAI, pro
     """Nobody can stop what has no name yet: exit 3, and the next word finds it."""
     program.settle_s, account.is_held = "600", True
     account.create_answers = [Answer(None)] * 9
-    account.list_answers = [None, *[Answer(500)] * 30]
+    account.list_answers = [None, *[Answer(400)] * 30]
     program.submit()
     done = program.run("cancel", "--study", STUDY, "--yes")
     assert (done.returncode, "is not known yet: it was not stopped" in done.stderr) == (3, True), done.stderr

@@ -46,7 +46,6 @@ JUDGED = {
     "ranking": ("ranking_brief", "ranking_lines", "ranking_plain"),
     "listwise": ("listwise_answers",),
 }
-OF_CANDIDATES = ("ranking", "listwise")
 REFERENCE = {"compliance": "compliance_reference", "likert": "likert_reference", "ranking": "ranking_reference"}
 FIELDS = """
 [[stages.answer.fields]]
@@ -450,7 +449,6 @@ SELECT count(*) AS n FROM (SELECT DISTINCT request_id FROM plan_current) AS plan
 ANTI JOIN results USING (request_id)
 """
 _ODD = "SELECT outcome, count(*) AS n FROM results WHERE outcome IS NULL OR outcome = 'pending' GROUP BY ALL"
-_AUDIT = "SELECT * FROM audit WHERE n_missing <> 0 OR n_unexpected <> 0"
 
 
 def _whole(rig: StageRig) -> Iterator[str]:

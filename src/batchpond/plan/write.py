@@ -240,17 +240,18 @@ def publish(store: Store, connection: duckdb.DuckDBPyConnection, found: Round, a
 
 def _publish_plan(store: Store, connection: duckdb.DuckDBPyConnection, found: Round, paths: Sequence[Path]) -> int:
     n_rows = 0
-    if found.has_alike:
-        paths = [_marked(store, connection, found, path) for path in paths]
     for number, path in enumerate(paths):
+        name = found.file_name(number)
         if found.is_fresh:
             n_rows += pq.read_metadata(path).num_rows
-            store.publish_file(PLAN, found.file_name(number), path)
+            store.publish_file(PLAN, name, path)
             continue
-        sql = _FRESH.format(path=literal(os.fspath(path)))
+        rows = _marked(store, connection, found, path) if found.has_alike else path
+        sql = _FRESH.format(path=literal(os.fspath(rows)))
         fresh = connection.execute(sql, {"study": found.study, "version": found.version})
         places = fresh.fetchnumpy()["place"]
-        publish_rows(store, PLAN, path, places, found.file_name(number))
+        publish_rows(store, PLAN, rows, places, name)
+        rows.unlink(missing_ok=True)  # where rows that stand were left out, what was published is a copy
         n_rows += len(places)
     return n_rows
 
@@ -344,18 +345,9 @@ def publish_round(
         # The rows of a study without rounds stand where its grid says, whatever of them is there.
         first_slot, first_file = (0, 0) if is_only else (n_slots, n_files)
         found = Round(
-            staged.name,
-            version,
-            round_no,
-            stage,
-            configs,
-            first_slot,
-            first_file,
-            in_cells,
-            is_only,
-            n_slots == 0,
-            staged.has_alike(stage),
-        )
+            staged.name, version, round_no, stage, configs, first_slot, first_file, in_cells, is_only,
+            is_fresh=n_slots == 0, has_alike=n_slots > 0 and staged.has_alike(stage),
+        )  # fmt: skip
         if not (found.is_fresh or isinstance(asked, Grid)):
             known = planned_asks(connection, found)
             asked = (ask for ask in asked if ask_id(ask) not in known)

@@ -21,7 +21,7 @@ from tests.unit.providers.test_sight import PNG, body_of
 
 SAID = (Turn(Role.SYSTEM, "Be fair."), Turn(Role.USER, "A or B?"), Turn(Role.ASSISTANT, "A."), Turn(Role.USER, "Why?"))
 SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}, "additionalProperties": False}
-WHY = "NOT CHECKED: xai-sdk is not installed"
+WHY = "NOT CHECKED: pip install 'xai-sdk>=1.21,<2'"
 
 
 def message_of(kind: str, said: dict[str, Any]) -> Any:

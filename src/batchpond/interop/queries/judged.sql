@@ -5,6 +5,7 @@ WITH rows AS (
         confidence, explanation, text AS raw, origin, study AS spec
     FROM results
     WHERE task IN ('ranking', 'compliance', 'likert') AND outcome IS NOT NULL AND ($study IS NULL OR study = $study)
+        AND purpose IS DISTINCT FROM 'shared'
     UNION ALL BY NAME
     SELECT
         study, task, template_id, rubric_id, provider, request_model, thinking, unit_id, item_first, item_second,
@@ -15,6 +16,7 @@ WITH rows AS (
         ) AS spec
     FROM imported_judgments
     WHERE task IN ('ranking', 'compliance', 'likert') AND ($study IS NULL OR study = $study)
+        AND purpose IS DISTINCT FROM 'shared'
 ),
 by_id AS (SELECT item_id, max_by(text, item_hash) AS text FROM items GROUP BY item_id)
 SELECT
