@@ -38,23 +38,27 @@ from batchpond.views.refresh import Files, Good, Sound, fingerprint, first_line,
 def create(connection: duckdb.DuckDBPyConnection) -> None:
     """Make every macro and view over the tables that are there.
 
-    Making a view binds all that it reads. So each is made while what it reads are empty tables of its columns:
-    once in running order, to learn the columns, and then backwards, each before those that it reads. What no other
-    view reads stays text, which DuckDB parses where somebody asks for it: of each view that is a tree, whoever opens
-    the database makes all nodes, and whoever changes it writes them again.
+    Making a view binds all that it reads. So each is made where what it reads are empty tables of its columns, which
+    stand before the views of their names for as long as this takes. What no other view reads stays text, which DuckDB
+    parses where somebody asks for it: of each view that is a tree, whoever opens the database makes all nodes, and
+    whoever changes it writes them again.
     """
-    views = [script for script in refresh.scripts() if script.views]
-    read = {name for script in views for name in script.needs}
-    for script in refresh.scripts():
-        connection.execute(script.text)
-        if script.views:
-            ((columns,),) = connection.execute(query(__package__, "columns"), {"name": script.name}).fetchall()
-            connection.execute(f"DROP VIEW {quoted(script.name)}")
-            connection.execute(f"CREATE TABLE {quoted(script.name)} ({columns})")
-    for script in reversed(views):
-        connection.execute(f"DROP TABLE {quoted(script.name)}")
-        text = f"CREATE VIEW {quoted(script.name)} AS FROM query({literal(script.select)})"
-        connection.execute(script.text if script.name in read else text)
+    scripts = refresh.scripts()
+    read = {name for script in scripts for name in script.needs}
+    ((current,),) = connection.execute("SELECT current_database()").fetchall()
+    with connection.cursor() as own:
+        own.execute(f"USE {quoted(current)}")
+        for script in scripts:
+            text = f"CREATE VIEW {quoted(script.name)} AS FROM query({literal(script.select)})"
+            own.execute(text if script.views and script.name not in read else script.text)
+            for name in read.intersection(script.views):
+                _stand_in(own, name)
+
+
+def _stand_in(connection: duckdb.DuckDBPyConnection, name: str) -> None:
+    """Make an empty temporary table of a view's columns: what is made on this connection finds it in the view's place."""
+    ((columns,),) = connection.execute(query(__package__, "columns"), {"name": name}).fetchall()
+    connection.execute(f"CREATE TEMP TABLE {quoted(name)} ({columns})")
 
 
 _LISTS = "SELECT table_name, paths, stood FROM lens_lists"
