@@ -78,6 +78,24 @@ def test_a_second_version_reuses_every_answer_and_opens_its_rounds_when_planned(
     assert rig.violations() == []
 
 
+def test_what_follows_from_batches_that_are_out_is_approved_before_they_are_answered(tmp_path: Path) -> None:
+    """A study changed meanwhile has nothing to send now, and its later stages are agreed to all the same."""
+    rig = rig_of(tmp_path / "rig", small_study())
+    rig.plan()
+    rig.submit()
+    rig.write(small_study(judges=("gpt-5.4-mini", "gpt-5.4-nano")))
+    assert rig.planned().n_to_ask == 0
+    submitted = rig.submit()
+    preview = submitted.preview
+    assert (preview.n_requests, submitted.is_approved) == (0, True)
+    assert preview.later_max_usd is not None
+    assert preview.later_max_usd > (preview.later_expected_usd or 0.0) > 0.0
+    rig.finish()
+    assert n_asked(rig) == 4 + 8
+    assert not rig.submit().preview.is_due
+    assert rig.violations() == []
+
+
 def test_a_study_planned_anew_while_a_round_is_open_asks_nothing_twice(tmp_path: Path) -> None:
     rig = rig_of(tmp_path / "rig", small_study())
     rig.plan()

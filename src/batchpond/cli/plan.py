@@ -212,7 +212,7 @@ def submit(
         output.document(document(report))
     elif dry_run:
         output.text(preview_text(report.preview))
-    if report.preview.n_requests:
+    if report.preview.is_due:
         _conclude(invocation.diagnostics, report, f"submit {study}", dry_run=dry_run)
     else:
         invocation.diagnostics.note(
@@ -241,7 +241,7 @@ def _told(invocation: Invocation, verb: Callable[..., _Report], study: str, **wi
 
 
 def _require_sent(report: SubmitReport, command: str) -> None:
-    if report.counts is None and report.preview.n_requests:
+    if report.counts is None and report.preview.is_due:
         raise UsageError("not confirmed; nothing was sent", hint=f"`batchpond {command}` asks again")
 
 
@@ -267,7 +267,8 @@ def is_confirmed(diagnostics: Diagnostics, preview: SubmitPreview, text: str, *,
     if text:
         diagnostics.say(text)
     costs = [*(model.cost_max_usd for model in preview.models), preview.later_max_usd]
-    question = f"Send {plural(preview.n_requests, 'request')} for at most {summed(costs)}?"
+    what = plural(preview.n_requests, "request") if preview.n_requests else "what follows from the answers"
+    question = f"Send {what} for at most {summed(costs)}?"
     return diagnostics.confirm(question, is_yes=is_yes)
 
 
@@ -280,11 +281,14 @@ def preview_text(preview: SubmitPreview) -> str:
     ]  # fmt: skip
     prices = priced_by(m.mode for m in preview.models)
     lines = [f"study {preview.study}, version {preview.study_version}; costs are rough estimates at {prices}", ""]
-    lines += formats.aligned(SENT_COLUMNS, rows, n_text_columns=2, width=output.room())
+    if rows:
+        lines += formats.aligned(SENT_COLUMNS, rows, n_text_columns=2, width=output.room())
+    elif preview.is_due:
+        lines.append("nothing is due until the batches that are out are answered")
     later = preview.later_expected_usd, preview.later_max_usd
     if has_later := preview.later_max_usd != 0.0:
         lines.append("later rounds, a forecast: expected {}, at worst {}".format(*map(usd, later)))
-    if has_later or len(rows) > 1:
+    if (has_later and rows) or len(rows) > 1:
         costs = [*((m.cost_expected_usd, m.cost_max_usd) for m in preview.models), later]
         expected, worst = map(summed, zip(*costs, strict=True))
         what = plural(preview.n_requests, "request") + " and what follows from the answers" * has_later
@@ -321,7 +325,9 @@ def _conclude(diagnostics: Diagnostics, report: SubmitReport, command: str, *, d
     if dry_run:
         diagnostics.note("dry run: nothing was sent", hint=f"`batchpond {command}` sends it")
     elif counts is not None:
-        if counts.n_existing or report.n_unsent or report.n_unclear or not n_live:
+        if not report.preview.n_requests:
+            diagnostics.note("what follows from the answers is approved", hint="`batchpond sync` sends it as they come")
+        elif counts.n_existing or report.n_unsent or report.n_unclear or not n_live:
             diagnostics.note(
                 created_text(report, counts),
                 hint="`batchpond sync` collects the answers and sends what waits; run it as often as you like",

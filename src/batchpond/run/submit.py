@@ -71,6 +71,11 @@ class SubmitPreview(Shown):
         return sum(model.n_requests for model in self.models)
 
     @property
+    def is_due(self) -> bool:
+        """Whether there is anything to agree to: requests, or what follows from the answers to those that are out."""
+        return self.n_requests > 0 or self.later_max_usd != 0.0
+
+    @property
     def n_shards(self) -> int:
         """How many provider batches that makes."""
         return sum(model.n_shards for model in self.models)
@@ -114,8 +119,11 @@ def preview(
     version = versions.planned_version(lake_state, study)
     # What no batch holds or may hold, and what waits for its turn, or for leave to be asked on.
     shards = [shard for shard, latest in dispatch.candidates(store, lake_state, study) if due.is_free(latest)]
+    follows = False
     if dispatch.lacking_approval(lake_state, study, store.clock.now()) is not None:
         shards += due.begun(lake_state, study)
+        last = lake_state.rounds.get(version)
+        follows = last is not None and not last.is_final
     shards += [new.event for new in due.new_shards(store, lake_state, study, version, limit, None)]
     repeated = [new.event for new in due.new_shards(store, lake_state, study, version, limit, again)] if again else []
     shards += repeated
@@ -125,7 +133,8 @@ def preview(
     models = tuple(_model_cost(key, group) for key, group in sorted(groups.items()))
     largest_usd = max((shard.cost_max_usd or 0.0 for shard in shards), default=0.0)
     n_again = sum(shard.n_requests for shard in repeated)
-    later = versions.later_cost(store, version, versions.later_shares(store, version, n_again, limit) if shards else {})
+    shares = versions.later_shares(store, version, n_again, limit) if shards or follows else {}
+    later = versions.later_cost(store, version, shares)
     return SubmitPreview(study, version, models, _notes(store, version, groups), largest_usd, *later)
 
 
@@ -180,7 +189,7 @@ def submit(
     limits_usd = [max_cost_usd, versions.study_budget_usd(store, shown.study_version)]
     max_cost_usd = min((usd for usd in limits_usd if usd is not None), default=None)
     _check_money(shown, max_cost_usd)
-    if confirm is None or not shown.n_requests or not confirm(shown):
+    if confirm is None or not shown.is_due or not confirm(shown):
         return SubmitReport(shown, is_approved=False, counts=None, n_live=0, notes=())
     purpose = f"submit {study}"
     with ExitStack() as held:
@@ -225,7 +234,7 @@ def _check_part(store: Store, lake_state: LakeState, study: str) -> None:
 
 
 def _check_money(shown: SubmitPreview, max_cost_usd: float | None) -> None:
-    if max_cost_usd is None or not shown.n_requests:
+    if max_cost_usd is None or not shown.is_due:
         return
     unknown = [f"{m.provider}/{m.request_model}" for m in shown.models if m.cost_max_usd is None]
     if unknown:

@@ -56,7 +56,7 @@ def create(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def _stand_in(connection: duckdb.DuckDBPyConnection, name: str) -> None:
-    """Make an empty temporary table of a view's columns: what is made on this connection finds it in the view's place."""
+    """Make an empty temporary table of a view's columns: this connection finds it in the view's place."""
     ((columns,),) = connection.execute(query(__package__, "columns"), {"name": name}).fetchall()
     connection.execute(f"CREATE TEMP TABLE {quoted(name)} ({columns})")
 

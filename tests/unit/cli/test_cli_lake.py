@@ -263,6 +263,13 @@ def shown() -> dict[str, set[str]]:
     }
 
 
+def test_a_preview_of_nothing_but_what_follows_says_what_that_costs() -> None:
+    text = plan.preview_text(SubmitPreview("s", "v", (), (), later_expected_usd=0.1, later_max_usd=1.0))
+    assert "nothing is due until the batches that are out are answered" in text
+    assert "later rounds, a forecast: expected $0.1000, at worst $1.00" in text
+    assert "requests" not in text
+
+
 def test_json_documents_are_as_documented(store: Store, tmp_path: Path) -> None:
     """The README's field lists are the documents' fields, no more and no fewer."""
     actual = shown()
