@@ -213,6 +213,33 @@ def test_of_a_stage_that_asks_in_several_ways_all_answers_are_shown_in_its_order
         assert f"<{', '.join(verdicts)}|{', '.join(f'{one:.15g}' for one in shares)}>" in text
 
 
+def test_of_a_study_sent_in_part_nobody_is_shown_a_part_of_what_is_asked_in_several_ways(tmp_path: Path) -> None:
+    """What would be shown by then waits for the rest: asked at once or in two parts, prompts are the same."""
+
+    reference = stage(
+        "best", "generation", 'path = "asked.csv"', f"repeats = 3\n---{use('question')}{models('gpt-4o')}"
+    )
+
+    def rig_at(name: str) -> StageRig:
+        shown = "\n{#answers.best.text}A: {answers.best.text}{/answers.best.text}\n"
+        return rig_of(
+            tmp_path / name, reference, answers("gpt-4.1-mini"), judged("judged", 'stage = "answers"', shown, "gpt-4o")
+        )
+
+    whole, rig = finished(rig_at("whole")), rig_at("rig")
+    rig.plan()
+    for limit, n_judged in ((4, 0), (5, 1)):
+        rig.submit(limit=limit)
+        rig.finish()
+        assert len(prompts(rig, "judged")) == n_judged
+    rig.submit()
+    rig.finish()
+    assert prompts(rig, "judged") == prompts(whole, "judged")
+    assert len(prompts(rig, "judged")) == 3
+    assert rig.billed() == whole.billed()
+    assert rig.violations() == []
+
+
 def test_fields_of_one_answer_show_it_once(tmp_path: Path) -> None:
     fields = "".join(f'[[stages.answer.fields]]\nname = "{name}"\nkind = "label"\n' for name in ("tone", "voice"))
     asked = BY.format("f", "{INPUT} Reply: {ANSWER_FORMAT}")

@@ -230,27 +230,32 @@ def talk_rows(
 def with_answers(store: Store, study: Study, stage: StageSpec, found: Iterator[Ask]) -> Iterator[Ask]:
     """Yield asks with what earlier stages answered about the same, as far as the stage's templates show it.
 
-    One that would show an answer that is not there is left out: it is asked once that has come.
+    One that would show an answer that is not there, or not all of several that are asked for, is left out: it is asked
+    once those have come.
     """
     with closing(sqlite3.connect("")) as known:  # a file without a name: answers may be more than memory holds
-        known.execute("CREATE TABLE said (stage, about, rubric, text, verdict, label, score, confidence, explanation)")
+        columns = "stage, about, rubric, text, verdict, label, score, confidence, explanation, is_open"
+        known.execute(f"CREATE TABLE said ({columns})")
         names = [asked for asked, _ in stage.answers.values()]
         rows = (tuple(row.values()) for row in query(store, _ANSWERS, study=study.name, stages=names))
-        known.executemany("INSERT INTO said VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+        known.executemany("INSERT INTO said VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
         known.execute("CREATE INDEX by_what ON said (stage, about)")
         for ask in found:
             rubric_id = None if stage.rule.parts else ask.rubric.rubric_id  # fields are asked for at once
             asked = ((name, study.stage(source), column) for name, (source, column) in stage.answers.items())
-            said = {one[0]: _answer(known, ask, rubric_id, one) for one in asked}
-            full = ask._replace(values={**ask.values, **said})
             with suppress(NoAnswer):
+                said = {one[0]: _answer(known, ask, rubric_id, one) for one in asked}
+                full = ask._replace(values={**ask.values, **said})
                 if not all(said.values()):
                     check_prompts(stage, full)
                 yield full
 
 
 def _answer(known: sqlite3.Connection, ask: Ask, rubric_id: str | None, asked: tuple[str, StageSpec, str]) -> str:
-    """Return what a stage answered about an ask's items in order, as the output that it is, or about its unit."""
+    """Return what a stage answered about an ask's items in order, as the output that it is, or about its unit.
+
+    Raises NoAnswer where some of that is still to ask.
+    """
     name, stage, column = asked
     is_of_side = not name.startswith(f"{ANSWERS}.")
     first, second = (row_of(name, ask), None) if is_of_side else (ask.first, ask.second)
@@ -260,6 +265,8 @@ def _answer(known: sqlite3.Connection, ask: Ask, rubric_id: str | None, asked: t
     places = [(first.item_id, second.item_id)] if second else [(first.item_id,), ("", first.unit_id, first.candidate)]
     for about in (*([] if ask.list_id else places), (first.unit_id,)):  # the items of a list share their prompt
         values = (stage.name, _SEPARATOR.join(one or "" for one in about), rubric_id)
-        if (row := known.execute(f"SELECT {column} FROM said WHERE {where}", values).fetchone()) is not None:
+        if (row := known.execute(f"SELECT {column}, is_open FROM said WHERE {where}", values).fetchone()) is not None:
+            if row[1]:
+                raise NoAnswer(f"not all of stage {stage.name} has been asked about {'/'.join(filter(None, about))}")
             return row[0] or ""
     return ""
