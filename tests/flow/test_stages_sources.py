@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -81,6 +82,16 @@ def test_sql_with_after_is_run_once_those_stages_have_ended(done: StageRig) -> N
         " from results"
     )
     assert rounds == [{"is_later": True}]
+
+
+def test_sql_over_a_part_of_the_answers_is_told_before_that_part_is_sent(tmp_path: Path) -> None:
+    rig = StageRig(tmp_path / "rig", toml=sources_study())
+    rig.plan()
+    told = [
+        text for text in rig.submit(limit=4).preview.caveats if "what its SQL makes of the answers to a part" in text
+    ]
+    assert [text.partition(":")[0] for text in told] == ["stage winners", "stage cold"]
+    assert not any("SQL" in text for text in rig.submit().preview.caveats)
 
 
 def test_a_cold_start_has_the_pressure_in_its_first_message_and_goes_on_from_the_real_answer(done: StageRig) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from batchpond import ids
@@ -183,9 +183,9 @@ def submit(
     above `max_cost_usd` or the study's budget; what is sent before a failure stays on record and is never sent twice.
     """
     lake_state = fold(read(store))
-    if limit is not None:
-        _check_part(store, lake_state, study)
+    caveats = _check_part(store, lake_state, study) if limit is not None else ()
     shown = preview(store, lake_state, study, limit, again=again)
+    shown = replace(shown, caveats=shown.caveats + caveats)
     limits_usd = [max_cost_usd, versions.study_budget_usd(store, shown.study_version)]
     max_cost_usd = min((usd for usd in limits_usd if usd is not None), default=None)
     _check_money(shown, max_cost_usd)
@@ -218,12 +218,16 @@ def submit(
     return SubmitReport(shown, True, session.counts, n_live, tuple(session.notes), n_unsent, n_unclear)
 
 
-def _check_part(store: Store, lake_state: LakeState, study: str) -> None:
-    """Raise UsageError for a study in which a part of the answers would lead to other questions than all do."""
+def _check_part(store: Store, lake_state: LakeState, study: str) -> tuple[str, ...]:
+    """Return the stages in which a part of the answers may lead to other questions than all do, each as a caveat.
+
+    Raises UsageError where it would.
+    """
     version = lake_state.current_versions.get(study, "")
     if version not in lake_state.rounds:
-        return
-    for stage in from_config(versions.study_settings(store, version)).stages:
+        return ()
+    stages = from_config(versions.study_settings(store, version)).stages
+    for stage in stages:
         spec = stage.pairs
         is_of_all = spec.adaptive or spec.count or spec.is_exact or spec.n_reverse or spec.order is Order.ALTERNATE
         if stage.waits and (is_of_all or stage.rows.kept is not None or stage.rows.lacking is not None):
@@ -231,6 +235,11 @@ def _check_part(store: Store, lake_state: LakeState, study: str) -> None:
                 f"study {study} cannot be sent in part: stage {stage.name} chooses among all answers it waits for",
                 hint="leave out --limit; to try a study, plan it with fewer items under another name",
             )
+    return tuple(
+        f"stage {stage.name}: what its SQL makes of the answers to a part stays, whatever it makes of all of them"
+        for stage in stages
+        if stage.rows.sql is not None and stage.waits
+    )
 
 
 def _check_money(shown: SubmitPreview, max_cost_usd: float | None) -> None:
