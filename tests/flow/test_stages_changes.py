@@ -13,6 +13,7 @@ from batchpond.lake.events import read
 from batchpond.lake.schemas import PLAN
 from batchpond.plan import write
 from batchpond.run.stages import StageState, remarks, stages
+from batchpond.run.told import following, looking
 from tests.rigs.sim_inputs import STUDY
 from tests.rigs.stage_study import RUBRICS, StageRig, models, stage, use
 
@@ -85,7 +86,12 @@ def test_what_follows_from_batches_that_are_out_is_approved_before_they_are_answ
     rig.submit()
     rig.write(small_study(judges=("gpt-5.4-mini", "gpt-5.4-nano")))
     assert rig.planned().n_to_ask == 0
+    (note,) = following(looking(rig.store(), rig.providers()), [STUDY])
+    assert note.message == "what follows from the answers of study demo waits for " + (
+        "an approval of the new plan: `batchpond submit demo`"
+    )
     submitted = rig.submit()
+    assert not [*following(looking(rig.store(), rig.providers()), [STUDY])]
     preview = submitted.preview
     assert (preview.n_requests, submitted.is_approved) == (0, True)
     assert preview.later_max_usd is not None

@@ -111,9 +111,11 @@ def _looked(
     looked = told.looking(store, providers(store))
     unsent = sorted({model["study"] for model in models if model["n_unsent"]})
     waiting = [row for name in unsent for row in told.waits(looked, name)]
+    others = {model["study"] for model in models}.difference(unsent)
     state, now = looked.lake_state, store.clock.now()
     mine = [one for one in state.attempts.values() if study in {None, one.intent.study}]
     notes = [*told.refused(state, study), *told.stuck(mine), *told.concerns(state, now, study=study)]
+    notes += told.following(looked, sorted(others))
     notes += [Note(Severity.INFO, text, told.NEXT_STEP) for text in told.waiting(mine, store)]
     if failed:
         notes.append(Note(Severity.INFO, f"{failed} failed or missing", "`batchpond query report_errors` says why"))

@@ -255,6 +255,19 @@ def waits(session: Session, study: str) -> list[dict[str, Any]]:
     ]
 
 
+def following(session: Session, studies: Iterable[str]) -> Iterator[Note]:
+    """Yield those of these studies that were planned anew and ask nothing yet: what follows waits for an approval."""
+    state, store = session.lake_state, session.store
+    for study in studies:
+        version, approval = state.current_versions.get(study), state.approvals.get(study)
+        last = state.rounds.get(version or "")
+        if version is None or approval is None or approval.study_version == version or last is None or last.is_final:
+            continue
+        if versions.later_cost(store, version, versions.later_shares(store, version)) != (0.0, 0.0):
+            lack = dispatch.lacking_approval(state, study, store.clock.now())
+            yield Note(Severity.INFO, f"what follows from the answers of study {study} waits for {lack}")
+
+
 def refused(lake_state: LakeState, study: str | None = None) -> Iterator[Note]:
     """Yield what providers refused for want of a key or of rights, as long as something of a study waits for that."""
     pending = ((lake_state.shards.get(shard_id), latest) for shard_id, latest in due.pending_shards(lake_state).items())
