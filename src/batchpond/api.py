@@ -271,14 +271,11 @@ class Lake:
     ) -> ForeignReport:
         """Import what people wrote in sheets that `label` drew, or tables of a data set's labels of a `study`.
 
-        `rater` is who said so, where a file does not say.
+        `rater` is who said so, where a file does not say. What they said of the same before is counted no more.
         """
-        from batchpond.interop.foreign import Defaults
-        from batchpond.interop.imports import import_foreign
-        from batchpond.interop.labels import reader
+        from batchpond.interop.labels import import_labels
 
-        store, of_study = self._store(), Defaults(study=study)
-        return import_foreign(store, reader(store.path, rater), [Path(path) for path in paths], defaults=of_study)
+        return import_labels(self._store(), list(map(Path, paths)), rater=rater, study=study)
 
     def import_(
         self,

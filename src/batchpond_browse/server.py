@@ -125,10 +125,10 @@ class Browser:
         rater = form.get("rater", "").strip() or self._who(request).rater
         _remember(response, RATER, address("", rater=rater)[2:])
         study, key, label, comment = (form.get(name, "") for name in ("study", "key", "label", "comment"))
-        named = dict(parse_qsl(urlsplit(form.get("case", "")).query))
+        named = {} if label.strip() else dict(parse_qsl(urlsplit(form.get("case", "")).query))
         if named and self.spool.sheet(cases.case(self.pages.lake, study, named), rater).is_handed_in:
-            text = f"the label of {rater} is a judgment of the lake already, and the first one counts"
-            raise UsageError(text, hint="open the page again: it shows what was said")
+            text = f"the label of {rater} is a judgment of the lake already, and is not taken back"
+            raise UsageError(text, hint="give another one: handed in, it counts in the place of that")
         self.spool.give(Label(study, key, label, rater, comment))
 
     def _reader(self, _: Request, form: Form, response: Response) -> None:

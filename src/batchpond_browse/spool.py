@@ -83,19 +83,19 @@ class Spool:
         return [label for label in found.values() if label.label.strip()]
 
     def sheet(self, case: Case, rater: str) -> Sheet:
-        """Return what can be said of a case; raises as the lake's views do."""
+        """Return what can be said of a case, and what was said of it last; raises as the lake's views do."""
         if case.study not in self._choices:
             self._choices[case.study] = labels.choices(self._lake_path, case.study)
         _, choices = labels.said_of(self._choices[case.study], case.task, case.rows[0]["rubric_id"])
         if not 1 < len(choices) <= labels.CHOICES_MAX or any(text is None for _, text in case.texts):
             choices = ()
+        for given in self.waiting():
+            if given.of == (case.study, case.unit_key, rater):
+                return Sheet(choices, given.label, given.comment, given.key[-1])
         for row in case.rows:
             if row["provider"] == "human" and row["request_model"] == rater:
                 is_lo_first = not case.is_pair or row["item_first"] == case.given["lo"]
                 return Sheet(choices, _word(row), row["explanation"] or "", "ba"[is_lo_first], is_handed_in=True)
-        for given in self.waiting():
-            if given.of == (case.study, case.unit_key, rater):
-                return Sheet(choices, given.label, given.comment, given.key[-1])
         return Sheet(choices)
 
     def give(self, label: Label) -> None:

@@ -214,7 +214,7 @@ def test_people_say_of_each_field_what_it_can_say(items: StageRig) -> None:
     lines = path.read_text("utf-8-sig").splitlines()
     filled = [line.removesuffix(",,") + f",{line.removesuffix(',,').rpartition(' | ')[2]},\n" for line in lines[1:]]
     path.write_text("\n".join([lines[0], *filled]))
-    labels.import_foreign(items.store(), labels.reader(items.lake), [path])
+    labels.import_labels(items.store(), [path])
     rows = items.ask("SELECT DISTINCT rubric_id, label, score FROM imported_judgments ORDER BY rubric_id")
     assert [tuple(row.values()) for row in rows] == [
         ("clarity", None, 5.0), ("ok", "true", None), ("tone", "cold", None),

@@ -15,7 +15,7 @@ import pytest
 from batchpond.cli import main
 from batchpond.errors import ExitCode, UsageError
 from batchpond.interop import labels
-from batchpond.interop.foreign import Defaults, ForeignText
+from batchpond.interop.foreign import ForeignText
 from batchpond.interop.imports import ForeignReport, import_foreign, import_judgments
 from batchpond.lake.store import Store
 from batchpond.views import database, refresh
@@ -91,8 +91,7 @@ def better_of(row: dict[str, str]) -> str:
 
 
 def import_labels(lake: Path, *paths: Path, rater: str | None = None) -> int:
-    report = import_foreign(Store.open(lake), labels.reader(lake, rater), paths)
-    return report.judgments.n_new
+    return labels.import_labels(Store.open(lake), paths, rater=rater).judgments.n_new
 
 
 def test_labels_come_back_as_what_people_say_of_each_pair(copied: Path, tmp_path: Path) -> None:
@@ -225,17 +224,107 @@ def test_blank_rows_say_nothing_and_a_wrong_one_stops_all(copied: Path, tmp_path
     assert query(copied, "select count(*) from truths") == [(1,)]
 
 
-def test_a_label_that_changes_once_it_is_handed_in_is_refused_with_what_to_do(copied: Path, tmp_path: Path) -> None:
-    """Not as if a judge had been asked again: the first one stays, unless it is given under another name."""
+CURRENT = "select truth, n_votes, count(*) from truths group by all order by all"
+BEFORE = (
+    "select request_model, detail->>'item_first' as first, detail->>'item_second' as second, detail->>'verdict' as said"
+    " from events where kind = 'relabelled' order by ord"
+)
+
+
+def test_the_label_that_a_rater_gives_last_counts_and_the_earlier_one_stays_on_record(
+    copied: Path, tmp_path: Path
+) -> None:
+    """In every view at once, back and forth; nothing is asked, and what was said before is an event."""
     sheet = tmp_path / "sheet.csv"
     labels.write(labels.draw(copied, STUDY, 3), sheet)
-    fill(sheet, lambda _: "1")
+    fill(sheet, better_of)
     assert import_labels(copied, sheet, rater="anna") == 3
-    fill(sheet, lambda _: "2")
-    with pytest.raises(UsageError, match="3 rows contradict another verdict") as caught:
+    assert query(copied, CURRENT) == [("lo", 1, 3)]
+    wrong = rows_of(sheet)[0]["key"]
+    for truth in ("hi", "lo", "hi"):
+        rows = fill(
+            sheet,
+            lambda row, t=truth: (
+                "21"[(better_of(row) == "1") == (t == "lo")] if row["key"] == wrong else better_of(row)
+            ),
+        )
+        report = labels.import_labels(Store.open(copied), [sheet], rater="anna").judgments
+        assert (report.n_rows, report.n_new, report.n_changed, report.n_known) == (3, 1, 1, 2)
+        assert query(copied, CURRENT) == ([("hi", 1, 1), ("lo", 1, 2)] if truth == "hi" else [("lo", 1, 3)])
+        assert query(copied, "select count(*) from pair_judgments where provider = 'human'") == [(3,)]
+        again = labels.import_labels(Store.open(copied), [sheet], rater="anna").judgments
+        assert (again.n_new, again.n_changed, again.n_known) == (0, 0, 3)
+    said = [verdict for _, first, second, verdict in query(copied, BEFORE)]
+    assert len(rows) == 3
+    assert (len(said), said[0] == said[2], said[0] != said[1]) == (3, True, True)
+
+
+def test_a_changed_label_counts_whichever_text_stood_first_and_of_its_rater_alone(copied: Path, tmp_path: Path) -> None:
+    """A second sheet has its own lot of the order; what another rater said of the same stays."""
+    one, two = both_sheets(copied, tmp_path)
+    for rater in ("anna", "ben"):
+        fill(one, better_of)
+        import_labels(copied, one, rater=rater)
+    fill(two, lambda row: "21"[better_of(row) == "2"])
+    report = labels.import_labels(Store.open(copied), [two], rater="anna").judgments
+    assert (report.n_new, report.n_changed) == (66, 66)
+    votes = "select request_model, count(*), count(*) filter ((verdict = 'first') = is_lo_first) from pair_judgments"
+    assert query(copied, f"{votes} where provider = 'human' group by all order by all") == [
+        ("anna", 66, 0), ("ben", 66, 66),
+    ]  # fmt: skip
+    assert {row[0] for row in query(copied, BEFORE)} == {"anna"}
+    fill(one, lambda row: "21"[better_of(row) == "2"])
+    assert import_labels(copied, one, rater="anna") == 0, "the same in the other order is known"
+
+
+def test_one_rater_says_one_thing_of_each_in_what_is_imported_at_once(copied: Path, tmp_path: Path) -> None:
+    """Nobody can tell which is the later one: nothing comes in, and nothing of what was there changes."""
+    one, two = both_sheets(copied, tmp_path)
+    fill(one, better_of)
+    import_labels(copied, one, rater="anna")
+    fill(two, lambda row: "21"[better_of(row) == "2"])
+    with pytest.raises(UsageError, match="66 rows contradict another verdict") as caught:
+        import_labels(copied, one, two, rater="anna")
+    assert "leave the label that counts" in (caught.value.hint or "")
+    assert query(copied, CURRENT) == [("lo", 1, 66)]
+    assert query(copied, BEFORE) == []
+    with pytest.raises(UsageError, match="contradicts another verdict"):
+        import_judgments(Store.open(copied), contradicting(copied, tmp_path / "told.csv"), study=STUDY)
+
+
+def contradicting(lake: Path, path: Path) -> Path:
+    """Write what people said otherwise, as judgments and not as labels."""
+    columns = "template_id, rubric_id, provider, request_model as model, thinking, unit_id, item_first, item_second"
+    with database.connect(lake) as lens:
+        said = (
+            f"select {columns}, repeat_no, if(verdict = 'first', 'second', 'first') as verdict from imported_judgments"
+        )
+        lens.execute(f"copy ({said} where provider = 'human' limit 1) to '{path}' (header)")
+    return path
+
+
+def test_a_comment_that_is_mended_is_a_label_that_changes(copied: Path, tmp_path: Path) -> None:
+    """A sheet without comments leaves those that were given."""
+    sheet = tmp_path / "sheet.csv"
+    labels.write(labels.draw(copied, STUDY, 2), sheet)
+    for comment, n_new in (("hasty", 2), ("", 0), ("looked twice", 2)):
+        fill(sheet, better_of, comment=comment)
+        assert import_labels(copied, sheet, rater="anna") == n_new
+    said = query(copied, "select distinct explanation from imported_judgments where provider = 'human'")
+    assert said == [("looked twice",)]
+
+
+def test_a_label_that_is_forgotten_is_forgotten_as_it_was_before_too(copied: Path, tmp_path: Path) -> None:
+    sheet = tmp_path / "sheet.csv"
+    labels.write(labels.draw(copied, STUDY, 66), sheet)
+    for says in (better_of, lambda row: "21"[better_of(row) == "2"]):
+        fill(sheet, says, comment="seen by anna")
         import_labels(copied, sheet, rater="anna")
-    assert "take such rows out, or give them another --rater" in (caught.value.hint or "")
-    assert import_labels(copied, sheet, rater="anna, again") == 3
+    assert len(query(copied, BEFORE)) == 66
+    assert main(["--lake", str(copied), "forget", "--item", "s03", "--yes"]) == ExitCode.DONE
+    assert len(query(copied, BEFORE)) == 66 - 11
+    assert main(["--lake", str(copied), "forget", "--study", STUDY, "--yes"]) == ExitCode.DONE
+    assert query(copied, BEFORE) == []
 
 
 def test_the_page_asks_nobody_and_holds_hostile_texts_as_text(lake: Path, tmp_path: Path) -> None:
@@ -262,6 +351,9 @@ def test_the_commands_say_what_they_drew_and_took_in(
     fill(Path("essays-labels.csv"), better_of)
     assert main(["--lake", str(copied), "import", "labels", "essays-labels.csv", "--rater", "anna"]) == ExitCode.DONE
     assert "imported 12 judgments" in capsys.readouterr().err
+    fill(Path("essays-labels.csv"), lambda row: "21"[better_of(row) == "2"])
+    assert main(["--lake", str(copied), "import", "labels", "essays-labels.csv", "--rater", "anna"]) == ExitCode.DONE
+    assert "12 of them in the place of what the same rater said before" in capsys.readouterr().err
 
 
 def written(path: Path, header: str, *rows: str) -> Path:
@@ -271,7 +363,7 @@ def written(path: Path, header: str, *rows: str) -> Path:
 
 
 def of_study(lake: Path, path: Path, rater: str | None = None) -> ForeignReport:
-    return import_foreign(Store.open(lake), labels.reader(lake, rater), [path], defaults=Defaults(study=STUDY))
+    return labels.import_labels(Store.open(lake), [path], rater=rater, study=STUDY)
 
 
 def test_labels_of_a_data_set_are_peoples_by_the_items_they_name(copied: Path, tmp_path: Path) -> None:

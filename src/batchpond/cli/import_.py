@@ -65,10 +65,12 @@ def labels(
     invocation: Invocation, paths: tuple[Path, ...], rater: str | None, study: str | None, is_json: bool
 ) -> None:
     """Import what people wrote in sheets that `label` drew, or the labels of a data set."""
-    from batchpond.interop.labels import reader
+    from batchpond.interop.labels import import_labels
 
-    read = reader(invocation.store().path, rater)
-    _import(invocation, read, paths, study=study, defaults=(), accepted=(), is_strict=False, is_json=is_json)
+    report = import_labels(invocation.store(), paths, rater=rater, study=study)
+    if is_json:
+        output.document(report)
+    _tell(invocation, report)
 
 
 def _of_tool(reader: EntryPoint) -> PondCommand:
@@ -142,6 +144,8 @@ def _counts(report: ForeignReport) -> Iterator[str]:
     parts = (("judgment", report.judgments), ("item", report.items), ("rubric", report.rubrics))
     known = {noun: f" ({tally.n_known:,} known)" if tally.n_known else "" for noun, tally in parts}
     yield "imported " + ", ".join(f"{plural(tally.n_new, noun)}{known[noun]}" for noun, tally in parts)
+    if n_changed := report.judgments.n_changed:
+        yield f"{n_changed:,} of them in the place of what the same rater said before"
     for task, outcomes in report.outcomes.items():
         yield f"{task}: " + ", ".join(f"{n:,} {outcome}" for outcome, n in outcomes.items())
 

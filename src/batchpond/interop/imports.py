@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from batchpond import ids
@@ -25,7 +26,9 @@ from batchpond.errors import UsageError
 from batchpond.files import PROBLEMS_SHOWN_MAX, Columns, RowFile, listed
 from batchpond.interop import foreign
 from batchpond.interop.foreign import Defaults, Doubt, Findings, ForeignJudgment, ForeignRubric, ForeignText, Record
-from batchpond.lake import disk, tables
+from batchpond.lake import disk, rewrite, tables
+from batchpond.lake.events import EventLog
+from batchpond.lake.records import Relabelled
 from batchpond.lake.schemas import IMPORTED_JUDGMENTS, ITEMS, RESPONSES, RUBRICS, Table
 from batchpond.lake.store import Store
 from batchpond.model import Origin, Outcome, Verdict
@@ -46,12 +49,16 @@ _query: Final = partial(tables.query, __package__)
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """`n_rows` = `n_new` + `n_known` (in the lake before) + `n_repeated` (given more than once)."""
+    """`n_rows` = `n_new` + `n_known` (in the lake before) + `n_repeated` (given more than once).
+
+    Of the new, `n_changed` are people's labels that take the place of what their rater said before.
+    """
 
     n_rows: int
     n_new: int
     n_known: int
     n_repeated: int
+    n_changed: int = 0
 
 
 def key(connection: duckdb.DuckDBPyConnection, rows: str, values: Mapping[str, str] | None = None) -> None:
@@ -77,7 +84,8 @@ def check_contradictions(connection: duckdb.DuckDBPyConnection, path: Path | str
     hint = "repeats of a judgment need a column repeat_no (1, 2, ...); nothing was imported"
     if are_people:
         hint = (
-            "nothing was imported: a label that was handed in stays; take such rows out, or give them another --rater"
+            "nothing was imported: leave the label that counts, or give the other another --rater; "
+            "what was handed in before changes by `batchpond import labels` alone"
         )
     foreign.refuse(path, told, lines, n_clashes, hint)
 
@@ -88,11 +96,24 @@ def tally(connection: duckdb.DuckDBPyConnection) -> Tally:
     return Tally(n_rows, n_new, n_known, n_rows - n_known - n_new)
 
 
-def publish(store: Store, connection: duckdb.DuckDBPyConnection) -> None:
-    """Write the new rows, in the order given, to one file whose name is the digest of what they say."""
+def publish(store: Store, connection: duckdb.DuckDBPyConnection, replaced: pa.Table | None = None) -> None:
+    """Write the new rows, in the order given, to one file whose name is the digest of what they say.
+
+    What they have `replaced` is an event each and leaves the table, in this order: whoever is killed does it again.
+    """
     # A stream that is read slowly pins what is behind it: only a plain scan may be.
     connection.execute(_query("new_rows", columns=", ".join(COLUMNS)))
     connection.execute("DROP TABLE keyed")
+    if replaced is not None and replaced.num_rows:
+        said = ({name: value for name, value in row.items() if value is not None} for row in replaced.to_pylist())
+        EventLog(store).append(
+            *(
+                Relabelled(study=row["study"], rater=row["request_model"], said=orjson.dumps(row).decode())
+                for row in said
+            )
+        )
+        keys = replaced.column("import_key")
+        rewrite.take_out(store, IMPORTED_JUDGMENTS, lambda rows: pc.is_in(rows.column("import_key"), value_set=keys))
     content = hashlib.sha256()
     with store.staging(IMPORTED_JUDGMENTS) as staged:
         for batch in connection.sql("FROM new_rows").to_arrow_reader(IMPORTED_JUDGMENTS.row_group_rows):
@@ -169,10 +190,12 @@ def import_foreign(
     defaults: Defaults | None = None,
     accepted: Iterable[Doubt] = (),
     is_strict: bool = False,
+    is_relabelling: bool = False,
 ) -> ForeignReport:
     """Import what `reader` finds in files and folders, or nothing of it.
 
-    `defaults` fills in what the files do not say, `accepted` are doubts that a person answers for. Raises
+    `defaults` fills in what the files do not say, `accepted` are doubts that a person answers for; with
+    `is_relabelling` what a rater says takes the place of what they said before. Raises
     UsageError that lists broken rows, contradictions, and with `is_strict` every doubt; and BusyError.
     """
     files = foreign.files_below(paths)
@@ -191,8 +214,9 @@ def import_foreign(
                     hint = "without `--strict` they are left out, or come in without a verdict; nothing was imported"
                     n = sum(told.n for told in findings.doubts.values())
                     foreign.refuse(where, f"{plural(n, 'place')} cannot be believed", doubts, n, hint)
+                replaced = _relabel(connection) if is_relabelling else None
                 check_contradictions(connection, where)
-                report = _publish(store, connection, staged, findings)
+                report = _publish(store, connection, staged, findings, replaced)
             refresh.refresh(store)
     return report
 
@@ -282,9 +306,25 @@ def _prove_candidates(connection: duckdb.DuckDBPyConnection, findings: Findings)
     connection.unregister("left_out")
 
 
-def _publish(store: Store, connection: duckdb.DuckDBPyConnection, staged: _Staged, findings: Findings) -> ForeignReport:
+def _relabel(connection: duckdb.DuckDBPyConnection) -> pa.Table:
+    """Have labels be known by what they are of, and return the rows of the lake that they take the place of."""
+    connection.execute(_query("relabelled"))
+    return connection.sql("FROM replaced").to_arrow_table()
+
+
+def _publish(
+    store: Store,
+    connection: duckdb.DuckDBPyConnection,
+    staged: _Staged,
+    findings: Findings,
+    replaced: pa.Table | None = None,
+) -> ForeignReport:
     """Publish what is new; each of the three files appears whole, and importing again adds what a kill left out."""
     judgments = tally(connection)
+    if replaced is not None:
+        changed = "SELECT count(DISTINCT thing) FROM keyed WHERE import_key IN (SELECT import_key FROM replaced)"
+        ((n_changed,),) = connection.execute(changed).fetchall()
+        judgments = dataclasses.replace(judgments, n_changed=n_changed)
     outcomes: dict[str, dict[str, int]] = {}
     query = "SELECT task, outcome, count(*) FROM keyed GROUP BY ALL ORDER BY ALL"
     for task, outcome, n in connection.execute(query).fetchall():
@@ -292,7 +332,7 @@ def _publish(store: Store, connection: duckdb.DuckDBPyConnection, staged: _Stage
     rubrics = _publish_rubrics(store, connection, staged)
     items = _publish_items(store, connection)
     if judgments.n_new:
-        publish(store, connection)
+        publish(store, connection, replaced)
     doubts = [
         DoubtReport(kind, kind.meaning, told.n, told.shown) for kind in Doubt if (told := findings.doubts.get(kind))
     ]

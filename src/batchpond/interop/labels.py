@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from batchpond.errors import UsageError
 from batchpond.interop.foreign import Defaults, Findings, ForeignJudgment, Reader, SourceFile, csv_header, csv_rows
-from batchpond.interop.imports import import_foreign
+from batchpond.interop.imports import ForeignReport, import_foreign
 from batchpond.lake import tables
 from batchpond.lake.disk import placed
 from batchpond.lake.store import Store
@@ -268,8 +268,19 @@ def reader(lake_path: Path, rater: str | None = None) -> Reader:
 
 
 def hand_in(lake_path: Path, sheet: Path) -> None:
-    """Import a filled-in sheet that names its raters, whole or not at all; raises as `import_foreign` does."""
-    import_foreign(Store.open(lake_path), reader(lake_path), [sheet])
+    """Import a filled-in sheet that names its raters, as `import_labels` does."""
+    import_labels(Store.open(lake_path), [sheet])
+
+
+def import_labels(
+    store: Store, paths: Sequence[Path], *, rater: str | None = None, study: str | None = None
+) -> ForeignReport:
+    """Import filled-in sheets, or tables of labels of a `study`, whole or not at all; raises as `import_foreign` does.
+
+    What a rater said of the same before is counted no more, and stays on record.
+    """
+    read, of_study = reader(store.path, rater), Defaults(study=study)
+    return import_foreign(store, read, paths, defaults=of_study, is_relabelling=True)
 
 
 _Row = tuple[str, Mapping[str, str]]

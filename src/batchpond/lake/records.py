@@ -243,6 +243,17 @@ class Forgotten(Event, frozen=True, kw_only=True, tag="forgotten", rename={"forg
     forget_id: str
 
 
+class Relabelled(
+    Event, frozen=True, kw_only=True, tag="relabelled", rename={"rater": "request_model", "said": "detail"}
+):
+    """A rater changed a label that was handed in: `said` is its row of `imported_judgments`, a JSON object."""
+
+    is_occurrence = True
+    study: str
+    rater: str
+    said: str
+
+
 class OfAttempt(Event, frozen=True, kw_only=True):
     """A fact about an attempt."""
 
@@ -449,6 +460,6 @@ KINDS: Final[dict[str, type[Event]]] = {
     for record in (
         Planned, Rounds, Approval, PutOff, Access, Sharded, Voided, Fresh, Intent, Uploaded, Sent, Rejected, Unknown,
         Listed, Candidate, Foreign, Absent, Created, Adopted, Status, NotFound, MissingRemote, CancelAsked,
-        DuplicateRemote, Downloaded, Verified, Mismatch, Lost, Resolved, Tidied, Forget, Forgotten,
+        DuplicateRemote, Downloaded, Verified, Mismatch, Lost, Resolved, Tidied, Forget, Forgotten, Relabelled,
     )
 }  # fmt: skip

@@ -248,6 +248,7 @@ class _Forgetting:
                 store, schemas.BLOBS, _one_of("sha256", pa.array([name for (name,) in found], pa.string()))
             )
         rewrite.take_out(store, schemas.IMPORTED_JUDGMENTS, self._is_imported)
+        rewrite.take_out(store, schemas.EVENTS, self._is_relabelled)
         if self._study is not None:
             rewrite.take_out(store, schemas.STUDIES, self._is_of_study)
             planned = _one_of("kind", pa.array(["planned"]))  # which says what a report tells, such as who made it
@@ -281,6 +282,14 @@ class _Forgetting:
             return self._is_of_study(rows)
         item = pa.array([self._item], pa.string()) if self._item is not None else pa.array([], pa.string())
         return reduce(pc.or_, (_one_of(name, item)(rows) for name in ("unit_id", "item_first", "item_second")))
+
+    def _is_relabelled(self, rows: pa.Table) -> pa.ChunkedArray:
+        """Return which events hold a label that is not to stay: the row of it is in their detail."""
+        columns = (rows.column(name).to_pylist() for name in ("kind", "detail"))
+        said = [orjson.loads(detail) if kind == "relabelled" else {} for kind, detail in zip(*columns, strict=True)]
+        names = ("study", "unit_id", "item_first", "item_second")
+        labels = pa.table({name: pa.array([row.get(name) for row in said], pa.string()) for name in names})
+        return pc.fill_null(self._is_imported(labels), fill_value=False)
 
     def _empty(self, attempt: Attempt) -> int:
         """Empty an attempt's raw lines about the requests; drop what is made of them, the payload and the spool."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import re
 import shutil
 from html import unescape
@@ -73,29 +74,37 @@ def test_labels_become_peoples_judgments_when_they_are_handed_in(lake: Path) -> 
 
 
 def test_what_was_handed_in_is_shown_and_not_asked_again(lake: Path) -> None:
-    """As that rater's label, with its buttons off; another rater is asked."""
+    """As that rater's label, which another takes the place of; another rater is asked."""
     client = client_of(lake)
     give(client, "2")
     client.post("/hand-in", data={})
     client.post("/reader", data={"rater": "anna", "back": "/"})
     text = get(client, "case", study=STUDY, **CASE)
-    assert re.search(r'value="2" data-key="2" aria-pressed="true" disabled', text)
+    assert re.search(r'value="2" data-key="2" aria-pressed="true"', text)
+    assert "is a judgment of the lake" in text
     client.post("/reader", data={"rater": "ben", "back": "/"})
-    assert "disabled" not in get(client, "case", study=STUDY, **CASE)
+    assert 'aria-pressed="true"' not in get(client, "case", study=STUDY, **CASE)
 
 
-def test_a_page_from_before_a_hand_in_gives_no_second_label_of_the_same_pair(lake: Path) -> None:
-    """It says so, and others' labels are handed in as before: one that the lake cannot take would hold up all."""
+def test_a_label_that_was_handed_in_is_changed_on_its_page_and_not_taken_back(lake: Path) -> None:
+    """The other one waits as any does, may be taken back until then, and counts in the place of the first."""
     client = client_of(lake)
     old = form_of(get(client, "case", study=STUDY, **CASE))
     give(client, "1")
     client.post("/hand-in", data={})
-    for label in ("2", ""):
-        answer = client.post("/label", data={**old, "label": label, "rater": "anna"})
-        assert (answer.status_code, "already" in answer.text) == (400, True)
-    assert client.post("/label", data={**old, "label": "2", "rater": "ben"}).status_code == 303
+    answer = client.post("/label", data={**old, "label": "", "rater": "anna"})
+    assert (answer.status_code, "is not taken back" in answer.text) == (400, True)
+    give(client, "2")
+    client.post("/reader", data={"rater": "anna", "back": "/"})
+    assert re.search(r'value="2" data-key="2" aria-pressed="true"', get(client, "case", study=STUDY, **CASE))
+    give(client, "")
+    assert re.search(r'value="1" data-key="1" aria-pressed="true"', get(client, "case", study=STUDY, **CASE))
+    give(client, "2", rater="ben")
+    give(client, "2")
     assert client.post("/hand-in", data={}).status_code == 303
-    assert [(label, rater) for _, _, label, rater, _ in said(lake)] == [("first", "anna"), ("second", "ben")]
+    assert [(label, rater) for _, _, label, rater, _ in said(lake)] == [("second", "anna"), ("second", "ben")]
+    before = batchpond.Lake(lake).sql("select request_model, detail from events where kind = 'relabelled'").rows()
+    assert [(rater, json.loads(row)["verdict"]) for rater, row in before] == [("anna", "first")]
 
 
 def test_the_keys_are_those_of_a_sheet(lake: Path) -> None:

@@ -13,6 +13,4 @@ SELECT
   keyed.line_no, keyed.place, keyed.word, CAST(NULL AS VARCHAR) AS other_place,
   coalesce(known.source, 'an unnamed source') AS source, known.word AS other
 FROM keyed
-JOIN (
-  SELECT import_key, source, word_of(verdict, label, score, outcome) AS word FROM imported_judgments
-) AS known ON known.import_key = keyed.import_key AND known.word <> keyed.word
+JOIN known ON known.import_key = keyed.import_key AND known.word <> keyed.word

@@ -10,3 +10,11 @@ CREATE TEMP MACRO is_no_amount(said) AS number(said) IS NOT NULL
 CREATE TEMP MACRO prefixed(part) AS concat(length(CAST(part AS VARCHAR)), ':', part);
 -- "decided" alone does not say for which item.
 CREATE TEMP MACRO word_of(verdict, label, score, outcome) AS coalesce(verdict, label, CAST(score AS VARCHAR), outcome);
+-- What a person labels, by whichever template and in whichever order it was shown.
+CREATE TEMP MACRO labelled(study, task, rubric_id, rater, unit_id, item_1, item_2, turn_no) AS concat(
+  prefixed(study), prefixed(CASE WHEN task IN ('pairwise', 'ranking') THEN 'pair' ELSE task END), prefixed(rubric_id),
+  prefixed(rater), prefixed(unit_id), prefixed(least(item_1, item_2)), prefixed(greatest(item_1, item_2)), prefixed(turn_no)
+);
+-- What the lake holds, and goes on to hold, of what is imported.
+CREATE TEMP VIEW known AS
+SELECT import_key, source, word_of(verdict, label, score, outcome) AS word FROM imported_judgments;

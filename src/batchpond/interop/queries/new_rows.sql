@@ -6,6 +6,6 @@ SELECT
     import_key, word, prefixed(confidence), prefixed(input_tokens), prefixed(output_tokens), prefixed(cost_usd)
   )) AS row_digest
 FROM keyed
-WHERE import_key NOT IN (SELECT import_key FROM imported_judgments)
+WHERE import_key NOT IN (SELECT import_key FROM known)
   AND line_no IN (SELECT min(line_no) FROM keyed GROUP BY import_key)
 ORDER BY line_no
