@@ -403,7 +403,7 @@ class Lake:
         *,
         by: Sequence[str] = CELL_COLUMNS,
         ties: str = "half",
-        position: bool = False,
+        position: bool | None = None,
         what: str = "auto",
         extras: Iterable[str] = (),
         seed: int = 0,
@@ -412,9 +412,10 @@ class Lake:
         """Return one row per item and ranking, or with `summary` one per ranking, as `batchpond rank` prints them.
 
         `by` names the columns of the cell that tell rankings apart; () pools a whole study. `ties` is half, davidson or
-        drop; `position` takes the effect of being shown first out; `what` is auto, items or candidates; `extras` of ml,
-        elo, elochoice, trueskill adds columns. With `majority`, `weighted` or `dawid-skene` in `by`, the verdict of all
-        judges together is what is ranked by. Raises UsageError when there is nothing to rank.
+        drop; `position` takes the effect of being shown first out (None: where pairs were judged in both orders);
+        `what` is auto, items or candidates; `extras` of ml, elo, elochoice, trueskill adds columns. With `majority`,
+        `weighted` or `dawid-skene` in `by`, the verdict of all judges together is what is ranked by. Raises UsageError
+        when there is nothing to rank.
         """
         from batchpond.results.rank import verb as rank
 

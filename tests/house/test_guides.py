@@ -88,7 +88,10 @@ def commands() -> Iterator[tuple[tuple[str, ...], click.Command]]:
 
 
 BY_WORDS = dict(commands())
-OPTIONS = {words: {name for one in found.params for name in one.opts} for words, found in BY_WORDS.items()}
+OPTIONS = {
+    words: {name for one in found.params for name in (*one.opts, *one.secondary_opts)}
+    for words, found in BY_WORDS.items()
+}
 OF_ALL = {"-h", "--help", "--version"} | {name for one in root.params for name in one.opts}
 WITH_VALUES = {name for one in root.params if not getattr(one, "is_flag", True) for name in one.opts}
 

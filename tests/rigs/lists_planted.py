@@ -11,7 +11,6 @@ import pyarrow as pa
 
 from batchpond.plan.items import list_orders
 from batchpond.results.rank.verb import Request, ranked
-from batchpond.stats.ranking import Options
 from tests.oracles import agreement
 from tests.oracles.agreement import Level, Ratings
 from tests.rigs.metrics import Numbers, column
@@ -172,7 +171,7 @@ def play(design: Lists, n_sets: int, seed: int) -> dict[str, float]:
     with views_over(rows) as connection:
         places = result(connection, f"FROM metric_place_bias ORDER BY {', '.join(cell)}")
         consistent = result(connection, "FROM metric_consistency ORDER BY study")
-        (thetas, _), *_ = ranked(connection, Request(options=Options()))
+        (thetas, _), *_ = ranked(connection, Request())
     found = {}
     for name in ("best_share", *(() if design.is_best else ("mean_rank",))):
         found[name] = _covered(places, name, np.tile(known[name], n_sets))

@@ -40,6 +40,9 @@ DESIGNS = {
     # Twenty votes: the penalty pulls as much as they say, which makes intervals too wide rather than too narrow.
     "five items": Design(5, sd=1, tau=0.5, coverage_max=0.99),
     "one order, position": Design(20, sd=2, tau=1, degree=12, eta=0.7, is_single_order=True),
+    "all pairs, position": Design(20, sd=2, tau=1, eta=1.5),
+    "sparse, position": Design(20, sd=2, tau=1, degree=8, eta=1.5),
+    "by prompt, position": Design(5, sd=0.5, tau=1, prompts=60, eta=1),
     "by prompt": Design(5, sd=0.5, tau=1, prompts=60),
     "all pairs, 3 repeats": Design(20, sd=2, tau=1, repeats=3),
     "sparse, 5 repeats": Design(20, sd=2, tau=1, degree=8, repeats=5),
@@ -72,7 +75,7 @@ def play(design: Design, seed: int, tally: Tally) -> None:
         theta = rng.normal(0, design.sd, design.n_items)
         table = draw(design, theta, rng)
         cluster = Cluster.UNIT if design.prompts else Cluster.PAIR
-        options = Options(cluster=cluster, has_position=design.is_single_order, seed=seed, is_full=True)
+        options = Options(cluster=cluster, has_position=design.is_single_order or None, seed=seed, is_full=True)
         found = ranking.rank(table, options)
         if found.is_comparable and len(found.components[0].items) == design.n_items:
             break

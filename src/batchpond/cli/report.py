@@ -164,7 +164,7 @@ def rank(
     study: str | None,
     by: tuple[str, ...],
     ties: str,
-    position: bool,
+    position: bool | None,
     what: str,
     extras: tuple[str, ...],
     shown: str | None,

@@ -31,7 +31,7 @@ def section(source: Source) -> Section | None:
     sql = f"SELECT count(DISTINCT rubric_id) AS n FROM pair_judgments WHERE study = {source.name}"
     (rubrics,) = source.values(sql, limit=1)
     by = ("rubric_id",) if 1 < rubrics["n"] <= RUBRICS_MAX else ()
-    options = rank.options(ties="half", position=False, extras=(), seed=0, is_full=source.is_small(FULL_ITEMS_MAX))
+    options = rank.options(ties="half", position=None, extras=(), seed=0, is_full=source.is_small(FULL_ITEMS_MAX))
     try:
         request = rank.Request(study=source.study, by=by, options=options)
         ranked, rankings, said = rank.ranked(source.reading("pair_judgments"), request)

@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -95,7 +96,8 @@ def test_one_object_per_item_of_a_cell(golden_lake: Path) -> None:
     """`rank --json` shows, per item, the numbers that the statistics compute, with every documented field."""
     case = "11_bt_position_effect"
     names, votes = golden_votes(case)
-    found = ranking.rank(votes)
+    found = ranking.rank(votes, ranking.Options(has_position=None))
+    assert found.components[0].has_position
     shown = ranked(golden_lake, case)
     assert [list(row) for row in shown] == [ITEM_SCHEMA.names] * len(names)
     assert [row["rank"] for row in shown] == sorted(row["rank"] for row in shown)
@@ -237,14 +239,30 @@ def test_options_change_the_model(golden_lake: Path) -> None:
     other = ranked(golden_lake, "10_bt_ties", "--seed", "7")
     assert [row["theta_lo"] for row in other] == [row["theta_lo"] for row in plain]
     assert ranked(golden_lake, "10_bt_ties") == plain
-    note = call(golden_lake, "rank", "11_bt_position_effect").stderr
-    assert "--position" in note
     moved = {"component_id": 1, "is_moved_by_position": True, "is_reliability_valid": True, "is_comparable": True}
-    moved |= {"mle_exists": True, "n_pairs_unbalanced": 0}
+    moved |= {"mle_exists": True, "n_pairs_unbalanced": 0, "has_position": False}
     (said,) = notes([moved, moved | {"component_id": 2}], ranking.Options())
     assert said.startswith("in 1 of the rankings the item shown first")
     assert "p < .05" not in call(golden_lake, "rank", "10_bt_ties").stderr
-    assert "--position" not in call(golden_lake, "rank", "11_bt_position_effect", "--position").stderr
+
+
+def test_what_being_shown_first_adds_is_left_out_where_both_orders_were_asked(golden_lake: Path) -> None:
+    """By default, and a note says which was used; either way at a word, as R's plain model has it."""
+    case = "11_bt_position_effect"
+    names, votes = golden_votes(case)
+    given, left, without = (ranked(golden_lake, case, *more) for more in ((), ("--position",), ("--no-position",)))
+    assert given == left
+    assert {(row["has_position"], row["is_moved_by_position"]) for row in given} == {(True, None)}
+    plain = ranking.rank(votes)
+    assert {row["item"]: row["theta"] for row in without} == pytest.approx(dict(zip(names, plain.theta, strict=True)))
+    assert {row["has_position"] for row in without} == {False}
+    one_order = ranking.rank(
+        replace(votes, counts=votes.counts * np.array([[[1]], [[0]]])), ranking.Options(has_position=None)
+    )
+    assert not any(component.has_position for component in one_order.components)
+    assert batchpond.Lake(golden_lake).rank(case, position=False).to_dicts() == without
+    assert "no part of log-strengths" in call(golden_lake, "rank", case).stderr
+    assert "--position" in call(golden_lake, "rank", case, "--no-position").stderr
 
 
 @pytest.mark.parametrize("form", ["csv", "jsonl", "markdown", "table", "parquet"])
@@ -338,7 +356,7 @@ def test_a_failing_rank_prints_nothing(tmp_path: Path) -> None:
 
 
 def test_rows_say_that_the_position_moves_theta(tmp_path: Path) -> None:
-    """A judge who often takes the first text: every row says so, without the term alone; a fair judge's rows do not."""
+    """A judge who often takes the first text: every row says so where that is left in; a fair judge's rows do not."""
     builder = LakeBuilder(tmp_path / "lake")
     rng = np.random.default_rng(1)
     for judge, eta in (("fair", 0.0), ("first", 1.2)):
@@ -350,10 +368,10 @@ def test_rows_say_that_the_position_moves_theta(tmp_path: Path) -> None:
         ])  # fmt: skip
     builder.build()
     for arguments in ((), ("--summary",)):
-        found = ranked(builder.store.path, *arguments)
+        found = ranked(builder.store.path, "--no-position", *arguments)
         said = {(row["request_model"], row["is_moved_by_position"]) for row in found}
         assert said == {("fair", False), ("first", True)}
-        modelled = ranked(builder.store.path, "--position", *arguments)
+        modelled = ranked(builder.store.path, *arguments)
         assert {row["is_moved_by_position"] for row in modelled} == {None}
 
 

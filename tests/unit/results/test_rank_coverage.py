@@ -21,6 +21,17 @@ def test_intervals_cover_the_truth(name: str) -> None:
     assert tally.rate("position_p") < 0.2
 
 
+@pytest.mark.parametrize("name", ["all pairs, position", "by prompt, position"])
+def test_intervals_cover_the_truth_where_the_first_shown_wins_more_often(name: str) -> None:
+    """By default, as both orders were asked: with what being shown first adds left in they covered .84 and .90."""
+    tally = Tally()
+    for seed in range(40):
+        play(DESIGNS[name], seed, tally)
+    assert tally.rate("theta") > 0.92
+    assert tally.rate("rank") > 0.9
+    assert tally.rate("eta") > 0.8
+
+
 def test_intervals_of_lists_cover_the_truth() -> None:
     """In four planted sets, those of what a list says of its items, of its places and of its pairs."""
     found = lists_planted.play(lists_planted.DESIGNS["orders of 4"], 4, 7)

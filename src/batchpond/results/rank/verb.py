@@ -224,7 +224,7 @@ class Request:
     study: str | None = None
     by: tuple[str, ...] = CELL_COLUMNS
     what: What = What.AUTO
-    options: Options = field(default_factory=Options)
+    options: Options = field(default_factory=lambda: Options(has_position=None))
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -252,7 +252,7 @@ class Report:
     notes: tuple[str, ...]
 
 
-def options(*, ties: str, position: bool, extras: Iterable[str], seed: int, is_full: bool) -> Options:
+def options(*, ties: str, position: bool | None, extras: Iterable[str], seed: int, is_full: bool) -> Options:
     """Return options from their words; raises UsageError for a word that is none."""
     return Options(
         ties=one_of(Ties, ties, "way to count ties"),
@@ -298,7 +298,7 @@ def ranked(connection: duckdb.DuckDBPyConnection, request: Request) -> tuple[Row
     for counts in counted(connection, request.study, request.what, columns, request.jury):
         settings = replace(request.options, cluster=_cluster(counts))
         found = ranking.rank(counts.votes, settings)
-        items.extend(item_rows(counts, found, settings))
+        items.extend(item_rows(counts, found))
         rankings.extend(ranking_rows(counts, found, settings))
     open_juries = "SELECT count(DISTINCT (study, rubric_id)) FROM rank_units WHERE NOT is_converged"
     n_open = connection.execute(open_juries).fetchall()[0][0] if request.jury is Jury.DAWID_SKENE else 0
@@ -337,13 +337,14 @@ EXTRA_COLUMNS: Final = ("theta_ml", "se_ml", "elo", "elo_sd", "elochoice", "true
 _MOVED_P_MAX: Final = 0.05
 
 
-def _scope(counts: Counts, options: Options) -> dict[str, Any]:
-    is_moved = None if options.has_position else p_position(counts.votes) < _MOVED_P_MAX
-    shared = {"item_kind": str(counts.what)[:-1], "is_moved_by_position": is_moved}
+def _scope(counts: Counts, found: Ranking) -> dict[str, Any]:
+    has_position = any(component.has_position for component in found.components)
+    is_moved = None if has_position else p_position(counts.votes) < _MOVED_P_MAX
+    shared = {"item_kind": str(counts.what)[:-1], "has_position": has_position, "is_moved_by_position": is_moved}
     return dict(zip(SCOPE, counts.scope, strict=True)) | shared
 
 
-def item_rows(counts: Counts, found: Ranking, options: Options) -> Iterator[dict[str, Any]]:
+def item_rows(counts: Counts, found: Ranking) -> Iterator[dict[str, Any]]:
     """Yield a ranking's items, best first, component by component, those without votes at the end."""
     votes = counts.votes.without_units()
     lo_won, hi_won, tied = votes.results
@@ -352,7 +353,7 @@ def item_rows(counts: Counts, found: Ranking, options: Options) -> Iterator[dict
         per_item(votes, lo_won, hi_won), per_item(votes, hi_won, lo_won), per_item(votes, tied, tied),
         per_item(votes, has_met, has_met),
     )  # fmt: skip
-    scope = _scope(counts, options)
+    scope = _scope(counts, found)
     for item in np.lexsort((found.component_rank, found.component == 0, found.component)).tolist():
         wins, losses, ties, opponents = (int(values[item]) for values in sides)
         n_comparisons = wins + losses + ties
@@ -391,7 +392,7 @@ def _known(value: float) -> float | None:
 
 def ranking_rows(counts: Counts, found: Ranking, options: Options) -> Iterator[dict[str, Any]]:
     """Yield a row per component, or a single one where no item has votes."""
-    shared = _scope(counts, options) | {
+    shared = _scope(counts, found) | {
         "n_components": len(found.components),
         "n_items_without_votes": int(np.sum(found.component == 0)),
         # Every judgment stands at two items.
@@ -431,6 +432,7 @@ def _foretold(everything: Votes, kept: Votes) -> Prediction | None:
 def _component_row(component: Component, found: Ranking) -> dict[str, Any]:
     flags = [set(found.flags[item]) for item in component.items]
     row = {name: getattr(component, name) for name in RANKING_SCHEMA.names if hasattr(component, name)}
+    del row["has_position"]  # of the whole ranking
     row |= {"n_items": len(component.items), **asdict(component.separation)}
     row |= {
         name: sum(flag in one for one in flags)
@@ -450,6 +452,7 @@ def notes(rankings: Sequence[dict[str, Any]], options: Options, n_open: int = 0)
     n_held_out = sum(row["n_held_out"] for row in judged)
     right = sum(row["held_out_accuracy"] * row["n_held_out"] for row in judged) / max(n_held_out, 1)
     counts = {
+        "position": sum(row["component_id"] == 1 and row["has_position"] for row in known),
         "moved": sum(row["component_id"] == 1 and bool(row["is_moved_by_position"]) for row in known),
         "reliability": options.is_full and any(row.get("reliability") is not None for row in rankings),
         "adaptive": len(chosen),
@@ -457,7 +460,7 @@ def notes(rankings: Sequence[dict[str, Any]], options: Options, n_open: int = 0)
         "jury": n_open,
         "apart": sum(row["component_id"] == 1 and not row["is_comparable"] for row in known),
         "open": sum(not row["mle_exists"] for row in known),
-        "unbalanced": not options.has_position and sum(row["n_pairs_unbalanced"] > 0 for row in known),
+        "unbalanced": sum(row["n_pairs_unbalanced"] > 0 and not row["has_position"] for row in known),
     }
     yield from (text.format(n=counts[key], right=right) for key, text in _NOTES.items() if counts[key])
 
