@@ -378,14 +378,20 @@ def carry_out(rig: StageRig, study: Drawn) -> Iterator[str]:
     foreseen = {one.name: one.n_requests for one in rig.planned().stages}
     for moment in study.dies:
         rig.crash_in = moment
-        rig.survive(partial(_one_pass, rig, study.limit))
+        rig.survive(partial(one_pass, rig, study.limit))
     if study.limit is not None:
-        _ended(rig, study.limit)
-    _ended(rig, None)
-    yield from rig.violations()
+        ended(rig, study.limit)
+    ended(rig, None)
     n_asked = len(_requests(rig))
     if study.is_exact and sum(foreseen.values()) != n_asked:
         yield f"{foreseen} foreseen, {n_asked} asked: {rig.ask(_ASKED)}"
+    yield from held(rig)
+    yield from _grown(rig, study)
+
+
+def held(rig: StageRig) -> Iterator[str]:
+    """Yield all that is wrong with a study that was asked to its end."""
+    yield from rig.violations()
     yield from _whole(rig)
     yield from _bill(rig)
     yield from _votes(rig)
@@ -400,16 +406,15 @@ def carry_out(rig: StageRig, study: Drawn) -> Iterator[str]:
     rig.sync()
     if rig.wire.n_create_posts != n_posts:
         yield "planned again, batches were made"
-    yield from _grown(rig, study)
 
 
-def _one_pass(rig: StageRig, limit: int | None) -> None:
+def one_pass(rig: StageRig, limit: int | None) -> None:
     rig.submit(limit)
     rig.clock.advance(700.0)
     rig.sync()
 
 
-def _ended(rig: StageRig, limit: int | None) -> None:
+def ended(rig: StageRig, limit: int | None) -> None:
     """Approve and sync by turns until nothing is due: what was in doubt when a part was approved is nobody's yet."""
     for _ in range(6):
         rig.submit(limit)
@@ -418,7 +423,7 @@ def _ended(rig: StageRig, limit: int | None) -> None:
             report = rig.sync()
             if not report.n_pending and (not report.n_unsent or report.n_unapproved):
                 break
-        if not report.n_unsent:
+        if not report.n_unsent and (limit is not None or not report.n_unapproved):
             return
     raise AssertionError(f"not settled: {report}")
 
@@ -436,7 +441,7 @@ def _grown(rig: StageRig, study: Drawn) -> Iterator[str]:
     before = _requests(rig)
     write(rig.study_path.parent, N_PROMPTS + 1)
     rig.planned()
-    _ended(rig, None)
+    ended(rig, None)
     yield from rig.violations()
     yield from _whole(rig)
     after = _requests(rig)
