@@ -312,16 +312,16 @@ class Lake:
         study: str | None = None,
         path: str | os.PathLike[str] | None = None,
         *,
-        beside: str | None = None,
+        beside: str | Sequence[str] = (),
         force: bool = False,
     ) -> Report:
         """Return the report on a study, and write it to a path ending in .html or .md where one is given.
 
-        `beside` is a side of `compare`, such as another study: the report then says how the two differ.
+        `beside` is a side of `compare`, such as another study, or several: the report then says how they differ.
         """
         from batchpond_report import build
 
-        found = build.build(self._store().path, study, beside)
+        found = build.build(self._store().path, study, [beside] if isinstance(beside, str) else beside)
         if path is not None:
             build.write(build.text(found, build.form_of(Path(path))), Path(path), force=force)
         return found
@@ -431,15 +431,16 @@ class Lake:
         found = rank.jury(self._store().path, study)
         return _frame(found["judges"]), _frame(found["units"])
 
-    def compare(self, a: str, b: str) -> pl.DataFrame:
-        """Return one row per comparison and metric of what two sides say of the same items.
+    def compare(self, a: str, b: str, *others: str) -> pl.DataFrame:
+        """Return one row per comparison and metric of what two sides, or more, say of the same items.
 
-        A side is `study`, `study@version`, or some of its cells, `study:template=v2`. Differences are b - a, in the
-        metric's own unit. Raises UsageError when a side is not there or nothing is in both.
+        A side is `study`, `study@version`, or some of its cells, `study:template=v2`. Each of the others (`side` b, c,
+        ...) is compared with a; differences are that side's value less a's, in the metric's own unit. Raises UsageError
+        when a side is not there or nothing is in both.
         """
         from batchpond.results.compare import verb
 
-        return _frame(verb.compare(self._store().path, a, b).differences)
+        return _frame(verb.compare(self._store().path, a, b, *others).differences)
 
     def _lazy(self, view: str, study: str | None) -> pl.LazyFrame:
         from polars.io.plugins import register_io_source

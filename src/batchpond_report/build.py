@@ -6,6 +6,7 @@ A report is one file, whole or not at all, and the drawings of its figures in a 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from enum import StrEnum
 from importlib import import_module
@@ -28,18 +29,19 @@ from batchpond_report.sections import compared, facts
 from batchpond_report.source import Source, opened
 
 
-def build(lake_path: Path, study: str | None = None, beside: str | None = None) -> Report:
+def build(lake_path: Path, study: str | None = None, beside: Sequence[str] = ()) -> Report:
     """Return the report on a study; the same facts make the same report.
 
-    `beside` is a side of `compare` that the study is compared with. Raises UsageError when the lake has no such study,
+    `beside` are sides of `compare` that are compared with the study. Raises UsageError when the lake has no such study,
     or several and none is named, and LakeError when a file cannot be read.
     """
     with opened(lake_path, study) as source:
         about, told = facts.study(source), facts.told(source)
         names = each(sections.SECTIONS, "reporting", "sections", len(sections.SECTIONS))
         made = [section for name in names if (section := _section(name, source)) is not None]
-        if beside is not None:
-            made.insert(0, compared.section(compare(lake_path, source.study, beside), source.study, beside))
+        if beside:
+            sides = (source.study, *beside)
+            made.insert(0, compared.section(compare(lake_path, *sides), *sides))
         made += facts.ending(source, made, told, about.fingerprint)
         return Report(
             study=escape(source.study),
@@ -50,10 +52,10 @@ def build(lake_path: Path, study: str | None = None, beside: str | None = None) 
         )
 
 
-def paired(found: Compared, a: str, b: str) -> Report:
-    """Return what two sides say of the same items as a report of its own."""
-    title = escape(f"{a} and {b}: compared")
-    section = compared.section(found, a, b)
+def paired(found: Compared, *sides: str) -> Report:
+    """Return what sides say of the same items as a report of its own."""
+    title = escape(f"{', '.join(sides[:-1])} and {sides[-1]}: compared")
+    section = compared.section(found, *sides)
     facts_of = [one.to_pylist() for one in (found.comparisons, found.differences, found.flips)]
     fingerprint = ids.digest("compared", json.dumps(facts_of, default=str), length=16)
     is_open = any(row["n_pending_a"] or row["n_pending_b"] for row in facts_of[0])

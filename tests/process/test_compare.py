@@ -47,6 +47,29 @@ def compare(folder: Path, b: str, *arguments: str) -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
+def test_several_sides_stand_below_each_other_and_one_that_is_worse_is_enough(folder: Path) -> None:
+    """Each against the first, named by its letter, on the terminal, in the document and on a page."""
+    code, out, err = compare(
+        folder, "bad", "essays:template=few", "--format", "table", "--fail-if-worse", "consistency:0.1"
+    )
+    assert code == ExitCode.WORSE, err
+    assert out.splitlines()[:3] == ["a  essays:template=good", "b  essays:template=bad", "c  essays:template=few"]
+    assert "1. pair: b: template good -> bad" in out
+    assert "2. pair: c: template good -> few" in out
+    document = json.loads(compare(folder, "bad", "essays:template=few", "--json")[1])
+    assert [document[name] for name in "abc"] == [f"essays:template={name}" for name in ("good", "bad", "few")]
+    assert {row["side"] for row in document["differences"]} == {"b", "c"}
+    assert compare(folder, "bad", "essays:template=few", "-o", "three.md")[0] == 0
+    page = (folder / "three.md").read_text()
+    assert "a is essays:template=good, b is essays:template=bad, c is essays:template=few." in page
+    assert "Each is compared with a" in page
+    (folder / "three.md").unlink()
+    both = ("--beside", "essays:template=bad", "--beside", "essays:template=few")
+    done = forked.run_text("report", "essays", *both, "-o", "both.md", env=os.environ, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert "c is essays:template=few." in (folder / "both.md").read_text()
+
+
 def test_a_regression_ends_with_nine_and_says_which_number_by_how_much(folder: Path) -> None:
     """The rows are printed all the same; the gate's words are on stderr."""
     code, out, err = compare(folder, "bad", "--format", "csv", "--fail-if-worse", "consistency:0.1")

@@ -26,7 +26,7 @@ def command(
     path: Path | None,
     form: str | None,
     folder: Path | None,
-    beside: str | None,
+    beside: tuple[str, ...],
     is_methods: bool,
     is_shown: bool,
     force: bool,
@@ -92,7 +92,7 @@ _TESTS = ("p_diff", "q_bh")
 def compare(
     invocation: Invocation,
     a: str,
-    b: str,
+    others: tuple[str, ...],
     gates: tuple[str, ...],
     is_margin: bool,
     n_flips: int,
@@ -100,20 +100,21 @@ def compare(
     force: bool,
     form: Format,
 ) -> ExitCode:
-    """Compare what A and B say of the same items: b against a, paired."""
+    """Compare what A and B, or more, say of the same items: each against a, paired."""
     from batchpond.results.compare import verb
 
-    found = verb.compare(invocation.store().path, a, b, n_flips=n_flips, gates=gates, is_margin=is_margin)
+    sides = verb.named(a, *others)
+    found = verb.compare(invocation.store().path, a, *others, n_flips=n_flips, gates=gates, is_margin=is_margin)
     if path is not None:
         from batchpond_report import build
 
-        build.write(build.text(build.paired(found, a, b), build.form_of(path)), path, force=force)
+        build.write(build.text(build.paired(found, *sides.values()), build.form_of(path)), path, force=force)
         invocation.diagnostics.note(f"wrote {shown(path)}")
     if form is Format.JSON:
         tables = {name: getattr(found, name).to_pylist() for name in _TABLES}
-        output.document({"a": a, "b": b, **tables, "notes": found.notes})
+        output.document({**sides, **tables, "notes": found.notes})
     elif form is Format.TABLE:
-        output.text("\n".join([f"a  {a}\nb  {b}", *_compared(found)]))
+        output.text("\n".join([*(f"{name}  {side}" for name, side in sides.items()), *_compared(found)]))
     else:
         output.table(found.differences, form)
     for note in found.notes:

@@ -8,7 +8,7 @@ from typing import Final
 
 import polars as pl
 
-from batchpond.results.compare.verb import Compared
+from batchpond.results.compare.verb import Compared, named
 from batchpond_report.declared import chapter, exhibits
 from batchpond_report.numbers import Kind, interval, shown
 from batchpond_report.parts import Finding, Section
@@ -21,7 +21,7 @@ _AMOUNTS: Final = ("score", "points", _COST)
 _OF_COSTS: Final = ("value_a", "value_b", "diff", "diff_lo", "diff_hi", "diff_mde")
 
 
-def section(found: Compared, a: str, b: str) -> Section:
+def section(found: Compared, *sides: str) -> Section:
     """Return what was compared, the differences with their figure, and what was said differently."""
     told = pl.DataFrame(found.comparisons).with_columns(pl.col("what").fill_null(""))
     names = told.select("comparison_no", "what")
@@ -33,9 +33,11 @@ def section(found: Compared, a: str, b: str) -> Section:
         "amounts": differences.filter(~is_share),
         "flips": pl.DataFrame(found.flips).join(names, on="comparison_no", maintain_order="left"),
     }
-    command = f"batchpond compare {shlex.quote(a)} {shlex.quote(b)}"
+    command = f"batchpond compare {shlex.join(sides)}"
     made = [exhibit.of(Rows.of(frames[key], f"{command} --json")) for key, exhibit in exhibits("compared").items()]
-    words = (f"a is {a}, b is {b}.", *_WRITTEN.words, *(f"{note}." for note in found.notes))
+    said = ", ".join(f"{name} is {side}" for name, side in named(*sides).items())
+    each = ("Each is compared with a: b stands for the side that is named.",) if len(sides) > 2 else ()
+    words = (f"{said}.", *each, *_WRITTEN.words, *(f"{note}." for note in found.notes))
     return Section(_WRITTEN.key, _WRITTEN.title, words, [part for part in made if part], list(_findings(differences)))
 
 
@@ -56,7 +58,7 @@ def _findings(differences: pl.DataFrame) -> Iterator[Finding]:
         ends, q = interval(row["diff_lo"], row["diff_hi"], kind), shown(row["q_bh"], Kind.P)
         where = f" ({row['what']})" if differences["what"].n_unique() > 1 else ""
         key = "amounts" if kind is Kind.NUMBER else "differences"
-        yield Finding(f"{row['metric']}{where} is {a} in a and {b} in b: {by} {ends}, q = {q}.", key)
+        yield Finding(f"{row['metric']}{where} is {a} in a and {b} in {row['side']}: {by} {ends}, q = {q}.", key)
     tested = differences["p_diff"].drop_nulls().len()
     if tested and not len(found):
-        yield Finding(f"None of {tested:,} differences between a and b holds after correction.", "differences")
+        yield Finding(f"None of {tested:,} differences from a holds after correction.", "differences")

@@ -529,7 +529,7 @@ def test_items_that_hold_something_else_under_their_id_are_said(tmp_path: Path) 
     builder.build()
     found = compare(builder.store.path, "demo@old", "demo")
     (note,) = (note for note in found.notes if "items in both" in note)
-    assert note.startswith("1 of 3 items in both have another text, or other columns, under the same id")
+    assert note.startswith("1 of 3 items in both a and b have another text, or other columns, under the same id")
 
 
 @pytest.mark.parametrize(
@@ -557,7 +557,8 @@ def test_a_side_is_a_study_a_version_and_values() -> None:
 
 def gated(text: str, *, is_margin: bool, **values: Any) -> list[Row]:
     """Return what a gate says of one difference, of consistency unless said."""
-    row = {"metric": "consistency", "better": "higher", "is_main": True, "comparison_no": 1, "value_a": 0.9,
+    row = {"metric": "consistency", "better": "higher", "is_main": True, "comparison_no": 1, "side": "b",
+           "value_a": 0.9,
            "value_b": 0.8, "diff": -0.1, "diff_lo": -0.15, "diff_hi": -0.05, "n_clusters": 20,
            "clustered_by": "item"} | values  # fmt: skip
     metric, delta = limit(text, is_margin=is_margin)
@@ -568,6 +569,7 @@ def gated(text: str, *, is_margin: bool, **values: Any) -> list[Row]:
             "CREATE TABLE compare_unmatched "
             "(comparison_no INT, metric TEXT, is_main BOOL, n_common INT, n_a INT, n_b INT)"
         )
+        connection.execute("CREATE TABLE compare_comparisons (comparison_no INT, side TEXT)")
         asked = {"metrics": [metric], "deltas": [delta], "is_margin": is_margin}
         found: list[Row] = (
             connection.sql(query("batchpond.results.compare", "gates"), params=asked).to_arrow_table().to_pylist()
@@ -645,6 +647,52 @@ def test_python_gets_the_rows_of_the_command(lake: Path) -> None:
     frame = batchpond.Lake(lake).compare("old", "new")
     wanted = compared(lake, "old", "new").differences.to_pylist()
     assert frame.to_dicts() == [pytest.approx(row) for row in wanted]
+
+
+OF_ALL_TESTS = {"comparison_no", "q_bh", "side"}
+
+
+def test_each_of_several_sides_is_compared_with_the_first_as_if_alone_but_for_q(lake: Path) -> None:
+    """Numbers, what is said and gates are those of two sides; q is corrected over all tests of the call."""
+    a, *others = (f"s0:template={name}" for name in ("t0", "t1", "t2"))
+    found = compare(lake, a, *others, gates=["consistency"], n_flips=10_000)
+    rows = found.differences.to_pylist()
+    tests = []
+    for letter, other in zip("bc", others, strict=True):
+        alone = compare(lake, a, other, gates=["consistency"], n_flips=10_000)
+        own, wanted = [row for row in rows if row["side"] == letter], alone.differences.to_pylist()
+        assert own
+        assert [{key: row[key] for key in row.keys() - OF_ALL_TESTS} for row in own] == [
+            pytest.approx({key: row[key] for key in row.keys() - OF_ALL_TESTS}) for row in wanted
+        ]
+        (told,) = (row for row in found.comparisons.to_pylist() if row["side"] == letter)
+        (before,) = alone.comparisons.to_pylist()
+        assert told["what"] == f"{letter}: {before['what']}"
+        assert told["says"] == before["says"].replace("in b alone", f"in {letter} alone").replace(
+            ", b ", f", {letter} "
+        )
+        number = told["comparison_no"]
+        assert [row["is_worse"] for row in found.gates.to_pylist() if row["comparison_no"] == number] == [
+            row["is_worse"] for row in alone.gates.to_pylist()
+        ]
+        n_flips = sum(row["comparison_no"] == number for row in found.flips.to_pylist())
+        assert n_flips == alone.flips.num_rows > 0
+        tests += [row["p_diff"] for row in wanted if row["p_diff"] is not None]
+    given = [row for row in rows if row["p_diff"] is not None]
+    corrected = stats.false_discovery_control([row["p_diff"] for row in given])
+    assert sorted(tests) == pytest.approx(sorted(row["p_diff"] for row in given))
+    assert [row["q_bh"] for row in given] == pytest.approx(list(corrected))
+    assert batchpond.Lake(lake).compare(a, *others).to_dicts() == [pytest.approx(row) for row in rows]
+
+
+def test_one_of_several_sides_that_cannot_be_compared_is_named(lake: Path) -> None:
+    for sides, says in (
+        (("s0:template=t0", "s0:template=t1", "rated"), "s0:template=t0 and rated have no item"),
+        (("s0:template=t0", "s0:template=t1", "s0:template=t1"), "both sides are s0:template=t1"),
+        (("s0", *(f"s0:repeat={n}" for n in range(26))), "27 sides are more than 26"),
+    ):
+        with pytest.raises(UsageError, match=says):
+            compare(lake, *sides)
 
 
 @pytest.mark.parametrize("is_open", [True, False])

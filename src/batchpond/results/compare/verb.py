@@ -1,4 +1,4 @@
-"""The verb `compare`: what two sides say of the same items, paired in SQL.
+"""The verb `compare`: what each of some sides says of the items of a first one, paired in SQL.
 
 A side is a study, or an earlier version of it, or some of its cells: `essays`, `essays@k3vq7d`, `essays:template=v2`.
 """
@@ -9,6 +9,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from string import ascii_lowercase
 from typing import TYPE_CHECKING, Any, Final
 
 from batchpond.errors import UsageError
@@ -28,7 +29,7 @@ _FORM = re.compile(r"(?P<study>.+?)(?:@(?P<version>[0-9a-z]+))?(?::(?P<where>[a-
 
 @dataclass(frozen=True)
 class Compared:
-    """Rows: of `comparisons` per cell of a with a cell of b, of `differences` per metric of each, of `flips` per item.
+    """Rows: of `comparisons` per cell of a and of another `side`, of `differences` per metric, of `flips` per item.
 
     `gates` has what each gate says of each comparison: `is_worse` is NULL where there is no interval to decide on.
     """
@@ -71,17 +72,18 @@ def limit(text: str, *, is_margin: bool) -> tuple[str, float]:
 
 
 def compare(
-    lake_path: Path, a: str, b: str, *, n_flips: int = 20, gates: Sequence[str] = (), is_margin: bool = False
+    lake_path: Path, a: str, *others: str, n_flips: int = 20, gates: Sequence[str] = (), is_margin: bool = False
 ) -> Compared:
-    """Compare what two sides say of the same items, b against a, and hold it to `gates`.
+    """Compare what sides say of the same items, each of the others (b, c, ...) against a, and hold it to `gates`.
 
     Raises UsageError for a side or metric that is not there, or where nothing is in both, and LakeError when the
     judgments cannot be read.
     """
-    sides = {"a": side(a), "b": side(b)}
+    given = named(a, *others)
+    sides = {name: side(text) for name, text in given.items()}
     limits = [limit(text, is_margin=is_margin) for text in gates]
-    if a == b:
-        raise UsageError(f"both sides are {a}", hint="`batchpond compare essays:template=v1 essays:template=v2`")
+    if again := [text for place, text in enumerate(others) if text in (a, *others[:place])]:
+        raise UsageError(f"both sides are {again[0]}", hint="`batchpond compare essays:template=v1 essays:template=v2`")
 
     def ask(connection: duckdb.DuckDBPyConnection) -> Compared:
         for name, one in sides.items():
@@ -92,14 +94,22 @@ def compare(
             connection.sql(query(__package__, name), params=values).to_arrow_table()
             for name, values in (("told", None), ("differences", None), ("flips", {"limit": n_flips}), ("notes", None))
         )
-        if not any(told["n_common"].to_pylist()):
+        met = {row["side"] for row in told.select(["side", "n_common"]).to_pylist() if row["n_common"]}
+        for lone in (text for name, text in given.items() if name not in {"a", *met}):
             hint = "items are known by their id, rubrics by theirs: `batchpond results --study STUDY` shows them"
-            raise UsageError(f"{a} and {b} have no item, or pair of items, in common", hint=hint)
+            raise UsageError(f"{a} and {lone} have no item, or pair of items, in common", hint=hint)
         found = _gated(connection, limits, is_margin=is_margin)
         return Compared(told, differences, flips, found, tuple(notes["note"].to_pylist()))
 
     with reading("the comparison"), asked(lake_path, ask) as compared:
         return compared
+
+
+def named(*sides: str) -> dict[str, str]:
+    """Return sides by their letters, in order; raises UsageError for more than there are letters."""
+    if len(sides) > len(ascii_lowercase):
+        raise UsageError(f"{len(sides)} sides are more than {len(ascii_lowercase)}", hint="compare fewer at once")
+    return dict(zip(ascii_lowercase, sides, strict=False))
 
 
 def _gated(connection: duckdb.DuckDBPyConnection, limits: list[tuple[str, float]], *, is_margin: bool) -> pa.Table:

@@ -6,5 +6,5 @@ SELECT
 FROM compare_comparisons
 UNION ALL
 SELECT
-  comparison_no, 'b', task, template_b, rubric_b, provider_b, request_model_b, thinking_b, candidate_b
+  comparison_no, side, task, template_b, rubric_b, provider_b, request_model_b, thinking_b, candidate_b
 FROM compare_comparisons

@@ -1,5 +1,5 @@
--- Which cell of a is compared with which of b. What both sides have (a template, a rubric, a judge, a candidate model)
--- is compared with itself; where they have none in common, all of a with all of b.
+-- Which cell of a is compared with which of another side. What both have (a template, a rubric, a judge, a candidate
+-- model) is compared with itself; where they have none in common, all of a with all of the other.
 CREATE OR REPLACE TEMP TABLE compare_comparisons AS
 WITH cells AS (
   SELECT DISTINCT
@@ -11,28 +11,28 @@ a AS (
   SELECT * FROM cells WHERE side = 'a'
 ),
 b AS (
-  SELECT * FROM cells WHERE side = 'b'
+  SELECT * FROM cells WHERE side <> 'a'
 ),
 shared AS (
   SELECT
-    task,
+    task, b.side,
     bool_or(a.template_id = b.template_id) AS has_template,
     bool_or(a.rubric_id = b.rubric_id) AS has_rubric,
     bool_or(a.judge = b.judge) AS has_judge,
     bool_or(a.candidate = b.candidate) AS has_candidate
   FROM a
   JOIN b USING (task)
-  GROUP BY task
+  GROUP BY task, b.side
 )
 SELECT
   row_number() OVER (
-    ORDER BY task, template_a, template_b, rubric_a, rubric_b, provider_a, request_model_a, thinking_a,
+    ORDER BY side, task, template_a, template_b, rubric_a, rubric_b, provider_a, request_model_a, thinking_a,
       provider_b, request_model_b, thinking_b, candidate_a, candidate_b
   ) AS comparison_no,
   *
 FROM (
   SELECT
-    a.task,
+    b.side, a.task,
     a.template_id AS template_a, b.template_id AS template_b,
     a.rubric_id AS rubric_a, b.rubric_id AS rubric_b,
     a.provider AS provider_a, b.provider AS provider_b,
@@ -41,7 +41,7 @@ FROM (
     a.candidate AS candidate_a, b.candidate AS candidate_b
   FROM a
   JOIN b ON b.task = a.task
-  JOIN shared ON shared.task = a.task
+  JOIN shared ON shared.task = a.task AND shared.side = b.side
   WHERE (a.template_id = b.template_id OR NOT has_template)
     AND (a.rubric_id = b.rubric_id OR NOT has_rubric)
     AND (a.judge = b.judge OR NOT has_judge)

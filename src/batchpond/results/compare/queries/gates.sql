@@ -26,15 +26,16 @@ SELECT
     || CASE WHEN is_worse IS NULL
             THEN CASE WHEN n_clusters >= 5 THEN 'all differ by the same, which shows no spread, so there is no interval to decide on'
                       ELSE format('{} {}s are fewer than 5, so there is no interval to decide on', n_clusters, clustered_by) END
-            ELSE format('b - a {:+.4g}, 95 % {:+.4g} to {:+.4g}, {} {} {:+g}', diff, diff_lo, diff_hi,
+            ELSE format('{} - a {:+.4g}, 95 % {:+.4g} to {:+.4g}, {} {} {:+g}', side, diff, diff_lo, diff_hi,
               CASE WHEN $is_margin THEN 'must be' ELSE 'is worse if' END,
               CASE WHEN (better = 'lower') = $is_margin THEN 'below' ELSE 'above' END, limit_at) END AS says
 FROM judged
 UNION ALL
 SELECT
   gate, comparison_no, metric, NULL,
-  format('undecided: {} of comparison {} has no value on both sides: of {} in both, a has it of {}, b of {}',
-    metric, comparison_no, n_common, n_a, n_b)
+  format('undecided: {} of comparison {} has no value on both sides: of {} in both, a has it of {}, {} of {}',
+    metric, comparison_no, n_common, n_a, side, n_b)
 FROM gates
 JOIN compare_unmatched ON metric = gate OR (gate = 'main' AND is_main)
+JOIN compare_comparisons USING (comparison_no)
 ORDER BY comparison_no, metric

@@ -1,17 +1,19 @@
 -- What somebody who reads the numbers alone would get wrong.
-SELECT format('{:,} of b''s {:,} requests are the same requests as in a: one answer stands for both. To ask them again, plan '
+SELECT format('{:,} of {}''s {:,} requests are the same requests as in a: one answer stands for both. To ask them again, plan '
   'more `repeats`, and compare repeat=1 with repeat=2', count(*) FILTER (WHERE request_id IN
-  (SELECT request_id FROM compare_said WHERE side = 'a')), count(*)) AS note
+  (SELECT request_id FROM compare_said WHERE side = 'a')), side, count(*)) AS note
 FROM compare_said
-WHERE side = 'b' AND request_id IS NOT NULL
+WHERE side <> 'a' AND request_id IS NOT NULL
+GROUP BY side
 HAVING count(*) FILTER (WHERE request_id IN (SELECT request_id FROM compare_said WHERE side = 'a')) > 0
 UNION ALL
-SELECT format('{:,} of {:,} items in both have another text, or other columns, under the same id: what differs may be theirs',
-  count(*) FILTER (WHERE a <> b), count(*))
+SELECT format('{:,} of {:,} items in both a and {} have another text, or other columns, under the same id: what differs may be theirs',
+  count(*) FILTER (WHERE a <> held), count(*), side)
 FROM (
   SELECT
-    list_sort(list(DISTINCT shown.content) FILTER (WHERE side = 'a')) AS a,
-    list_sort(list(DISTINCT shown.content) FILTER (WHERE side = 'b')) AS b
+    side,
+    list_sort(list(DISTINCT shown.content)) AS held,
+    any_value(list_sort(list(DISTINCT shown.content))) FILTER (WHERE side = 'a') OVER (PARTITION BY unit_id, shown.item) AS a
   FROM (
     SELECT
       side, plan.unit_id,
@@ -21,10 +23,11 @@ FROM (
     JOIN plan ON plan.request_id = compare_said.request_id AND plan.study = compare_said.study
   ) AS asked
   WHERE shown.content IS NOT NULL
-  GROUP BY unit_id, shown.item
-) AS held
-WHERE a IS NOT NULL AND b IS NOT NULL
-HAVING count(*) FILTER (WHERE a <> b) > 0
+  GROUP BY side, unit_id, shown.item
+) AS contents
+WHERE a IS NOT NULL AND side <> 'a'
+GROUP BY side
+HAVING count(*) FILTER (WHERE a <> held) > 0
 UNION ALL
 SELECT format('{:,} answers of {} are simulated', count(*), side)
 FROM compare_said

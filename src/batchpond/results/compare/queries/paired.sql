@@ -43,6 +43,6 @@ SELECT
   bool_or(is_of_unit) AS is_of_unit,
   max(truth) AS truth,
   any_value(held) FILTER (WHERE side = 'a') AS a,
-  any_value(held) FILTER (WHERE side = 'b') AS b
+  any_value(held) FILTER (WHERE side <> 'a') AS b
 FROM held
 GROUP BY ALL

@@ -44,19 +44,19 @@ agreed AS (
 )
 SELECT
   compared.*,
-  (SELECT string_agg(key || ' ' || CASE WHEN a = b THEN a ELSE a || ' -> ' || b END, ', ')
+  CASE WHEN (SELECT max(side) FROM compare_comparisons) > 'b' THEN side || ': ' ELSE '' END || (SELECT string_agg(key || ' ' || CASE WHEN a = b THEN a ELSE a || ' -> ' || b END, ', ')
    FROM (VALUES ('template', template_a, template_b), ('rubric', rubric_a, rubric_b),
      ('provider', provider_a, provider_b), ('model', request_model_a, request_model_b),
      ('thinking', thinking_a, thinking_b), ('candidate', candidate_a, candidate_b)) AS cell (key, a, b)
    WHERE a <> '' OR b <> '') AS what,
-  format('{:,} {} in both, {:,} in a alone, {:,} in b alone',
-      n_common, CASE WHEN task = 'pair' THEN 'pairs' ELSE 'items' END, n_a_only, n_b_only)
+  format('{:,} {} in both, {:,} in a alone, {:,} in {} alone',
+      n_common, CASE WHEN task = 'pair' THEN 'pairs' ELSE 'items' END, n_a_only, n_b_only, side)
     || coalesce(format('; the same said of {:,} of {:,} ({:.1f} %', n_same, n_same + n_flipped, 100 * agreement)
       || coalesce(format(', {:.1f} to {:.1f}', 100 * ends.lo, 100 * ends.hi), '')
       || CASE WHEN abs(agreement * (n_same + n_flipped) - n_same) > 1e-6 OR n_agreement > n_same + n_flipped
               THEN ' of all votes' ELSE '' END
       || format('), the opposite of {:,}', n_reversed), '')
-    || format('; a cost {}{}, b {}{}', coalesce('$' || format('{:,.4f}', cost_a_usd), 'unknown'), simulated_a,
+    || format('; a cost {}{}, {} {}{}', coalesce('$' || format('{:,.4f}', cost_a_usd), 'unknown'), simulated_a, side,
       coalesce('$' || format('{:,.4f}', cost_b_usd), 'unknown'), simulated_b) AS says,
   n_common, n_a_only, n_b_only, n_same, n_flipped, n_reversed,
   agreement, ends.lo AS agreement_lo, ends.hi AS agreement_hi,
