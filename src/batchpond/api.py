@@ -399,7 +399,7 @@ class Lake:
 
     def rank(
         self,
-        study: str | None = None,
+        study: str | Sequence[str] | None = None,
         *,
         by: Sequence[str] = CELL_COLUMNS,
         ties: str = "half",
@@ -411,11 +411,11 @@ class Lake:
     ) -> pl.DataFrame:
         """Return one row per item and ranking, or with `summary` one per ranking, as `batchpond rank` prints them.
 
-        `by` names the columns of the cell that tell rankings apart; () pools a whole study. `ties` is half, davidson or
-        drop; `position` takes the effect of being shown first out (None: where pairs were judged in both orders);
-        `what` is auto, items or candidates; `extras` of ml, elo, elochoice, trueskill adds columns. With `majority`,
-        `weighted` or `dawid-skene` in `by`, the verdict of all judges together is what is ranked by. Raises UsageError
-        when there is nothing to rank.
+        Several studies are ranked as one. `by` names the columns of the cell that tell rankings apart; () pools all.
+        `ties` is half, davidson or drop; `position` takes the effect of being shown first out (None: where pairs were
+        judged in both orders); `what` is auto, items or candidates; `extras` of ml, elo, elochoice, trueskill adds
+        columns. With `majority`, `weighted` or `dawid-skene` in `by`, the verdict of all judges together is what is
+        ranked by. Raises UsageError when there is nothing to rank.
         """
         from batchpond.results.rank import verb as rank
 

@@ -162,7 +162,7 @@ SUMMARY_COLUMNS = ("component_id", "n_items", "n_comparisons", "reliability", "e
 @pond_command("rank")
 def rank(
     invocation: Invocation,
-    study: str | None,
+    studies: tuple[str, ...],
     by: tuple[str, ...],
     ties: str,
     position: bool | None,
@@ -179,10 +179,12 @@ def rank(
         from batchpond.results.rank import verb
 
     if shown in {"judges", "units"}:
-        found = verb.jury(invocation.store().path, study)[shown]
+        if len(studies) > 1:
+            raise UsageError("a jury is of one study", hint=f"`batchpond rank {studies[0]} --{shown}`")
+        found = verb.jury(invocation.store().path, *studies)[shown]
         return invocation.note_left_out(output.table(found, form, has_color=invocation.color_stdout()))
     options = verb.options(ties=ties, position=position, extras=extras, seed=seed, is_full=shown == "summary")
-    request = verb.Request(study=study, by=by or CELL_COLUMNS, what=verb.What(what), options=options)
+    request = verb.Request(study=studies, by=by or CELL_COLUMNS, what=verb.What(what), options=options)
     report = verb.rank(invocation.store().path, request)
     table = report.rankings if shown else report.items
     if form is Format.TABLE:

@@ -81,7 +81,10 @@ def check_contradictions(connection: duckdb.DuckDBPyConnection, path: Path | str
     contradict = "contradict" if n_clashes > 1 else "contradicts"
     told = f"{plural(n_clashes, 'row')} {contradict} another verdict on the same judgment"
     ((are_people,),) = connection.execute("SELECT bool_and(provider = 'human') FROM keyed").fetchall()
-    hint = "repeats of a judgment need a column repeat_no (1, 2, ...); nothing was imported"
+    hint = (
+        "repeats of a judgment need a column repeat_no (1, 2, ...), another run of the same a --study of its own, and "
+        "`batchpond rank STUDY STUDY` ranks both as one; nothing was imported"
+    )
     if are_people:
         hint = (
             "nothing was imported: leave the label that counts, or give the other another --rater; "

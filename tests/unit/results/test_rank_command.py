@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import product
+from itertools import permutations, product
 from pathlib import Path
 from typing import Any
 
@@ -343,6 +343,48 @@ def test_python_gives_the_same(golden_lake: Path) -> None:
     for wrong in wrongs:
         with pytest.raises(UsageError):
             lake.rank(**wrong)
+
+
+def test_several_studies_are_ranked_as_one(tmp_path: Path) -> None:
+    """Two runs of the same pairs give what one study with both as repeats gives; `study` has the names of both."""
+    builder = LakeBuilder(tmp_path / "lake")
+    rng = np.random.default_rng(3)
+    for run, study in ((1, "monday"), (2, "friday")):
+        for pair in permutations("abcdef", 2):
+            says = "first" if rng.random() < 1 / (1 + np.exp((ord(pair[0]) - ord(pair[1])) / 2 - 0.5)) else "second"
+            row = {"template_id": "t", "provider": "p", "request_model": "m", "item_first": pair[0],
+                   "item_second": pair[1], "unit_id": "", "verdict": says, "outcome": "decided"}  # fmt: skip
+            builder.imported([row | {"study": study, "import_key": f"{study}{pair}"}])
+            builder.imported([row | {"study": "both", "repeat_no": run, "import_key": f"both{run}{pair}"}])
+    builder.imported([{"study": "apart", "import_key": "x", "task": "compliance", "provider": "p", "request_model": "m",
+                       "item_first": "a", "item_second": None, "verdict": "true", "outcome": "decided"}])  # fmt: skip
+    builder.build()
+    lake = builder.store.path
+    together = ranked(lake, "monday", "friday", "monday")
+    assert {row.pop("study") for row in together} == {"monday, friday"}
+    assert together == [{name: value for name, value in row.items() if name != "study"} for row in ranked(lake, "both")]
+    assert batchpond.Lake(lake).rank(["monday", "friday"])["theta"].to_list() == [row["theta"] for row in together]
+    for arguments, says in (
+        (("monday", "firday"), "no study 'firday'"),
+        (("monday", "apart"), "study 'apart' has no pair judgments"),
+        (("monday", "friday", "--by", "majority"), "a jury is of one study"),
+        (("monday", "friday", "--judges"), "a jury is of one study"),
+    ):
+        with pytest.raises(UsageError, match=says):
+            call(lake, "rank", *arguments)
+
+
+def test_studies_that_share_answers_are_not_ranked_as_one(tmp_path: Path) -> None:
+    """One answer would count for each: it is said how many, and what to do."""
+    builder = LakeBuilder(tmp_path / "lake")
+    rows = [{"slot": n, "request_id": f"r{n}", "item_first": a, "item_second": b, "is_lo_first": True,
+             "pair_id": f"{a} | {b}"} for n, (a, b) in enumerate(("ab", "bc"))]  # fmt: skip
+    builder.plan(rows, "one")
+    builder.plan(rows[:1], "two")
+    builder.build()
+    with pytest.raises(UsageError, match="1 of the requests are asked by several of these studies") as told:
+        call(builder.store.path, "rank", "one", "two")
+    assert "`repeats` in one study" in str(told.value.hint)
 
 
 def test_a_failing_rank_prints_nothing(tmp_path: Path) -> None:

@@ -106,15 +106,21 @@ class _Study:
 
 
 def counted(
-    connection: duckdb.DuckDBPyConnection, study: str | None, what: What, by: Sequence[str], jury: Jury | None = None
+    connection: duckdb.DuckDBPyConnection,
+    study: str | None,
+    what: What,
+    by: Sequence[str],
+    jury: Jury | None = None,
+    source: str = "pair_judgments",
 ) -> Iterator[Counts]:
     """Yield the counts of every ranking asked for, in order of study and cell, from `pair_judgments` or a jury's.
 
     Raises UsageError for a study that is not there, and LakeError when the judgments cannot be read.
     """
     with reading("the pair judgments"):
-        check_study(connection, study)
-        source = "pair_judgments" if jury is None else _gathered(connection, study, jury)
+        if source == "pair_judgments":
+            check_study(connection, study)
+        source = source if jury is None else _gathered(connection, study, jury)
         for found in _studies(connection, study, what, tuple(by), source):
             _count(connection, found, "rank_counts", found.who, [*found.varying, *["unit_id"] * found.has_units])
             if found.has_rounds:
@@ -218,10 +224,11 @@ def _votes(n_items: int, found: Mapping[str, npt.NDArray[Any]]) -> Votes:
 class Request:
     """What to rank and how. `by` names the columns of the cell that tell rankings apart; () pools a whole study.
 
-    With the word for a jury in `by`, the verdict of all judges together on each pair is what is ranked by.
+    With the word for a jury in `by`, the verdict of all judges together on each pair is what is ranked by. Several
+    studies are ranked as one.
     """
 
-    study: str | None = None
+    study: str | Sequence[str] | None = None
     by: tuple[str, ...] = CELL_COLUMNS
     what: What = What.AUTO
     options: Options = field(default_factory=lambda: Options(has_position=None))
@@ -295,7 +302,11 @@ def ranked(connection: duckdb.DuckDBPyConnection, request: Request) -> tuple[Row
         )
     items: list[dict[str, Any]] = []
     rankings: list[dict[str, Any]] = []
-    for counts in counted(connection, request.study, request.what, columns, request.jury):
+    named = [request.study] if isinstance(request.study, str) else [*dict.fromkeys(request.study or ())]
+    study, source = next(iter(named), None), "pair_judgments"
+    if len(named) > 1:
+        study, source = _together(connection, named, request)
+    for counts in counted(connection, study, request.what, columns, request.jury, source):
         settings = replace(request.options, cluster=_cluster(counts))
         found = ranking.rank(counts.votes, settings)
         items.extend(item_rows(counts, found))
@@ -303,7 +314,7 @@ def ranked(connection: duckdb.DuckDBPyConnection, request: Request) -> tuple[Row
     open_juries = "SELECT count(DISTINCT (study, rubric_id)) FROM rank_units WHERE NOT is_converged"
     n_open = connection.execute(open_juries).fetchall()[0][0] if request.jury is Jury.DAWID_SKENE else 0
     if not items:
-        whose = "there are no" if request.study is None else f"study {request.study!r} has no"
+        whose = "there are no" if study is None else f"study {study!r} has no"
         if request.jury is not None:
             alone = f"leave out `--by {request.jury}`: `rank` then takes the votes of each judge, or of the only one"
             raise UsageError(f"{whose} pairs that two judges were asked about, and one judge is no jury", hint=alone)
@@ -312,6 +323,30 @@ def ranked(connection: duckdb.DuckDBPyConnection, request: Request) -> tuple[Row
     # No tables: whoever needs none does without pandas, which Arrow loads to make them where that is installed.
     schema = pa.schema([*ITEM_SCHEMA, *(pa.field(name, pa.float64()) for name in extras)])
     return (items, schema), (rankings, RANKING_SCHEMA), tuple(notes(rankings, request.options, n_open))
+
+
+def _together(connection: duckdb.DuckDBPyConnection, studies: Sequence[str], request: Request) -> tuple[str, str]:
+    """Make a table of the judgments of several studies as of one, and return the name of that and of the table.
+
+    Raises UsageError for a jury, which is of one study, a study without pairs, and answers that two of them share.
+    """
+    if request.jury is not None:
+        raise UsageError("a jury is of one study", hint=f"leave out `--by {request.jury}`, or name one study")
+    name, values = ", ".join(studies), {"studies": [*studies]}
+    with reading("the pair judgments"):
+        for study in studies:
+            check_study(connection, study)
+        connection.execute(tables.query(__package__, "together"), values | {"name": name})
+        held = {name for (name,) in connection.execute("SELECT DISTINCT of_study FROM rank_together").fetchall()}
+        ((n_shared,),) = connection.execute(tables.query(__package__, "shared"), values).fetchall()
+    if lacking := [study for study in studies if study not in held]:
+        raise UsageError(f"study {lacking[0]!r} has no pair judgments to rank", hint="leave it out")
+    if n_shared:
+        text = (
+            f"{n_shared:,} of the requests are asked by several of these studies, and one answer would count for each"
+        )
+        raise UsageError(text, hint="rank one of them, or ask again with `repeats` in one study")
+    return name, "rank_together"
 
 
 def _cluster(counts: Counts) -> Cluster:
