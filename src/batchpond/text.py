@@ -219,6 +219,7 @@ def usd(value: float | Decimal | None) -> str:
 
 
 _SHOWN_MAX: Final = 50
+_SHOWN_CHARS_MAX: Final = 500
 
 
 class Shown:
@@ -236,7 +237,8 @@ def _html(value: Any) -> str:
     if names := getattr(value, "__dataclass_fields__", None):
         return _table([f"<th>{escaped(name)}</th>", f"<td>{_html(getattr(value, name))}</td>"] for name in names)
     if not isinstance(value, tuple | list):
-        return "" if value is None else escaped(f"{value:,}" if type(value) is int else redact(str(value)))
+        said = "" if value is None else f"{value:,}" if type(value) is int else redact(str(value))
+        return escaped(said if len(said) <= _SHOWN_CHARS_MAX else f"{said[:_SHOWN_CHARS_MAX]} ...")
     kinds = {type(one) for one in value}
     names = list(getattr(value[0], "__dataclass_fields__", ())) if len(kinds) == 1 else []
     rows = [[f"<th>{escaped(name)}</th>" for name in names]] if names else []

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
+from html import escape
 from typing import Any, Final
 
 import polars as pl
@@ -216,3 +217,7 @@ class Report:
     def figures(self) -> list[Figure]:
         """Return the figures in order."""
         return [exhibit.figure for exhibit in self.exhibits() if exhibit.figure is not None]
+
+    def _repr_html_(self) -> str:
+        said = "".join(f"<li>{escape(finding.text)}</li>" for finding, _ in self.findings())
+        return f"<p>{escape(self.title)}</p><ul>{said}</ul>"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import inspect
+import re
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -245,6 +247,26 @@ def test_a_notebook_shows_plans_previews_and_passes_as_tables(lake: batchpond.La
     assert "<script" not in batchpond.SubmitPreview("<script>", "v", (), ("a",) * 60)._repr_html_()
     assert "and 10 more" in batchpond.SubmitPreview("s", "v", (), ("a",) * 60)._repr_html_()
     assert "n_pending" in lake.sync()._repr_html_()
+    retried = batchpond.RetryReport((), lake.submit(STUDY, dry_run=True))._repr_html_()
+    assert "<th>failures</th>" in retried
+    assert f"<th>study</th><td>{STUDY}</td>" in retried
+
+
+def test_all_that_a_lake_returns_is_shown_in_a_notebook() -> None:
+    """Every public record, by the annotations of the methods; a list, a path and a mapping show themselves."""
+    verbs = [verb for name, verb in inspect.getmembers(batchpond.Lake, inspect.isfunction) if not name.startswith("_")]
+    named = {word for verb in verbs for word in re.findall(r"[A-Z]\w+", str(verb.__annotations__["return"]))}
+    records = named - {"Any", "DataFrame", "LazyFrame", "Path", "Finding"}
+    assert {"RetryReport", "ForeignReport", "Sheet", "Report"} <= records
+    assert {name for name in records if not hasattr(getattr(batchpond, name), "_repr_html_")} == set()
+
+
+def test_a_notebook_shows_a_long_text_in_part() -> None:
+    """A picture of a sheet is megabytes of letters."""
+    picture = batchpond.Question("k", "", "", ("text",), ("1", "2"), (("data:" + "x" * 9_000,),))
+    shown = batchpond.Sheet("s", [picture], 1, 0, {"flip": 1})._repr_html_()
+    assert "flip" in shown
+    assert len(shown) < 2_000
 
 
 def test_a_study_of_objects_asks_what_the_same_study_file_asks(tmp_path: Path) -> None:

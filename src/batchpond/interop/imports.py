@@ -35,7 +35,7 @@ from batchpond.model import Origin, Outcome, Verdict
 from batchpond.plan.items import Item
 from batchpond.study.spec import INPUTS, OWN_OUTPUT_TASKS
 from batchpond.tasks import compliance, likert, listwise, pairwise, pressure, prompts, ranking
-from batchpond.text import plural
+from batchpond.text import Shown, plural
 from batchpond.views import refresh
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ class DoubtReport:
 
 
 @dataclass(frozen=True, slots=True)
-class ForeignReport:
+class ForeignReport(Shown):
     """What an import found; `outcomes` counts the judgments that came in by task and outcome."""
 
     n_files: int
@@ -383,7 +383,7 @@ WORDS: Final = (*Verdict, *(word for word in Outcome if word not in {Outcome.DEC
 
 
 @dataclass(frozen=True, slots=True)
-class ImportReport:
+class ImportReport(Shown):
     """What an import found: `n_rows` = `n_new` + `n_known` (in the lake before) + `n_repeated` (in the file).
 
     Beside these, `n_left_out` rows of `results` hold none: answers that are to come, texts, and what this lake asked.

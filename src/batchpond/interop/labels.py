@@ -33,7 +33,7 @@ from batchpond.lake.disk import placed
 from batchpond.lake.store import Store
 from batchpond.model import Outcome
 from batchpond.tasks.base import Judgment
-from batchpond.text import defused, plural
+from batchpond.text import Shown, defused, plural
 from batchpond.views import read
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Sheet:
+class Sheet(Shown):
     """Units drawn from `n_units` that no person has labelled yet; `standings` counts what the judges hold of them."""
 
     study: str

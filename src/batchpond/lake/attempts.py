@@ -23,7 +23,7 @@ from batchpond.errors import LakeError
 from batchpond.lake import records
 from batchpond.lake.records import Event, Intent, OfAttempt, Resolution, Sharded
 from batchpond.model import BatchState, Mode, RemoteBatch, ShardKind, Take
-from batchpond.text import redact
+from batchpond.text import Shown, redact
 
 
 class Phase(StrEnum):
@@ -57,7 +57,7 @@ NOT_FOUND_AGE_MIN_S = 86_400
 
 
 @dataclass(slots=True)
-class Attempt:
+class Attempt(Shown):
     """One intended provider batch, as of the last event about it.
 
     The fold builds it, event by event, and is all that ever changes it: `LakeState.add` puts a changed copy in the

@@ -33,6 +33,7 @@ from batchpond.run.send import origin_of, was_never_made
 from batchpond.run.session import Providers, Session
 from batchpond.run.unknown import Ownership, ownership_of
 from batchpond.study.prices import Prices
+from batchpond.text import Shown
 from batchpond.views.refresh import refresh
 
 
@@ -134,7 +135,7 @@ _NOBODYS = "carries no token of this lake, and no result that names an attempt o
 
 
 @dataclass(frozen=True, slots=True)
-class Adoption:
+class Adoption(Shown):
     """An adopted batch's attempt; `is_new` is false when the lake had it before."""
 
     attempt: Attempt

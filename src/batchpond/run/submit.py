@@ -291,7 +291,7 @@ USUAL_ATTEMPTS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class RetryReport:
+class RetryReport(Shown):
     """How the study's requests failed, and what came of asking some of them again."""
 
     failures: tuple[FailureCount, ...]
