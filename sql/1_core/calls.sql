@@ -23,6 +23,6 @@ SELECT
   outcome, CAST(NULL AS VARCHAR) AS error_class, input_tokens, output_tokens, cost_usd,
   coalesce(origin, 'imported') AS origin,
   CAST(NULL AS VARCHAR) AS list_id, direction,
-  FALSE AS is_field
+  coalesce(parser_id LIKE 'prompts-field-%', FALSE) AS is_field
 FROM imported_judgments
 WHERE (list_kind IS NULL OR turn_no = 1) AND coalesce(purpose, '') <> 'shared';

@@ -1,6 +1,6 @@
 -- grain: study, template_id, rubric_id, provider, request_model, thinking, list_place
 -- question: Does a judge of lists favour what is shown at one place, whatever the items are?
--- source: the listwise rows of results. n_lists are the lists, each order by itself, in which the judge named some
+-- source: the listwise rows of results, and imported lists whose places are known. n_lists are the lists, each order by itself, in which the judge named some
 --   item, n_ranked those of them that it put in order as a whole; n_unnamed have an answer that names none, or none
 --   that could be read, n_pending no answer yet. As each item stands equally often at each place, all places would do
 --   alike without a bias. Observations come in n_clusters lists, a list and its reverse being one, or units where items
@@ -27,11 +27,27 @@ CREATE OR REPLACE VIEW metric_place_bias AS
 WITH placed AS (
   SELECT
     study, template_id, rubric_id, provider, request_model, thinking, cell_id, list_id, request_id,
-    CAST(list_place AS BIGINT) AS list_place, list_rank, outcome,
+    CAST(list_place AS BIGINT) AS list_place, list_rank, outcome IS NOT NULL AS is_settled,
     coalesce(nullif(unit_id, ''), list_id) AS cluster_id,
     parser_id LIKE 'listwise-best-%' AS is_best_alone
   FROM results
   WHERE task = 'listwise' AND coalesce(purpose, '') <> 'shared'
+  UNION ALL
+  -- each place of a list stands in several of its pairs
+  SELECT
+    study, template_id, rubric_id, provider, request_model, thinking,
+    template_id || chr(31) || rubric_id || chr(31) || provider || chr(31) || request_model || chr(31) || thinking AS cell_id,
+    unit_id AS list_id, request_id, CAST(list_place AS BIGINT) AS list_place, CAST(list_rank AS BIGINT) AS list_rank,
+    TRUE AS is_settled, unit_id AS cluster_id, list_kind = 'best' AS is_best_alone
+  FROM (
+    SELECT DISTINCT
+      study, template_id, rubric_id, provider, request_model, thinking, unit_id, request_id, list_kind,
+      CASE side WHEN 1 THEN place_first ELSE place_second END AS list_place,
+      CASE side WHEN 1 THEN rank_first ELSE rank_second END AS list_rank
+    FROM imported_judgments
+    CROSS JOIN (VALUES (1), (2)) AS sides (side)
+    WHERE list_kind IS NOT NULL AND place_first IS NOT NULL AND coalesce(purpose, '') <> 'shared'
+  ) AS places
 ),
 named AS (
   SELECT
@@ -52,8 +68,8 @@ clusters AS (
     count(*) FILTER (WHERE n_named = n_places AND NOT is_best_alone) AS n_ranked,
     sum(CASE WHEN n_named > 0 THEN 1 / n_places ELSE 0 END) AS best_balanced,
     sum(CASE WHEN n_named = n_places AND NOT is_best_alone THEN (n_places + 1) / 2 ELSE 0 END) AS ranks_balanced,
-    count(*) FILTER (WHERE n_named = 0 AND outcome IS NOT NULL) AS n_unnamed,
-    count(*) FILTER (WHERE outcome IS NULL) AS n_pending,
+    count(*) FILTER (WHERE n_named = 0 AND is_settled) AS n_unnamed,
+    count(*) FILTER (WHERE NOT is_settled) AS n_pending,
     CAST(sum(CASE WHEN list_rank = 1 THEN 1 / n_best ELSE 0 END) AS DOUBLE) AS best,
     CAST(sum(CASE WHEN n_named = n_places AND NOT is_best_alone THEN shared_rank ELSE 0 END) AS DOUBLE) AS ranks
   FROM named

@@ -185,6 +185,7 @@ def test_fields_that_are_written_out_and_imported_make_the_same_figures(
         "metric_consistency",
         "metric_ratings",
         "metric_win_matrix",
+        "metric_failures",
         "item_status",
         "pair_status",
     ):

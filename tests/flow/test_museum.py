@@ -1,7 +1,7 @@
 """One lake of each earlier format, left with an open batch: it is finished by this version, or refused with what to do.
 
-Commits 70f1c5d, 1ca394d, c869075, 2def5bb, 7b2494b and 6ddc426 made them with their own `simulate`, `plan`, `submit`;
-`test_old_lakes` has cc06c86.
+Commits deb4f4c2, 70f1c5d, 1ca394d, c869075, 2def5bb, 7b2494b and 6ddc426 made them with their own `simulate`, `plan`
+and `submit`; `test_old_lakes` has cc06c86.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from tests.rigs.swept import every
 
 TAKEN_ON = {
     "of_7b2494b": (1, 28_476), "of_2def5bb": (2, 28_477), "of_c869075": (3, 28_478), "of_1ca394d": (4, 28_479),
-    "of_70f1c5d": (5, 28_480),
+    "of_70f1c5d": (5, 28_480), "of_deb4f4c2": (6, 28_481),
 }  # fmt: skip
 """The formats of lakes that this version takes on, and the ports of their simulators."""
-WITH_ALL_COLUMNS = 6
+WITH_ALL_COLUMNS = 7
 """From this format on no table gained columns: there is nothing to write anew but the marker."""
 FIRST = "of_6ddc426"
 
@@ -174,7 +174,7 @@ def test_derived_files_that_lack_columns_are_made_again(tmp_path: Path) -> None:
     assert Store.open(lake).lake_id == opened.lake_id
 
 
-COLUMNS_OF = {6: "e4ss7wwu6lqh"}
+COLUMNS_OF = {7: "xefv7p4eq2jq"}
 """By format, what its tables' columns are digested to."""
 
 

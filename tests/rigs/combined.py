@@ -26,6 +26,7 @@ from batchpond.views import database
 from batchpond_report import build, markdown
 from batchpond_report.build import ReportFormat, text
 from batchpond_sim.world.world import Settings
+from tests.rigs.carried import differences
 from tests.rigs.pictures import png
 from tests.rigs.stage_study import StageRig
 
@@ -381,7 +382,7 @@ def carry_out(rig: StageRig, study: Drawn) -> Iterator[str]:
         rig.survive(partial(one_pass, rig, study.limit))
     if study.limit is not None:
         ended(rig, study.limit)
-    ended(rig, None)
+    ended(rig)
     n_asked = len(_requests(rig))
     if study.is_exact and sum(foreseen.values()) != n_asked:
         yield f"{foreseen} foreseen, {n_asked} asked: {rig.ask(_ASKED)}"
@@ -397,6 +398,7 @@ def held(rig: StageRig) -> Iterator[str]:
     yield from _votes(rig)
     yield from _views(rig)
     yield from _report(rig)
+    yield from differences(rig)
     n_posts = rig.wire.n_create_posts
     report = rig.planned()
     if report.n_to_ask:
@@ -414,7 +416,7 @@ def one_pass(rig: StageRig, limit: int | None) -> None:
     rig.sync()
 
 
-def ended(rig: StageRig, limit: int | None) -> None:
+def ended(rig: StageRig, limit: int | None = None) -> None:
     """Approve and sync by turns until nothing is due: what was in doubt when a part was approved is nobody's yet."""
     for _ in range(6):
         rig.submit(limit)
@@ -441,7 +443,7 @@ def _grown(rig: StageRig, study: Drawn) -> Iterator[str]:
     before = _requests(rig)
     write(rig.study_path.parent, N_PROMPTS + 1)
     rig.planned()
-    ended(rig, None)
+    ended(rig)
     yield from rig.violations()
     yield from _whole(rig)
     after = _requests(rig)

@@ -52,6 +52,8 @@ def judgments(invocation: Invocation, file: Path, study: str | None, is_json: bo
         invocation.diagnostics.warning(f"{file} has no row: nothing was imported")
         return
     left_out = f"; {plural(report.n_left_out, 'row')} without a new judgment left out" if report.n_left_out else ""
+    for what in report.left_behind:
+        invocation.diagnostics.note(f"the file does not hold {what}")
     known = f"; {report.n_known:,} were in the lake before" if report.n_known else ""
     repeated = f"; {report.n_repeated:,} stood in the file more than once" if report.n_repeated else ""
     invocation.diagnostics.note(

@@ -157,12 +157,13 @@ def results(
     form: Format,
 ) -> None:
     """Print one row per planned request: who won, or why nobody did."""
-    from batchpond.views.read import answer, arrow, stream
+    from batchpond.views.read import answer, arrow, carried, stream
 
     store = invocation.store()
     is_short = form is Format.TABLE and not all_columns
     left_out = LEFT_OUT if output.width() < LEFT_OUT_BELOW else ()
-    columns = [name for name in TERMINAL_COLUMNS if name not in left_out] if is_short else None
+    whole = carried() if engine is None else None  # an engine has made the view alone
+    columns = [name for name in TERMINAL_COLUMNS if name not in left_out] if is_short else whole
     read = arrow if form is Format.PARQUET else answer
     with made_by(invocation, "FROM results", engine, study) as connect:
         of_study = study if engine is None else None  # of another an engine has made nothing

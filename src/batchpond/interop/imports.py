@@ -387,6 +387,7 @@ class ImportReport(Shown):
     """What an import found: `n_rows` = `n_new` + `n_known` (in the lake before) + `n_repeated` (in the file).
 
     Beside these, `n_left_out` rows of `results` hold none: answers that are to come, texts, and what this lake asked.
+    `left_behind` says what figures of the other lake rest on and the file does not hold.
     """
 
     path: Path
@@ -395,6 +396,7 @@ class ImportReport(Shown):
     n_known: int
     n_repeated: int
     n_left_out: int = 0
+    left_behind: tuple[str, ...] = ()
 
 
 def import_judgments(store: Store, path: Path, *, study: str | None = None) -> ImportReport:
@@ -412,10 +414,23 @@ def import_judgments(store: Store, path: Path, *, study: str | None = None) -> I
             check_contradictions(connection, path)
             found = tally(connection)
             ((n_given,),) = connection.execute(f"SELECT count(*) FROM {given}").fetchall()
+            left_behind = tuple(_left_behind(connection, given))
             if found.n_new:
                 publish(store, connection)
         refresh.refresh(store)
-    return ImportReport(path, found.n_rows, found.n_new, found.n_known, found.n_repeated, n_given - found.n_rows)
+    n_left_out = n_given - found.n_rows
+    return ImportReport(path, found.n_rows, found.n_new, found.n_known, found.n_repeated, n_left_out, left_behind)
+
+
+def _left_behind(connection: duckdb.DuckDBPyConnection, given: str) -> Iterator[str]:
+    made = ", ".join(map(tables.literal, _MADE))
+    ((n_made, has_no_lengths, n_stages),) = connection.execute(_query("left_behind", given=given, made=made)).fetchall()
+    if n_made:
+        yield f"{plural(n_made, 'text')} that stages had models write, what they cost and how many calls failed"
+    if has_no_lengths:
+        yield "how long texts are and what points criteria give, which `batchpond results` and `export` write beside"
+    if n_stages > 1:
+        yield f"which rows of its {n_stages} stages were chosen by earlier answers"
 
 
 @contextmanager

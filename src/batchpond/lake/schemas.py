@@ -16,7 +16,7 @@ import orjson
 if TYPE_CHECKING:
     import pyarrow as pa
 
-FORMAT_VERSION: Final = 6
+FORMAT_VERSION: Final = 7
 ROW_GROUP_TEXT: Final = 16_384
 ROW_GROUP_NARROW: Final = 122_880
 

@@ -24,7 +24,7 @@ from batchpond.lake import disk
 from batchpond.lake.schemas import TABLES
 from batchpond.lake.tables import literal, quoted
 from batchpond.text import shown
-from batchpond.views import database
+from batchpond.views import database, read
 
 BATCHES_MAX = 100_000
 _NAME_LENGTH_MAX = 80
@@ -72,25 +72,26 @@ def export(
     if info is None:
         raise UsageError(f"there is no view {view!r} to export", hint="`batchpond views` lists them")
     order = f"ORDER BY {', '.join(map(quoted, info.grain_columns)) or 'ALL'}"
+    source = f"(SELECT {read.carried()} FROM results)" if view == "results" else quoted(view)
     # A file outlives the warning that something is not in it.
     with closing(database.connect(lake_path, must_be_whole=True)) as connection, translated(destination):
         if per_batch:
             with disk.destined(destination, force=force) as folder:
-                written = _write_batches(connection, view, order, folder, format, defuse=defuse_formulas, force=force)
+                written = _write_batches(connection, source, order, folder, format, defuse=defuse_formulas, force=force)
             return [destination / path.name for path in written]
-        select = _select(connection, quoted(view), order, format, defuse=defuse_formulas)
+        select = _select(connection, source, order, format, defuse=defuse_formulas)
         return [_write(connection, select, destination, _OPTIONS[format], force=force)]
 
 
 def _write_batches(
-    connection: duckdb.DuckDBPyConnection, view: str, order: str, folder: Path, form: ExportFormat,
+    connection: duckdb.DuckDBPyConnection, source: str, order: str, folder: Path, form: ExportFormat,
     *, defuse: bool, force: bool,
 ) -> list[Path]:  # fmt: skip
-    if not {"attempt_id", "batch_id"} <= {name for name, _ in _columns(connection, quoted(view))}:
+    if not {"attempt_id", "batch_id"} <= {name for name, _ in _columns(connection, source)}:
         raise UsageError("this view does not say which batch a row belongs to", hint="export it without --per-batch")
     # The view is worked out once; each batch is then a small scan of a sorted copy that spills to disk.
     connection.execute(
-        f"CREATE TEMP TABLE {_ROWS} AS SELECT * FROM {quoted(view)} WHERE attempt_id IS NOT NULL ORDER BY attempt_id"
+        f"CREATE TEMP TABLE {_ROWS} AS SELECT * FROM {source} WHERE attempt_id IS NOT NULL ORDER BY attempt_id"
     )
     attempts = connection.execute(
         f"SELECT attempt_id, min(batch_id) FROM {_ROWS} GROUP BY attempt_id ORDER BY attempt_id LIMIT {BATCHES_MAX + 1}"

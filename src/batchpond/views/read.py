@@ -124,13 +124,16 @@ def stream(
     view: str,
     read: Reader[_T],
     *,
-    columns: Sequence[str] | None = None,
+    columns: Sequence[str] | str | None = None,
     study: str | None = None,
     order: Sequence[str] = (),
     limit: int | None = None,
     connect: Connect = database.connect,
 ) -> Iterator[_T]:
-    """Open a view's rows, of one study or of all, as `arrow` or `answer`; LakeError when a file cannot be read."""
+    """Open a view's rows, of one study or of all, as `arrow` or `answer`; LakeError when a file cannot be read.
+
+    `columns` are names, or the SQL of a SELECT's list.
+    """
     sql = _select(view, columns, study, "", order, limit)
     near = _first_places(study, limit) if (view, *order) == _RESULTS and connect is database.connect else ""
 
@@ -144,6 +147,13 @@ def stream(
 
 
 _RESULTS: Final = ("results", "study", "slot")
+
+
+def carried() -> str:
+    """Return the SQL of the columns of `results` that a file of them has, for another lake."""
+    return query(__package__, "carried")
+
+
 _PLACES_MAX: Final = 10_000
 
 
@@ -268,11 +278,16 @@ def rows_of_all(lake_path: Path, asks: Sequence[Ask], study: str | None = None) 
 
 
 def _select(
-    view: str, columns: Sequence[str] | None, study: str | None, where: str, order: Sequence[str], limit: int | None
+    view: str,
+    columns: Sequence[str] | str | None,
+    study: str | None,
+    where: str,
+    order: Sequence[str],
+    limit: int | None,
 ) -> str:
     if not is_view(view):
         raise UsageError(f"no view {view!r}", hint="`batchpond views` lists them")
-    wanted = ", ".join(map(quoted, columns)) if columns else "*"
+    wanted = columns if isinstance(columns, str) else ", ".join(map(quoted, columns or ())) or "*"
     sql = f"SELECT {wanted} FROM {quoted(view)}"
     conditions = [condition for condition in ("study = $study" if study is not None else "", where) if condition]
     if conditions:

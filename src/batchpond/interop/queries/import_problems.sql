@@ -33,6 +33,9 @@ SELECT
       THEN 'has confidence ' || shown(confidence) || ', not a number from 0 to 1'
     WHEN is_no_count(input_tokens) THEN 'has input_tokens ' || shown(input_tokens) || ', not a whole number'
     WHEN is_no_count(output_tokens) THEN 'has output_tokens ' || shown(output_tokens) || ', not a whole number'
+    WHEN is_no_amount(points) THEN 'has points ' || shown(points) || ', not a number'
+    WHEN is_no_count(n_chars_first) THEN 'has n_chars_first ' || shown(n_chars_first) || ', not a whole number'
+    WHEN is_no_count(n_chars_second) THEN 'has n_chars_second ' || shown(n_chars_second) || ', not a whole number'
     WHEN is_no_amount(cost_usd) OR amount(cost_usd) < 0
       THEN 'has cost_usd ' || shown(cost_usd) || ', not an amount'
   END AS problem

@@ -34,9 +34,15 @@ WITH named AS (
     purpose,
     CASE WHEN task = 'listwise' THEN CASE WHEN parser_id LIKE 'listwise-best-%' THEN 'best' ELSE 'order' END END AS list_kind,
     request_id,
+    parser_id,
     list_id,
-    whole(list_place) AS list_place,
-    whole(list_rank) AS list_rank
+    CAST(whole(list_place) AS INTEGER) AS place_first,
+    CAST(NULL AS INTEGER) AS place_second,
+    CAST(whole(list_rank) AS INTEGER) AS rank_first,
+    CAST(NULL AS INTEGER) AS rank_second,
+    amount(points) AS points,
+    whole(n_chars_first) AS n_chars_first,
+    whole(n_chars_second) AS n_chars_second
   FROM judgments_given
 ),
 implied AS (
@@ -45,34 +51,36 @@ implied AS (
       coalesce(nullif(one.unit_id, ''), one.list_id) AS unit_id,
       other.item_first AS item_second,
       other.candidate_first AS candidate_second,
-      CASE WHEN coalesce(one.list_rank, 99) < coalesce(other.list_rank, 99) THEN 'first'
-           WHEN coalesce(one.list_rank, 99) > coalesce(other.list_rank, 99) THEN 'second'
-           WHEN one.list_rank IS NOT NULL THEN 'tie' END AS verdict
+      other.place_first AS place_second,
+      other.rank_first AS rank_second,
+      other.n_chars_first AS n_chars_second,
+      CASE WHEN coalesce(one.rank_first, 99) < coalesce(other.rank_first, 99) THEN 'first'
+           WHEN coalesce(one.rank_first, 99) > coalesce(other.rank_first, 99) THEN 'second'
+           WHEN one.rank_first IS NOT NULL THEN 'tie' END AS verdict
     ),
-    one.outcome IN ('decided', 'tie') AS is_read,
-    other.list_place AS other_place
+    one.outcome IN ('decided', 'tie') AS is_read
   FROM named AS one
   JOIN named AS other USING (
     study, template_id, rubric_id, provider, request_model, thinking, unit_id, list_id, request_id, repeat_no
   )
-  WHERE one.task = 'listwise' AND other.task = 'listwise' AND other.list_place > one.list_place
+  WHERE one.task = 'listwise' AND other.task = 'listwise' AND other.place_first > one.place_first
 ),
 told AS (
   SELECT
     *,
     row_number() OVER (PARTITION BY study, template_id, rubric_id, provider, request_model, thinking, unit_id, list_id,
-      request_id, repeat_no ORDER BY list_place, other_place) AS pair_no,
+      request_id, repeat_no ORDER BY place_first, place_second) AS pair_no,
     row_number() OVER (PARTITION BY study, template_id, rubric_id, provider, request_model, thinking, unit_id, item_first,
       item_second ORDER BY repeat_no, list_id, request_id) AS showing_no
   FROM implied
   WHERE verdict IS NOT NULL OR NOT is_read
 )
-SELECT * EXCLUDE (request_id, list_id, list_place, list_rank)
+SELECT * EXCLUDE (list_id)
 FROM named
 WHERE task <> 'listwise'
 UNION ALL BY NAME
 SELECT
-  * EXCLUDE (request_id, list_id, list_place, list_rank, is_read, other_place, pair_no, showing_no) REPLACE (
+  * EXCLUDE (list_id, is_read, pair_no, showing_no) REPLACE (
     CAST(pair_no AS INTEGER) AS turn_no,
     CAST(showing_no AS INTEGER) AS repeat_no,
     CASE WHEN is_read THEN verdict END AS verdict,
