@@ -88,7 +88,7 @@ class Walk:
     def _has_ended(self) -> bool:
         for _ in range(ENDS_MAX):
             try:
-                combined.ended(self.rig, None)
+                combined.ended(self.rig)
             except AssertionError:  # what a provider never answers is a person's to decide
                 self.rig.clock.advance(200_000.0)
                 self.rig.decide_what_stays_open()
