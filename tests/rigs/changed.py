@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any
 
 from batchpond.errors import BatchpondError, StudyError
+from batchpond.lake.attempts import Phase
 from batchpond.run.resolve import cancel
 from tests.rigs import combined, schedules
 from tests.rigs.combined import Drawn
@@ -94,7 +95,9 @@ class Walk:
                 self.rig.decide_what_stays_open()
                 self.rig.refetch_mismatched()
             else:
-                return True
+                if not any(attempt.phase is Phase.MISMATCH for attempt in self.rig.attempts()):
+                    return True
+                self.rig.refetch_mismatched()
         return False
 
     def _change(self) -> None:
