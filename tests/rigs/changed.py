@@ -15,7 +15,8 @@ from typing import Any
 
 from batchpond.errors import BatchpondError, StudyError
 from batchpond.lake.attempts import Phase
-from batchpond.run.resolve import cancel
+from batchpond.lake.records import Resolution
+from batchpond.run.resolve import cancel, resolve
 from tests.rigs import combined, schedules
 from tests.rigs.combined import Drawn
 from tests.rigs.sim_inputs import STUDY
@@ -39,6 +40,8 @@ class Walk:
         self.said: list[str] = []
         self._texts = [study.toml]
         self._n_prompts = combined.N_PROMPTS
+        self._refetched: set[str] = set()
+        self._is_whole = True
         self._changes = (
             self._fewer_tokens, self._one_model_less, self._one_model_more, self._repeats, self._shards, self._template,
             self._back, self._other_text, self._a_row_less, self._grown,
@@ -70,7 +73,7 @@ class Walk:
         if not self._has_ended():
             yield "it does not come to an end"
             return
-        yield from combined.held(self.rig)
+        yield from combined.held(self.rig, is_whole=self._is_whole)
 
     def _do(self, act: Callable[[], object]) -> None:
         try:
@@ -95,9 +98,15 @@ class Walk:
                 self.rig.decide_what_stays_open()
                 self.rig.refetch_mismatched()
             else:
-                if not any(attempt.phase is Phase.MISMATCH for attempt in self.rig.attempts()):
+                lacking = [one for one in self.rig.attempts() if one.phase is Phase.MISMATCH]
+                if not lacking:
                     return True
-                self.rig.refetch_mismatched()
+                # Of a batch that was cancelled one provider counts what it answered, and gives nothing of it.
+                self._is_whole &= not all(one.attempt_id in self._refetched for one in lacking)
+                for one in lacking:
+                    way = Resolution.LOST if one.attempt_id in self._refetched else Resolution.REFETCH
+                    resolve(self.rig.store(), one.attempt_id, way, providers=self.rig.providers())
+                    self._refetched.add(one.attempt_id)
         return False
 
     def _change(self) -> None:

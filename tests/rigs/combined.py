@@ -390,11 +390,12 @@ def carry_out(rig: StageRig, study: Drawn) -> Iterator[str]:
     yield from _grown(rig, study)
 
 
-def held(rig: StageRig) -> Iterator[str]:
-    """Yield all that is wrong with a study that was asked to its end."""
+def held(rig: StageRig, *, is_whole: bool = True) -> Iterator[str]:
+    """Yield all that is wrong with a study that was asked to its end; what is charged is known where it `is_whole`."""
     yield from rig.violations()
     yield from _whole(rig)
-    yield from _bill(rig)
+    if is_whole:
+        yield from _bill(rig)
     yield from _votes(rig)
     yield from _views(rig)
     yield from _report(rig)
