@@ -31,7 +31,7 @@ from batchpond.errors import BatchpondError, UsageError
 from batchpond_browse import cases
 from batchpond_browse.asking import Lake, query
 from batchpond_browse.pages import LISTS, STATIC, Pages, Reader, address, environment
-from batchpond_browse.spool import Label, Spool
+from batchpond_browse.spool import TAKEN_BACK, Label, Spool
 
 LOOPBACK: Final = "127.0.0.1"
 FORM_BYTES_MAX: Final = 64 << 10
@@ -127,8 +127,7 @@ class Browser:
         study, key, label, comment = (form.get(name, "") for name in ("study", "key", "label", "comment"))
         named = {} if label.strip() else dict(parse_qsl(urlsplit(form.get("case", "")).query))
         if named and self.spool.sheet(cases.case(self.pages.lake, study, named), rater).is_handed_in:
-            text = f"the label of {rater} is a judgment of the lake already, and is not taken back"
-            raise UsageError(text, hint="give another one: handed in, it counts in the place of that")
+            label = TAKEN_BACK
         self.spool.give(Label(study, key, label, rater, comment))
 
     def _reader(self, _: Request, form: Form, response: Response) -> None:

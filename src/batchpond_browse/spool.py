@@ -25,6 +25,7 @@ from batchpond_browse.asking import Row
 from batchpond_browse.cases import Case
 
 FILE: Final = "_labels.csv"  # `forget` goes by this name
+TAKEN_BACK: Final = labels.TAKEN_BACK
 NAME_MAX: Final = 100
 COMMENT_MAX: Final = 5_000
 

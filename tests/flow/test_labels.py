@@ -303,6 +303,28 @@ def contradicting(lake: Path, path: Path) -> Path:
     return path
 
 
+def test_a_label_is_taken_back_by_a_dash(copied: Path, tmp_path: Path) -> None:
+    """It counts no more and is on record; where nothing was said a dash says nothing, and it contradicts a label."""
+    sheet = tmp_path / "sheet.csv"
+    labels.write(labels.draw(copied, STUDY, 6), sheet)
+    wrong = {row["key"] for row in rows_of(sheet)[:2]}
+    fill(sheet, lambda row: "-" if row["key"] in wrong else better_of(row))
+    assert import_labels(copied, sheet) == 4
+    (tmp_path / "both.csv").write_bytes(sheet.read_bytes())
+    fill(tmp_path / "both.csv", better_of)
+    fill(sheet, lambda row: "" if row["key"] in wrong else "-")
+    with pytest.raises(UsageError, match="contradict another verdict"):
+        import_labels(copied, sheet, tmp_path / "both.csv")
+    report = labels.import_labels(Store.open(copied), [sheet])
+    found = report.judgments
+    assert (found.n_rows, found.n_new, found.n_changed, found.n_taken_back, report.raters) == (0, 0, 0, 4, ["person"])
+    assert query(copied, CURRENT) == []
+    assert len(query(copied, BEFORE)) == 4
+    assert labels.draw(copied, STUDY, 66).n_labelled == 0
+    again = labels.import_labels(Store.open(copied), [sheet]).judgments
+    assert (again.n_new, again.n_taken_back) == (0, 0)
+
+
 def test_a_comment_that_is_mended_is_a_label_that_changes(copied: Path, tmp_path: Path) -> None:
     """A sheet without comments leaves those that were given."""
     sheet = tmp_path / "sheet.csv"
@@ -354,6 +376,13 @@ def test_the_commands_say_what_they_drew_and_took_in(
     fill(Path("essays-labels.csv"), lambda row: "21"[better_of(row) == "2"])
     assert main(["--lake", str(copied), "import", "labels", "essays-labels.csv", "--rater", "anna"]) == ExitCode.DONE
     assert "12 of them in the place of what the same rater said before" in capsys.readouterr().err
+    assert main(["--lake", str(copied), "import", "labels", "essays-labels.csv"]) == ExitCode.DONE
+    told = capsys.readouterr().err
+    assert "0 rubrics by person" in told
+    assert "neither the sheet nor --rater names who labelled" in told
+    fill(Path("essays-labels.csv"), lambda _: "-")
+    assert main(["--lake", str(copied), "import", "labels", "essays-labels.csv", "--rater", "person"]) == ExitCode.DONE
+    assert "12 labels taken back" in capsys.readouterr().err
 
 
 def written(path: Path, header: str, *rows: str) -> Path:
@@ -392,6 +421,7 @@ def test_labels_of_a_data_set_are_peoples_by_the_items_they_name(copied: Path, t
         ("item_1,item_2", "s00,s01", "no column 'label'"),
         ("item_1,item_2,label", "s00,s01,s09", "says 's09' where one of 1, 2, tie can be said"),
         ("item_1,item_2,label", "s00,s01,", "no row has a label"),
+        ("item_1,item_2,lable", "s00,s01,1", "no column 'label'; did you mean 'lable'?"),
     ],
 )
 def test_a_table_of_labels_that_cannot_be_read_brings_nothing(
@@ -399,7 +429,7 @@ def test_a_table_of_labels_that_cannot_be_read_brings_nothing(
 ) -> None:
     with pytest.raises(UsageError) as caught:
         of_study(copied, written(tmp_path / "gold.csv", header, row))
-    assert says in f"{caught.value.message}"
+    assert says in f"{caught.value.message}; {caught.value.hint}"
     assert caught.value.hint
 
 

@@ -384,6 +384,14 @@ def _is_of_memory(error: BaseException) -> bool:
     return False
 
 
+def _nearest(error: click.ClickException) -> str | None:
+    """Return a hint with the nearest of the words that an option takes, for one that is none of them."""
+    kind = getattr(getattr(error, "param", None), "type", None)
+    said = error.message.split("'")[1:2] if isinstance(kind, click.Choice) else []
+    near = difflib.get_close_matches(said[0], [str(word) for word in kind.choices], 1) if kind and said else []
+    return f"did you mean {near[0]!r}?" if near else None
+
+
 def _end(diagnostics: Diagnostics, error: BaseException, *, was_interrupted: bool) -> ExitCode:
     """Say what ended the command, and return what that is to a script."""
     code, hint, message = ExitCode.FAILED, None, str(error)
@@ -404,6 +412,7 @@ def _end(diagnostics: Diagnostics, error: BaseException, *, was_interrupted: boo
         case click.ClickException():
             code, message, ctx = ExitCode.USAGE, error.format_message(), getattr(error, "ctx", None)
             hint = f"`{ctx.command_path} --help` shows its options" if ctx is not None else None
+            hint = _nearest(error) or hint
         case _:
             message = f"unexpected {type(error).__name__}: {error}"
             hint = "this is a defect; `batchpond -v ...` shows where. What was recorded before is intact"

@@ -67,12 +67,17 @@ def labels(
     invocation: Invocation, paths: tuple[Path, ...], rater: str | None, study: str | None, is_json: bool
 ) -> None:
     """Import what people wrote in sheets that `label` drew, or the labels of a data set."""
-    from batchpond.interop.labels import import_labels
+    from batchpond.interop.labels import RATER, TAKEN_BACK, import_labels
 
     report = import_labels(invocation.store(), paths, rater=rater, study=study)
     if is_json:
         output.document(report)
     _tell(invocation, report)
+    if report.raters == [RATER] and rater is None:
+        hint = (
+            f"`--rater NAME` says who; with {TAKEN_BACK} as label, a sheet takes back what was said under a wrong name"
+        )
+        invocation.diagnostics.note(f"neither the sheet nor --rater names who labelled: it is {RATER!r}", hint=hint)
 
 
 def _of_tool(reader: EntryPoint) -> PondCommand:
@@ -145,9 +150,12 @@ def _tell(invocation: Invocation, report: ForeignReport) -> None:
 def _counts(report: ForeignReport) -> Iterator[str]:
     parts = (("judgment", report.judgments), ("item", report.items), ("rubric", report.rubrics))
     known = {noun: f" ({tally.n_known:,} known)" if tally.n_known else "" for noun, tally in parts}
-    yield "imported " + ", ".join(f"{plural(tally.n_new, noun)}{known[noun]}" for noun, tally in parts)
+    by = f" by {' and '.join(report.raters[:SHOWN_PLACES])}" if report.raters else ""
+    yield "imported " + ", ".join(f"{plural(tally.n_new, noun)}{known[noun]}" for noun, tally in parts) + by
     if n_changed := report.judgments.n_changed:
         yield f"{n_changed:,} of them in the place of what the same rater said before"
+    if report.judgments.n_taken_back:
+        yield f"{plural(report.judgments.n_taken_back, 'label')} taken back"
     for task, outcomes in report.outcomes.items():
         yield f"{task}: " + ", ".join(f"{n:,} {outcome}" for outcome, n in outcomes.items())
 

@@ -215,5 +215,5 @@ def _cell(row: dict[str, Any], name: str) -> Any:
     if not with_ends or row[name] is None:
         return float(f"{row[name]:.3g}") if isinstance(row[name], float) else row[name]
     ends = (row[f"{name}{end}"] for end in ("", "_lo", "_hi"))
-    spelt = (f"{one:.2f}" if isinstance(one, float) else short_cell(one) for one in ends)
+    spelt = (f"{round(one, 2) + 0.0:.2f}" if isinstance(one, float) else short_cell(one) for one in ends)
     return Figure("{} [{}, {}]".format(*spelt))

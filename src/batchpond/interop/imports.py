@@ -51,7 +51,8 @@ _query: Final = partial(tables.query, __package__)
 class Tally:
     """`n_rows` = `n_new` + `n_known` (in the lake before) + `n_repeated` (given more than once).
 
-    Of the new, `n_changed` are people's labels that take the place of what their rater said before.
+    Of the new, `n_changed` are people's labels that take the place of what their rater said before; `n_taken_back` are
+    beside all these.
     """
 
     n_rows: int
@@ -59,6 +60,7 @@ class Tally:
     n_known: int
     n_repeated: int
     n_changed: int = 0
+    n_taken_back: int = 0
 
 
 def key(connection: duckdb.DuckDBPyConnection, rows: str, values: Mapping[str, str] | None = None) -> None:
@@ -117,6 +119,8 @@ def publish(store: Store, connection: duckdb.DuckDBPyConnection, replaced: pa.Ta
         )
         keys = replaced.column("import_key")
         rewrite.take_out(store, IMPORTED_JUDGMENTS, lambda rows: pc.is_in(rows.column("import_key"), value_set=keys))
+    if connection.execute("SELECT count(*) FROM new_rows").fetchall() == [(0,)]:
+        return
     content = hashlib.sha256()
     with store.staging(IMPORTED_JUDGMENTS) as staged:
         for batch in connection.sql("FROM new_rows").to_arrow_reader(IMPORTED_JUDGMENTS.row_group_rows):
@@ -152,7 +156,7 @@ class DoubtReport:
 
 @dataclass(frozen=True, slots=True)
 class ForeignReport(Shown):
-    """What an import found; `outcomes` counts the judgments that came in by task and outcome."""
+    """What an import found; `outcomes` counts the judgments that came in by task and outcome; `raters` gave labels."""
 
     n_files: int
     judgments: Tally
@@ -163,6 +167,7 @@ class ForeignReport(Shown):
     n_skipped: int
     skipped: list[str]
     batches: list[foreign.TrackedBatch]
+    raters: list[str] = field(default_factory=list)
 
 
 @dataclass
@@ -315,6 +320,15 @@ def _relabel(connection: duckdb.DuckDBPyConnection) -> pa.Table:
     return connection.sql("FROM replaced").to_arrow_table()
 
 
+def _taken_back(connection: duckdb.DuckDBPyConnection) -> tuple[list[str], int]:
+    """Leave out labels that only take back what was said; return whose all are, and how many go."""
+    raters = connection.execute("SELECT DISTINCT request_model FROM keyed ORDER BY ALL").fetchall()
+    sql = "SELECT count(DISTINCT thing) FROM keyed WHERE outcome = $word AND thing IN (SELECT thing FROM told)"
+    ((n_taken_back,),) = connection.execute(sql, {"word": str(Outcome.MISSING)}).fetchall()
+    connection.execute("DELETE FROM keyed WHERE outcome = $word", {"word": str(Outcome.MISSING)})
+    return [name for (name,) in raters], n_taken_back
+
+
 def _publish(
     store: Store,
     connection: duckdb.DuckDBPyConnection,
@@ -323,25 +337,35 @@ def _publish(
     replaced: pa.Table | None = None,
 ) -> ForeignReport:
     """Publish what is new; each of the three files appears whole, and importing again adds what a kill left out."""
+    raters, n_taken_back = _taken_back(connection) if replaced is not None else ([], 0)
     judgments = tally(connection)
     if replaced is not None:
         changed = "SELECT count(DISTINCT thing) FROM keyed WHERE import_key IN (SELECT import_key FROM replaced)"
         ((n_changed,),) = connection.execute(changed).fetchall()
-        judgments = dataclasses.replace(judgments, n_changed=n_changed)
+        judgments = dataclasses.replace(judgments, n_changed=n_changed, n_taken_back=n_taken_back)
     outcomes: dict[str, dict[str, int]] = {}
     query = "SELECT task, outcome, count(*) FROM keyed GROUP BY ALL ORDER BY ALL"
     for task, outcome, n in connection.execute(query).fetchall():
         outcomes.setdefault(task, {})[outcome] = n
     rubrics = _publish_rubrics(store, connection, staged)
     items = _publish_items(store, connection)
-    if judgments.n_new:
+    if judgments.n_new or n_taken_back:
         publish(store, connection, replaced)
     doubts = [
         DoubtReport(kind, kind.meaning, told.n, told.shown) for kind in Doubt if (told := findings.doubts.get(kind))
     ]
     skipped = findings.skipped
     return ForeignReport(
-        findings.n_files, judgments, items, rubrics, outcomes, doubts, skipped.n, skipped.shown, findings.batches
+        findings.n_files,
+        judgments,
+        items,
+        rubrics,
+        outcomes,
+        doubts,
+        skipped.n,
+        skipped.shown,
+        findings.batches,
+        raters,
     )
 
 

@@ -33,7 +33,7 @@ from batchpond.lake.disk import placed
 from batchpond.lake.store import Store
 from batchpond.model import Outcome
 from batchpond.tasks.base import Judgment
-from batchpond.text import Shown, defused, plural
+from batchpond.text import Shown, defused, did_you_mean, plural
 from batchpond.views import read
 
 if TYPE_CHECKING:
@@ -45,6 +45,8 @@ TEXTS_BYTES_MAX: Final = 64 << 20
 PICTURE_BYTES_MAX: Final = 3_000_000
 PICTURE_PX: Final = 2_048
 RATER: Final = "person"
+TAKEN_BACK: Final = "-"
+"""The label that takes back what its rater said before."""
 COLUMNS: Final = ("study", "key", "criterion", "question", "text_1", "text_2", "choices", "label", "comment")
 _TEMPLATE: Final = Path(__file__).with_name("labels.html")
 _ITEMS: Final = ("item", "item_1", "item_2")
@@ -253,7 +255,7 @@ def reader(lake_path: Path, rater: str | None = None) -> Reader:
                 wanted = (*items, "label") if given.study else ("study", *items, "label")
                 hint = "a table of labels has item, or item_1 and item_2, and label; --study says of which study"
             if missing := [name for name in wanted if name not in header]:
-                raise UsageError(f"{file.path}: no column {missing[0]!r}", hint=hint)
+                raise UsageError(f"{file.path}: no column {missing[0]!r}", hint=did_you_mean(missing[0], header, hint))
             rows = [(place, row) for place, row in csv_rows(file, findings) if row.get("label", "").strip()]
             if not rows and not findings.problems.n:
                 raise UsageError(f"{file.path}: no row has a label", hint="fill in the column label, and save the file")
@@ -354,7 +356,7 @@ def _labelled(
             continue
         kind, words = _of(choices, unit, study)
         said = {word.lower(): word for word in words}.get(label.strip().lower())
-        if said is None:
+        if said is None and label.strip() != TAKEN_BACK:
             findings.problem(place, f"says {label!r} where one of {', '.join(words)} can be said")
         else:
             yield _judgment(
@@ -363,13 +365,16 @@ def _labelled(
 
 
 def _judgment(
-    study: str, place: str, unit: Mapping[str, Any], key: str, label: str, rater: str, comment: str | None
+    study: str, place: str, unit: Mapping[str, Any], key: str, label: str | None, rater: str, comment: str | None
 ) -> ForeignJudgment:
     task, sides = unit["task"], ("lo", "hi")
     decided = Judgment(None, Outcome.DECIDED, explanation=comment)
+    if unit["kind"] == "pair":
+        task, sides = "pairwise", sides if key.endswith("a") else ("hi", "lo")
     match unit["kind"]:
+        case _ if label is None:
+            found = Judgment(None, Outcome.MISSING)
         case "pair":
-            task, sides = "pairwise", sides if key.endswith("a") else ("hi", "lo")
             found = decided._replace(verdict=_PAIR[label], outcome=Outcome.TIE if label == "tie" else Outcome.DECIDED)
         case "likert" | "score":
             found = decided._replace(score=float(label))

@@ -93,8 +93,9 @@ def studies(connection: duckdb.DuckDBPyConnection) -> list[str]:
 def check_study(connection: duckdb.DuckDBPyConnection, study: str | None) -> None:
     """Raise UsageError for a study, where one is named, that is none of the lake's, with the nearest that there is."""
     if study is not None and study not in (known := studies(connection)):
-        listed = ", ".join(known[:_STUDIES_SHOWN_MAX]) or "none"
-        raise UsageError(f"the lake holds no study {study!r}", hint=did_you_mean(study, known, f"studies: {listed}"))
+        listed = f"studies: {', '.join(known[:_STUDIES_SHOWN_MAX]) or 'none'}"
+        hint = f"a study is named as its file calls it: {listed}" if study.endswith(".toml") else listed
+        raise UsageError(f"the lake holds no study {study!r}", hint=did_you_mean(study, known, hint))
 
 
 @contextmanager

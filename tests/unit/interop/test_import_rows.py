@@ -233,7 +233,14 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert main([*command, "--json", "--set", "rubric_id=trait"]) == 0
     captured = capsys.readouterr()
     document = json.loads(captured.out)
-    assert document["judgments"] == {"n_rows": 1, "n_new": 1, "n_known": 0, "n_repeated": 0, "n_changed": 0}
+    assert document["judgments"] == {
+        "n_rows": 1,
+        "n_new": 1,
+        "n_known": 0,
+        "n_repeated": 0,
+        "n_changed": 0,
+        "n_taken_back": 0,
+    }
     assert document["outcomes"] == {"pairwise": {"decided": 1}}
     assert [(doubt["kind"], doubt["n"]) for doubt in document["doubts"]] == [("foreign-id", 6)]
     assert "6 foreign-id" in captured.err

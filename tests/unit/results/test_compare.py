@@ -548,6 +548,21 @@ def test_what_cannot_be_compared_is_said(lake: Path, a: str, b: str, says: str) 
         compare(lake, a, b)
 
 
+@pytest.mark.parametrize(
+    ("a", "says"),
+    [
+        ("s0:template=t11", "study s0 has no template 't11': did you mean 't1'?"),
+        ("s0:template=t1,model=mm", "study s0 has no model 'mm': "),
+        ("s0:repeat=99", "study s0 has no repeat '99': "),
+        ("study.toml", "a study is named as its file calls it: studies: "),
+    ],
+)
+def test_a_side_that_is_mistyped_is_told_the_nearest(lake: Path, a: str, says: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        compare(lake, a, "s0")
+    assert (caught.value.hint or "").startswith(says)
+
+
 def test_a_side_is_a_study_a_version_and_values() -> None:
     """Values may hold what separates sides and keys elsewhere."""
     found = side("my-study@k3v:model=a/b:c,d,template=x,template=y=z")

@@ -20,6 +20,7 @@ from click.testing import CliRunner, Result
 
 import batchpond
 from batchpond.cli.frame import Invocation, root
+from batchpond.cli.report import _cell
 from batchpond.errors import UsageError
 from batchpond.results.rank.verb import ITEM_SCHEMA, RANKING_SCHEMA, notes
 from batchpond.stats import dawid_skene, ranking
@@ -537,11 +538,29 @@ def test_judges_who_share_no_unit_are_told(tmp_path: Path) -> None:
     assert set(units["n_judges"]) == {2}
 
 
+def test_a_mistyped_word_of_an_option_is_told_the_nearest(golden_lake: Path) -> None:
+    """As `compare` says template where the column is template_id; what is near nothing is told the help."""
+    command = [sys.executable, "-m", "batchpond", "--lake", str(golden_lake), "rank"]
+    for arguments, hint in (
+        (("--by", "template"), "hint: did you mean 'template_id'?"),
+        (("--ties", "halves"), "hint: did you mean 'half'?"),
+        (("--ties", "0"), "hint: `batchpond rank --help` shows its options"),
+    ):
+        done = subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=60, check=False)
+        assert (done.returncode, done.stderr.splitlines()[-1]) == (2, hint)
+
+
+def test_no_figure_of_a_table_is_less_than_nothing_by_rounding() -> None:
+    row = {"theta": -1e-9, "theta_lo": -0.5, "theta_hi": 0.004}
+    assert str(_cell(row, "theta [lo, hi]")) == "0.00 [-0.50, 0.00]"
+
+
 def test_a_jury_has_no_position_to_take_out(tmp_path: Path) -> None:
     """Its verdict is of both orders; the error says what to leave out."""
     lake = judged_by_three(tmp_path / "lake")
     with pytest.raises(UsageError, match="no position is in it"):
         call(lake, "rank", "--by", "majority", "--position")
+    assert "--position" not in call(lake, "rank", "--by", "majority").stderr, "nor is it advised"
 
 
 def test_a_jury_of_one_judge_says_that_it_is_none(golden_lake: Path) -> None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 KEYS: Final = ("template", "rubric", "provider", "model", "thinking", "candidate", "repeat")
+VALUES_SHOWN_MAX: Final = 10
 _GATED: Final = "SELECT DISTINCT metric FROM compare_metrics WHERE better IS NOT NULL ORDER BY ALL"
 _LIMIT = re.compile(r"([^:]+)(?::(\d+\.?\d*|\.\d+))?")
 _FORM = re.compile(r"(?P<study>.+?)(?:@(?P<version>[0-9a-z]+))?(?::(?P<where>[a-z_]+=.*))?", re.DOTALL)
@@ -140,4 +141,16 @@ def _take(connection: duckdb.DuckDBPyConnection, name: str, values: dict[str, An
     connection.execute(query(__package__, "said", into=into, rows=query(__package__, rows)), {"side": name, **values})
     if not connection.execute("SELECT 1 FROM compare_said WHERE side = ? LIMIT 1", [name]).fetchall():
         hint = f"`batchpond results --study {study}` shows its cells; pairs that lists imply are not compared"
-        raise UsageError(f"side {name} holds no judgments", hint=hint)
+        raise UsageError(f"side {name} holds no judgments", hint=_nearest(connection, values) or hint)
+
+
+def _nearest(connection: duckdb.DuckDBPyConnection, side: dict[str, Any]) -> str | None:
+    """Return a hint for a value of a side that its study has not, if there is one."""
+    found = connection.execute(query(__package__, "values"), {"study": side["study"]}).fetchall()
+    known = dict(zip(KEYS, found[0], strict=True))
+    for key, there in known.items():
+        for value in sorted({*(side[key] or ())} - {*(there or ())}):
+            listed = [*filter(None, there or ())]
+            near = did_you_mean(value, listed, f"{', '.join(listed[:VALUES_SHOWN_MAX]) or 'none'} is what it has")
+            return f"study {side['study']} has no {key} {value!r}: {near}"
+    return None

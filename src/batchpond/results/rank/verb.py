@@ -495,7 +495,10 @@ def notes(rankings: Sequence[dict[str, Any]], options: Options, n_open: int = 0)
         "jury": n_open,
         "apart": sum(row["component_id"] == 1 and not row["is_comparable"] for row in known),
         "open": sum(not row["mle_exists"] for row in known),
-        "unbalanced": sum(row["n_pairs_unbalanced"] > 0 and not row["has_position"] for row in known),
+        "unbalanced": sum(
+            row["n_pairs_unbalanced"] > 0 and not row["has_position"] and row.get("request_model") not in [*Jury]
+            for row in known
+        ),
     }
     yield from (text.format(n=counts[key], right=right) for key, text in _NOTES.items() if counts[key])
 
