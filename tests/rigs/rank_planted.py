@@ -47,6 +47,11 @@ DESIGNS = {
     "all pairs, 3 repeats": Design(20, sd=2, tau=1, repeats=3),
     "sparse, 5 repeats": Design(20, sd=2, tau=1, degree=8, repeats=5),
     "sparse, far apart, 3 repeats": Design(20, sd=4, tau=0, degree=6, repeats=3),
+    # Most prompts say nothing of items that are far apart: a handful of votes decides where they stand.
+    "by 12 prompts, far apart": Design(5, sd=4, tau=0, prompts=12),
+    "by 20 prompts, far apart": Design(5, sd=4, tau=0, prompts=20),
+    "by 60 prompts, far apart": Design(5, sd=4, tau=0, prompts=60),
+    "by 20 prompts": Design(5, sd=0.5, tau=1, prompts=20),
     "by prompt, 3 repeats": Design(5, sd=0.5, tau=1, prompts=60, repeats=3),
 }
 

@@ -385,11 +385,15 @@ DETERMINANT_MIN: Final = 1e-7
 
 @dataclass(frozen=True, slots=True)
 class Sandwich:
-    """The covariance of (theta, eta, log_nu), and which items stand at clusters of leverage near 1."""
+    """The covariance of (theta, eta, log_nu), and which items stand at clusters of leverage near 1.
+
+    `df` are the degrees of freedom of each variance where clusters are few or few of them say nearly all; None: many.
+    """
 
     covariance: Floats
     n_clusters: int
     is_at_bridge: Bools
+    df: Floats | None = None
 
 
 def by_pair(fit: Fit, *, is_adjusted: bool = True, separated: Bools | None = None) -> Sandwich:
@@ -422,7 +426,7 @@ def by_unit(fit: Fit, votes: Votes, *, separated: Bools | None = None) -> Sandwi
     order = np.argsort(votes.unit, kind="stable")
     starts = np.flatnonzero(np.r_[True, np.diff(votes.unit[order]) != 0]) if len(order) else np.zeros(0, np.int64)
     is_at_bridge = np.zeros(votes.n_items, dtype=np.bool_)
-    extras = np.arange(votes.n_items, len(bread))
+    extras, parts, squares = np.arange(votes.n_items, len(bread)), np.zeros(len(bread)), np.zeros(len(bread))
     for rows in np.split(order, starts[1:]):
         items = np.unique(np.r_[votes.lo[rows], votes.hi[rows]])
         at = np.r_[items, extras]
@@ -435,7 +439,19 @@ def by_unit(fit: Fit, votes: Votes, *, separated: Bools | None = None) -> Sandwi
             continue
         moved = np.linalg.solve(left, score)
         meat[np.ix_(at, at)] += np.outer(moved, moved)
-    return Sandwich(bread @ meat @ bread, len(starts), is_at_bridge)
+        part = (bread[:, at] @ moved) ** 2
+        parts, squares = parts + part, squares + part**2
+    return Sandwich(bread @ meat @ bread, len(starts), is_at_bridge, _df(parts, squares, len(starts)))
+
+
+def _df(parts: Floats, squares: Floats, n: int) -> Floats:
+    """Return Satterthwaite's degrees of freedom of sums of `n` parts, by the sums of their squares; of none, infinity.
+
+    Normal parts have about n - 1, and the fewer of them make up the sum, the fewer it has.
+    """
+    apart = squares - parts**2 / max(n, 1)
+    df = 2 * parts**2 / np.where(apart > 0, apart, 1.0)
+    return np.where(parts > 0, np.clip(np.where(apart > 0, df, np.inf), 1, max(n - 1, 1)), np.inf)
 
 
 def _touches(votes: Votes, items: Bools | None) -> Bools:

@@ -123,6 +123,8 @@ def separation(theta: Floats, se: Floats) -> Separation:
 COMPARISONS_MIN: Final = 5
 # With fewer clusters the sandwich alone covers too little (.91 of .95 for three or four items).
 CLUSTERS_MIN: Final = 10
+# The t quantile by powers of 1 / df, the highest first: to .002 from 3 degrees on (Fisher and Cornish 1960).
+T_95: Final = (1.589, 2.5556, 2.8225, 2.3725, Z_95)
 NOISE_MIN: Final = 1e-6  # errors below this share of the model's come from votes that show no noise
 ELO_CENTRE: Final = 1500.0
 ELO_PER_THETA: Final = 400 / math.log(10)
@@ -310,7 +312,9 @@ def _estimate(votes: Votes, by_unit: Votes, options: Options) -> _Estimate:
     if bool(np.any(robust <= NOISE_MIN * plain)):
         return _Estimate(fitted, fitted.covariance, core, errors)
     stretch = np.ones(len(errors.covariance))
-    stretch[:n] = _floor(robust / plain, core, is_small=errors.n_clusters < CLUSTERS_MIN)
+    # Prompts that all but decide an item show less noise than there is, however many others there are.
+    is_weak = errors.df is not None or errors.n_clusters < CLUSTERS_MIN
+    stretch[:n] = _floor(robust / plain, core, is_small=is_weak)
     return _Estimate(fitted, errors.covariance * stretch[:, None] * stretch[None, :], core, errors)
 
 
@@ -336,8 +340,10 @@ def _errors(fitted: Fit, by_unit: Votes, separated: Bools, options: Options) -> 
 def _fill(result: Ranking, items: Ints, estimate: _Estimate, options: Options) -> None:
     theta, se, n = estimate.fit.theta, estimate.se, len(items)
     result.theta[items], result.se[items] = theta, se
-    result.theta_lo[items] = np.where(estimate.core.below, np.nan, theta - Z_95 * se)
-    result.theta_hi[items] = np.where(estimate.core.above, np.nan, theta + Z_95 * se)
+    df = np.inf if estimate.weak.df is None else estimate.weak.df[:n]
+    reach = np.polyval(T_95, 1 / df) * se
+    result.theta_lo[items] = np.where(estimate.core.below, np.nan, theta - reach)
+    result.theta_hi[items] = np.where(estimate.core.above, np.nan, theta + reach)
     covariance = estimate.covariance[:n, :n]
     result.component_rank[items] = ranks(theta)
     lo, hi = rank_intervals(theta, covariance, seed=options.seed)
