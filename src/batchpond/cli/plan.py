@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -11,7 +12,7 @@ from batchpond.cli import formats, output
 from batchpond.cli.formats import priced_by, provider_text, summed
 from batchpond.cli.frame import Invocation, picked, pond_command, providers
 from batchpond.cli.output import Diagnostics
-from batchpond.errors import ExitCode, UsageError
+from batchpond.errors import BatchpondError, ExitCode, UsageError
 from batchpond.model import ErrorClass, Mode
 from batchpond.text import plural, usd
 
@@ -203,6 +204,7 @@ def submit(
     """Send what is due of a planned STUDY, after showing its cost and asking."""
     from batchpond.plan.versions import Again
 
+    _note_changed(invocation, study)
     confirm = None if dry_run else asked(invocation, study, is_yes=is_yes, is_json=is_json, is_fresh=is_fresh)
     once_more = Again() if again else None
     report = sent(
@@ -220,6 +222,20 @@ def submit(
             hint="`batchpond status` shows where it stands",
         )
     return report.exit_code
+
+
+def _note_changed(invocation: Invocation, study: str) -> None:
+    """Say where the study's file in this folder says something else than what is planned, which is what is sent."""
+    from batchpond.plan.verb import is_as_planned
+    from batchpond.study.file import files_of, load
+
+    same = dict[Path, bool]()
+    for path in files_of(study, Path()):
+        with suppress(BatchpondError):  # one that cannot be planned as it is
+            same[path] = is_as_planned(invocation.store(), load(path))
+    if same and not any(same.values()):
+        text = f"{next(iter(same))} says something else than was planned of {study}, which is what is sent"
+        invocation.diagnostics.warning(text, hint=f"`batchpond plan {next(iter(same))}` plans what it says")
 
 
 def sent(

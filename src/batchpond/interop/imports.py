@@ -45,6 +45,7 @@ STUDY_DEFAULT: Final = "imported"
 UNSPECIFIED: Final = "unspecified"
 COLUMNS: Final = tuple(name for name in IMPORTED_JUDGMENTS.schema.names if name != "import_key")
 _query: Final = partial(tables.query, __package__)
+_Rows = Sequence[Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +102,7 @@ def tally(connection: duckdb.DuckDBPyConnection) -> Tally:
     return Tally(n_rows, n_new, n_known, n_rows - n_known - n_new)
 
 
-def publish(store: Store, connection: duckdb.DuckDBPyConnection, replaced: pa.Table | None = None) -> None:
+def publish(store: Store, connection: duckdb.DuckDBPyConnection, replaced: _Rows = ()) -> None:
     """Write the new rows, in the order given, to one file whose name is the digest of what they say.
 
     What they have `replaced` is an event each and leaves the table, in this order: whoever is killed does it again.
@@ -109,15 +110,10 @@ def publish(store: Store, connection: duckdb.DuckDBPyConnection, replaced: pa.Ta
     # A stream that is read slowly pins what is behind it: only a plain scan may be.
     connection.execute(_query("new_rows", columns=", ".join(COLUMNS)))
     connection.execute("DROP TABLE keyed")
-    if replaced is not None and replaced.num_rows:
-        said = ({name: value for name, value in row.items() if value is not None} for row in replaced.to_pylist())
-        EventLog(store).append(
-            *(
-                Relabelled(study=row["study"], rater=row["request_model"], said=orjson.dumps(row).decode())
-                for row in said
-            )
-        )
-        keys = replaced.column("import_key")
+    if replaced:
+        said = ((row["study"], row["request_model"], orjson.dumps(row).decode()) for row in replaced)
+        EventLog(store).append(*(Relabelled(study=study, rater=rater, said=row) for study, rater, row in said))
+        keys = pa.array([row["import_key"] for row in replaced])
         rewrite.take_out(store, IMPORTED_JUDGMENTS, lambda rows: pc.is_in(rows.column("import_key"), value_set=keys))
     if connection.execute("SELECT count(*) FROM new_rows").fetchall() == [(0,)]:
         return
@@ -314,10 +310,11 @@ def _prove_candidates(connection: duckdb.DuckDBPyConnection, findings: Findings)
     connection.unregister("left_out")
 
 
-def _relabel(connection: duckdb.DuckDBPyConnection) -> pa.Table:
+def _relabel(connection: duckdb.DuckDBPyConnection) -> _Rows:
     """Have labels be known by what they are of, and return the rows of the lake that they take the place of."""
     connection.execute(_query("relabelled"))
-    return connection.sql("FROM replaced").to_arrow_table()
+    rows: list[dict[str, Any]] = connection.sql("FROM replaced").to_arrow_table().to_pylist()
+    return rows
 
 
 def _taken_back(connection: duckdb.DuckDBPyConnection) -> tuple[list[str], int]:
@@ -330,11 +327,7 @@ def _taken_back(connection: duckdb.DuckDBPyConnection) -> tuple[list[str], int]:
 
 
 def _publish(
-    store: Store,
-    connection: duckdb.DuckDBPyConnection,
-    staged: _Staged,
-    findings: Findings,
-    replaced: pa.Table | None = None,
+    store: Store, connection: duckdb.DuckDBPyConnection, staged: _Staged, findings: Findings, replaced: _Rows | None
 ) -> ForeignReport:
     """Publish what is new; each of the three files appears whole, and importing again adds what a kill left out."""
     raters, n_taken_back = _taken_back(connection) if replaced is not None else ([], 0)
@@ -350,22 +343,13 @@ def _publish(
     rubrics = _publish_rubrics(store, connection, staged)
     items = _publish_items(store, connection)
     if judgments.n_new or n_taken_back:
-        publish(store, connection, replaced)
+        publish(store, connection, replaced or ())
     doubts = [
         DoubtReport(kind, kind.meaning, told.n, told.shown) for kind in Doubt if (told := findings.doubts.get(kind))
     ]
-    skipped = findings.skipped
+    skipped, tallies = findings.skipped, (judgments, items, rubrics)
     return ForeignReport(
-        findings.n_files,
-        judgments,
-        items,
-        rubrics,
-        outcomes,
-        doubts,
-        skipped.n,
-        skipped.shown,
-        findings.batches,
-        raters,
+        findings.n_files, *tallies, outcomes, doubts, skipped.n, skipped.shown, findings.batches, raters
     )
 
 

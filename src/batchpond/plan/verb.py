@@ -58,7 +58,16 @@ from batchpond.plan.write import FIRST_ROUND, publish_round
 from batchpond.providers import registry
 from batchpond.study import file as study_file
 from batchpond.study.prices import Lengths, Prices, total
-from batchpond.study.spec import CONVERSATION, INPUTS, OWN_OUTPUT_TASKS, PAIR_TASKS, StageSpec, Study, Words
+from batchpond.study.spec import (
+    CONVERSATION,
+    INPUTS,
+    OWN_OUTPUT_TASKS,
+    PAIR_TASKS,
+    StageSpec,
+    Study,
+    Words,
+    from_config,
+)
 from batchpond.tasks import inputs
 from batchpond.tasks.base import READER
 from batchpond.views import refresh
@@ -352,6 +361,16 @@ def _foreseen_asks(draft: Draft, stage: StageSpec) -> Iterator[Ask]:
 
 _IDS_AT_ONCE: Final = 100_000
 _TABLES: Final = ("requests", "plan", "responses", "shard_requests")
+
+
+def is_as_planned(store: Store, study: Study) -> bool:
+    """Whether a study says what its newest version in the lake says, but for the rows of files; True without one."""
+    version = fold(EventLog(store).events).current_versions.get(study.name)
+    planned = versions.study_settings(store, version) if version is not None else {}
+    if study.has_rounds and planned:  # what came later has its default there
+        return forms.config_json(from_config(planned)) == forms.config_json(study)
+    now = orjson.loads(forms.config_json(study))
+    return all(now[name] == planned[name] for name in now.keys() & planned.keys())
 
 
 def plan_file(lake_path: Path, study_path: Path, *, clock: Clock | None = None, is_bought: bool = False) -> PlanReport:

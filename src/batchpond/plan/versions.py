@@ -214,15 +214,10 @@ def planned_version(lake_state: LakeState, study: str) -> str:
     version = lake_state.current_versions.get(study)
     if version is None:
         known = ", ".join(sorted(lake_state.current_versions)) or "none"
+        file = study if study.endswith(".toml") else "FILE"
         raise UsageError(
             f"no plan for study {study!r} in this lake (planned: {known})",
-            hint=did_you_mean(
-                study,
-                lake_state.current_versions,
-                f"`batchpond plan {study}` makes one of the name that stands in it"
-                if study.endswith(".toml")
-                else "`batchpond plan FILE` makes it",
-            ),
+            hint=did_you_mean(study, lake_state.current_versions, f"`batchpond plan {file}` plans what stands in it"),
         )
     return version
 

@@ -50,12 +50,17 @@ def load(path: Path) -> Study:
 
 def _meant(path: Path) -> str:
     """Return a hint for who names no file: that of the study of this name, the file of the nearest, or how to begin."""
-    files = [one for one in sorted(path.parent.glob("*.toml")) if one.is_file()]
-    said = re.compile(rf"""^study *= *["']{re.escape(path.name)}["']""", re.MULTILINE)
-    for one in files:
-        if said.search(one.read_bytes().decode("utf-8", "replace")):
-            return f"a file is asked for; that of study {path.name} is {one}"
-    return did_you_mean(path.name, [one.name for one in files], "`batchpond init` writes an example")
+    for one in files_of(path.name, path.parent):
+        return f"a file is asked for; that of study {path.name} is {one}"
+    files = [one.name for one in sorted(path.parent.glob("*.toml")) if one.is_file()]
+    return did_you_mean(path.name, files, "`batchpond init` writes an example")
+
+
+def files_of(study: str, folder: Path) -> list[Path]:
+    """Return the files of a folder that say that they describe a study of this name."""
+    said = re.compile(rf"""^study *= *["']{re.escape(study)}["']""", re.MULTILINE)
+    files = (one for one in sorted(folder.glob("*.toml")) if one.is_file())
+    return [one for one in files if said.search(one.read_bytes().decode("utf-8", "replace"))]
 
 
 def parse_study(data: bytes, source: str = "study.toml", base_path: Path = Path()) -> Study:
