@@ -225,7 +225,15 @@ def submit(
 
 
 def _note_changed(invocation: Invocation, study: str) -> None:
-    """Say where the study's file in this folder says something else than what is planned, which is what is sent."""
+    """Say where the study's file in this folder says something else than what is planned, which is what is sent.
+
+    Reading it takes as long as all else that is done before sending: what is older than the plan is not looked at.
+    """
+    from batchpond.plan.versions import written_ns
+
+    planned_ns = written_ns(invocation.store(), study)
+    if not any(path.stat().st_mtime_ns > planned_ns for path in Path().glob("*.toml") if path.is_file()):
+        return
     from batchpond.plan.verb import is_as_planned
     from batchpond.study.file import files_of, load
 

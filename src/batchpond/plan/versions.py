@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -95,6 +96,13 @@ def keep(store: Store) -> None:
     kept = recall_memo(store, MEMO, _LAYOUT)
     if kept is None or kept.names != paths:
         keep_memo(store, MEMO, Memo(_LAYOUT, paths, paths, _studies(store)))
+
+
+def written_ns(store: Store, study: str) -> int:
+    """Return when something new was planned of a study last, in ns as its file's time; 0 where nothing ever was."""
+    with suppress(OSError), os.scandir(store.path / STUDIES.name / f"p_study={study}") as files:
+        return max((file.stat().st_mtime_ns for file in files), default=0)
+    return 0
 
 
 # What a version says never changes, and a pass asks for it study by study.
