@@ -10,7 +10,7 @@
 -- nulls: NULL for fewer than 5 clusters: no standard error that so few give can be trusted.
 
 CREATE OR REPLACE MACRO effective_size(p, n, se) AS
-  CASE WHEN p > 0 AND p < 1 AND se > 1e-9 THEN least(n, p::DOUBLE * (1 - p) / (se::DOUBLE * se)) ELSE n END;
+  CASE WHEN p > 0 AND p < 1 AND se > 1e-6 THEN least(n, p::DOUBLE * (1 - p) / (se::DOUBLE * se)) ELSE n END;
 
 -- list_transform binds the two numbers once
 CREATE OR REPLACE MACRO wilson_clustered(p, n, se, g) AS

@@ -4,13 +4,6 @@
 --   `results` says what request_state can be, and adds what the answer was read as, which whoever counts requests need
 --   not look up.
 CREATE OR REPLACE VIEW request_states AS
-WITH waiting AS (
-  SELECT DISTINCT retries.study_version, shard_requests.request_id
-  FROM retries
-  JOIN shard_requests ON shard_requests.shard_id = retries.shard_id
-  LEFT JOIN attempts ON attempts.shard_id = retries.shard_id AND attempts.is_newest
-  WHERE coalesce(attempts.attempt_state, 'intent') IN ('intent', 'uploaded', 'rejected', 'absent')
-)
 SELECT
   plan_current.*,
   response.request_id AS response_request_id,
@@ -57,6 +50,12 @@ SELECT
 FROM plan_current
 LEFT JOIN responses_accepted AS response ON response.request_id = plan_current.request_id
 LEFT JOIN request_attempts AS asked ON asked.request_id = plan_current.request_id
-LEFT JOIN waiting
+LEFT JOIN (
+  SELECT DISTINCT retries.study_version, shard_requests.request_id
+  FROM retries
+  JOIN shard_requests ON shard_requests.shard_id = retries.shard_id
+  LEFT JOIN attempts ON attempts.shard_id = retries.shard_id AND attempts.is_newest
+  WHERE coalesce(attempts.attempt_state, 'intent') IN ('intent', 'uploaded', 'rejected', 'absent')
+) AS waiting
   ON waiting.request_id = plan_current.request_id
   AND waiting.study_version = plan_current.study_version;

@@ -14,35 +14,6 @@
 --   is the item's place among those shown, the letter A being place 1, and list_rank its rank in the answer, 1 for the
 --   best, one more after each `>`; NULL where the answer names it not. `calls` has one row for each list.
 CREATE OR REPLACE VIEW results AS
-WITH judged AS (
-  SELECT
-    request_states.*,
-    judgment.label,
-    judgment.score,
-    judgment.confidence,
-    judgment.explanation,
-    CASE WHEN request_states.request_state IN ('answered', 'failed') THEN judgment.verdict END AS verdict,
-    CASE
-      WHEN request_states.request_state = 'answered' THEN judgment.outcome
-      WHEN request_states.request_state = 'missing' THEN 'missing'
-      WHEN request_states.request_state = 'failed' THEN
-        coalesce(
-          judgment.outcome,
-          CASE WHEN request_states.status IN ('expired', 'cancelled') THEN request_states.status ELSE 'error' END
-        )
-    END AS outcome,
-    chr(CAST(64 + request_states.list_place AS INTEGER)) AS list_letter,
-    CASE
-      WHEN request_states.request_state IN ('answered', 'failed') THEN request_states.response_attempt_id
-      ELSE request_states.asked_attempt_id
-    END AS shown_attempt_id
-  FROM request_states
-  LEFT JOIN judgments AS judgment
-    ON judgment.request_id = request_states.response_request_id
-    AND judgment.attempt_id = request_states.response_attempt_id
-    AND judgment.line_number = request_states.line_number
-    AND judgment.parser_id = request_states.parser_id
-)
 SELECT
   study,
   study_version,
@@ -117,4 +88,32 @@ SELECT
       THEN CAST(1 + strpos(label, list_letter) - length(translate(substr(label, 1, strpos(label, list_letter)), '>', ''))
         AS BIGINT)
   END AS list_rank
-FROM judged;
+FROM (
+  SELECT
+    request_states.*,
+    judgment.label,
+    judgment.score,
+    judgment.confidence,
+    judgment.explanation,
+    CASE WHEN request_states.request_state IN ('answered', 'failed') THEN judgment.verdict END AS verdict,
+    CASE
+      WHEN request_states.request_state = 'answered' THEN judgment.outcome
+      WHEN request_states.request_state = 'missing' THEN 'missing'
+      WHEN request_states.request_state = 'failed' THEN
+        coalesce(
+          judgment.outcome,
+          CASE WHEN request_states.status IN ('expired', 'cancelled') THEN request_states.status ELSE 'error' END
+        )
+    END AS outcome,
+    chr(CAST(64 + request_states.list_place AS INTEGER)) AS list_letter,
+    CASE
+      WHEN request_states.request_state IN ('answered', 'failed') THEN request_states.response_attempt_id
+      ELSE request_states.asked_attempt_id
+    END AS shown_attempt_id
+  FROM request_states
+  LEFT JOIN judgments AS judgment
+    ON judgment.request_id = request_states.response_request_id
+    AND judgment.attempt_id = request_states.response_attempt_id
+    AND judgment.line_number = request_states.line_number
+    AND judgment.parser_id = request_states.parser_id
+) AS judged;

@@ -456,15 +456,15 @@ measured AS (
     CASE WHEN judges <> 'lists' THEN 1 END AS drawn,
     agreement_jack, unanimity_jack, nominal_jack, ordinal_jack, interval_jack, ac1_jack,
     CASE WHEN n_clusters >= 5 THEN t_two_sided_95(n_clusters - 1) END AS t,
-    CASE WHEN unanimity_error > 0 THEN effective_size(unanimity, n_units, unanimity_error / n_units)
+    CASE WHEN unanimity_error > 1e-9 THEN effective_size(unanimity, n_units, unanimity_error / n_units)
          ELSE coalesce(g, n_units) END AS n_effective,
     CASE WHEN n_units_complete > 0 AND chance < 1 THEN (agreement_complete - chance) / (1 - chance) END AS fleiss_kappa,
-    CASE WHEN g > 1 AND nominal_error > 0 THEN nominal_error * sqrt(g / (g - 1)) END AS alpha_nominal_se,
-    CASE WHEN g_scaled > 1 AND ordinal_error > 0 AND alpha_ordinal IS NOT NULL
+    CASE WHEN g > 1 AND nominal_error > 1e-9 THEN nominal_error * sqrt(g / (g - 1)) END AS alpha_nominal_se,
+    CASE WHEN g_scaled > 1 AND ordinal_error > 1e-9 AND alpha_ordinal IS NOT NULL
          THEN ordinal_error * sqrt(g_scaled / (g_scaled - 1)) END AS alpha_ordinal_se,
-    CASE WHEN g_scaled > 1 AND interval_error > 0 AND alpha_interval IS NOT NULL
+    CASE WHEN g_scaled > 1 AND interval_error > 1e-9 AND alpha_interval IS NOT NULL
          THEN interval_error * sqrt(g_scaled / (g_scaled - 1)) END AS alpha_interval_se,
-    CASE WHEN g > 1 AND ac1_error > 0 AND ac1 IS NOT NULL THEN ac1_error * sqrt(g / (g - 1)) END AS ac1_se
+    CASE WHEN g > 1 AND ac1_error > 1e-9 AND ac1 IS NOT NULL THEN ac1_error * sqrt(g / (g - 1)) END AS ac1_se
   FROM sets
   JOIN figures ON figures.set_no = sets.set_no
   LEFT JOIN errors ON errors.set_no = sets.set_no
@@ -530,26 +530,26 @@ SELECT
   ac1_drawn AS ac1_se,
   ac1 - 1.959963984540054 * ac1_drawn AS ac1_lo,
   CASE WHEN ac1_drawn >= 0 THEN least(1.0, ac1 + 1.959963984540054 * ac1_drawn) END AS ac1_hi,
-  CASE WHEN ac1_reach > 0 THEN ac1 - ac1_reach END AS ac1_lo_in_general,
-  CASE WHEN ac1_reach > 0 THEN least(1.0, ac1 + ac1_reach) END AS ac1_hi_in_general,
+  CASE WHEN ac1_reach > 1e-9 THEN ac1 - ac1_reach END AS ac1_lo_in_general,
+  CASE WHEN ac1_reach > 1e-9 THEN least(1.0, ac1 + ac1_reach) END AS ac1_hi_in_general,
   alpha_nominal,
   nominal_drawn AS alpha_nominal_se,
   alpha_nominal - 1.959963984540054 * nominal_drawn AS alpha_nominal_lo,
   CASE WHEN nominal_drawn >= 0 THEN least(1.0, alpha_nominal + 1.959963984540054 * nominal_drawn) END AS alpha_nominal_hi,
-  CASE WHEN nominal_reach > 0 THEN alpha_nominal - nominal_reach END AS alpha_nominal_lo_in_general,
-  CASE WHEN nominal_reach > 0 THEN least(1.0, alpha_nominal + nominal_reach) END AS alpha_nominal_hi_in_general,
+  CASE WHEN nominal_reach > 1e-9 THEN alpha_nominal - nominal_reach END AS alpha_nominal_lo_in_general,
+  CASE WHEN nominal_reach > 1e-9 THEN least(1.0, alpha_nominal + nominal_reach) END AS alpha_nominal_hi_in_general,
   alpha_ordinal,
   ordinal_drawn AS alpha_ordinal_se,
   alpha_ordinal - 1.959963984540054 * ordinal_drawn AS alpha_ordinal_lo,
   CASE WHEN ordinal_drawn >= 0 THEN least(1.0, alpha_ordinal + 1.959963984540054 * ordinal_drawn) END AS alpha_ordinal_hi,
-  CASE WHEN ordinal_reach > 0 THEN alpha_ordinal - ordinal_reach END AS alpha_ordinal_lo_in_general,
-  CASE WHEN ordinal_reach > 0 THEN least(1.0, alpha_ordinal + ordinal_reach) END AS alpha_ordinal_hi_in_general,
+  CASE WHEN ordinal_reach > 1e-9 THEN alpha_ordinal - ordinal_reach END AS alpha_ordinal_lo_in_general,
+  CASE WHEN ordinal_reach > 1e-9 THEN least(1.0, alpha_ordinal + ordinal_reach) END AS alpha_ordinal_hi_in_general,
   alpha_interval,
   interval_drawn AS alpha_interval_se,
   alpha_interval - 1.959963984540054 * interval_drawn AS alpha_interval_lo,
   CASE WHEN interval_drawn >= 0 THEN least(1.0, alpha_interval + 1.959963984540054 * interval_drawn) END AS alpha_interval_hi,
-  CASE WHEN interval_reach > 0 THEN alpha_interval - interval_reach END AS alpha_interval_lo_in_general,
-  CASE WHEN interval_reach > 0 THEN least(1.0, alpha_interval + interval_reach) END AS alpha_interval_hi_in_general,
+  CASE WHEN interval_reach > 1e-9 THEN alpha_interval - interval_reach END AS alpha_interval_lo_in_general,
+  CASE WHEN interval_reach > 1e-9 THEN least(1.0, alpha_interval + interval_reach) END AS alpha_interval_hi_in_general,
   n_clusters
 FROM bounded
 WHERE n_units > 0;

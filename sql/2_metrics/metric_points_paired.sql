@@ -1,16 +1,18 @@
 -- grain: study, template_id, provider, request_model, thinking, candidate_a, candidate_b
 -- question: Of two candidate models that answered the same prompts, which one earns more points, by one judge?
--- source: prompt_scores, the prompts on which both have a score.
+-- source: prompt_scores, the prompts on which both have a score; on n_differ of them the two differ.
 -- estimators:
 --   - score_a, score_b: the mean score of a, and of b, over these prompts
 --   - diff: score_a - score_b
 --   - diff_se: sd of the prompts' differences / sqrt(n_prompts), the interval with it for prompts in general, by t over
 --     n_prompts - 1
 --   - p_diff: of no difference, with the same
+--   - diff_mde: the smallest difference that p_diff would have found with power 0.8 (the t quantile of 0.8 to 1e-3); not
+--     cut at 1, as faults make larger ones
 --   - q_bh: Benjamini and Hochberg's, over p_diff of the study's comparisons that have one; people's are a family of
 --     their own
 -- reference: student_t.
--- nulls: interval and p below 5 prompts or where all differ alike, diff_se below 2.
+-- nulls: interval, p and diff_mde below 5 prompts or where all differ alike, diff_se below 2.
 
 CREATE OR REPLACE VIEW metric_points_paired AS
 -- read by both sides
@@ -24,6 +26,7 @@ sums AS (
     a.study, a.template_id, a.provider, a.request_model, a.thinking,
     a.candidate AS candidate_a, b.candidate AS candidate_b,
     count(*) AS n_prompts,
+    count(*) FILTER (WHERE abs(a.score - b.score) > 1e-12) AS n_differ,
     avg(a.score) AS score_a,
     avg(b.score) AS score_b,
     avg(a.score - b.score) AS diff,
@@ -44,7 +47,7 @@ staged AS (
   FROM sums
 ),
 tested AS (
-  SELECT *, t_two_sided_95(df) * diff_se AS half_width, t_two_sided(diff / diff_se, df) AS p_diff
+  SELECT *, t_two_sided_95(df) AS t, t_two_sided(diff / diff_se, df) AS p_diff
   FROM staged
 ),
 ranked AS (
@@ -56,11 +59,12 @@ ranked AS (
 )
 SELECT
   study, template_id, provider, request_model, thinking, candidate_a, candidate_b,
-  n_prompts, score_a, score_b,
+  n_prompts, n_differ, score_a, score_b,
   diff,
   diff_se,
-  diff - half_width AS diff_lo,
-  diff + half_width AS diff_hi,
+  diff - t * diff_se AS diff_lo,
+  diff + t * diff_se AS diff_hi,
+  (t + 0.8416212335729143 + 0.3594365 / df) * diff_se AS diff_mde,
   p_diff,
   CASE WHEN p_diff IS NOT NULL
        THEN least(1.0, min(p_diff * n_p / p_rank) OVER (

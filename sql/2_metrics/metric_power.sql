@@ -1,12 +1,13 @@
 -- grain: study, finding, template_id, rubric_id, provider, request_model, thinking, compared_with
 -- question: Where a test found nothing, what is the smallest effect that it would have found?
 -- source: a row per paired test, by finding: `paired_template` and `paired_judge` (metric_paired), `compliance`
---   (metric_compliance_paired). compared_with names what is compared: the second template; the second judge; both
+--   (metric_compliance_paired), `points` (metric_points_paired). compared_with names what is compared: the second template; the second judge; both
 --   candidates. metric_position_bias and metric_win_matrix have it beside their own p. All of it is for items, or
 --   statements, in general, of which n_clusters were seen (cluster_kind: `item`, `prompt`, `item or prompt`, `statement`);
 --   n_informative pairs of n tell the two apart.
 -- estimators:
---   - effect: paired_template, paired_judge: difference of the consistent shares; compliance: difference of the rates
+--   - effect: paired_template, paired_judge: difference of the consistent shares; compliance: difference of the rates;
+--     points: of the mean scores
 --   - effect_mde: the smallest effect, away from 0, that p would have found at 5 % with power of about 0.8: diff_mde of the views.
 --     It is of one test alone: with q_bh, corrected for all of the view's, a larger one is needed, by how much the others'
 --     p decide
@@ -31,6 +32,12 @@ WITH tests AS (
     candidate_a || ' | ' || candidate_b,
     n, 'statement', n_rubrics, n_a_only + n_b_only, diff, diff_mde, p_diff, q_bh
   FROM metric_compliance_paired
+  UNION ALL
+  SELECT
+    study, 'points', template_id, CAST(NULL AS VARCHAR), provider, request_model, thinking,
+    candidate_a || ' | ' || candidate_b,
+    n_prompts, 'prompt', n_prompts, n_differ, diff, diff_mde, p_diff, q_bh
+  FROM metric_points_paired
 )
 SELECT
   study, finding, template_id, rubric_id, provider, request_model, thinking, compared_with,

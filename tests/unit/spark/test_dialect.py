@@ -137,7 +137,7 @@ def test_without_sqlglot_one_error_says_what_to_install(tmp_path: Path) -> None:
         ("SELECT 1 FROM metric_consistency", {"pair_clusters", *dialect.AS_TABLES}),
         ("FROM report_consistency JOIN plan", {"plan", "pair_judgments", "pair_clusters", *dialect.AS_TABLES}),
         ("FROM metric_agreement", {"agreement_pairs", *dialect.AS_TABLES}),
-        ("FROM metric_power", {"criteria_points", "item_status", "paired_counts", *dialect.AS_TABLES}),
+        ("FROM metric_power", {"criteria_points", "item_status", "paired_counts", "prompt_scores", *dialect.AS_TABLES}),
         ("SELECT 42", set[str]()),
     ],
 )

@@ -11,6 +11,7 @@ from functools import cache
 import numpy as np
 import pyarrow as pa
 import pytest
+from scipy import stats
 
 from tests.rigs.sql import CELL_DEFAULT, Row, judged_items, result, table, views_over
 
@@ -79,3 +80,31 @@ def test_equal_candidates_are_told_apart_by_chance_alone() -> None:
     }
     assert 0.015 <= np.mean(p["even", "same"] < 0.05) <= 0.07 + 2 * (0.05 * 0.95 / N_SETS) ** 0.5
     assert np.mean(p["even", "less"] < 0.05) > 0.5
+
+
+def test_a_test_says_what_it_could_have_found() -> None:
+    """A true difference as large as `diff_mde`, of another 40 prompts, is found in about .8."""
+    _, pairs = found(40)
+    reach = stats.t.ppf(0.975, 39) + stats.t.ppf(0.8, 39)
+    for row in pairs:
+        assert row["diff_mde"] == pytest.approx(reach * row["diff_se"], rel=1e-3)
+    least = np.mean([row["diff_mde"] for row in pairs if (row["candidate_a"], row["candidate_b"]) == ("even", "less")])
+    own = np.array([row["p_diff"] for row in pairs if (row["candidate_a"], row["candidate_b"]) == ("even", "less")])
+    power = stats.norm.cdf((truth("even") - truth("less")) / least * 2.8 - 1.96)
+    assert np.mean(own < 0.05) == pytest.approx(power, abs=0.08)
+
+
+def test_power_has_a_row_for_each_comparison_by_points() -> None:
+    """With its prompts, those on which the two differ, and what could have been found."""
+    tables = planted(8)
+    tables["item_judgments"] = tables["item_judgments"].slice(0, len(MEANS) * 8 * len(WORTH))
+    with views_over(tables) as connection:
+        names = "n_prompts AS n, n_differ AS n_informative, diff AS effect, diff_mde AS effect_mde, p_diff AS p, q_bh"
+        wanted = result(connection, f"SELECT {names} FROM metric_points_paired ORDER BY candidate_a, candidate_b")
+        shown = result(
+            connection,
+            "SELECT n, n_informative, effect, effect_mde, p, q_bh FROM metric_power"
+            " WHERE finding = 'points' AND cluster_kind = 'prompt' AND n_clusters = n ORDER BY compared_with",
+        )
+    assert len(wanted) == 3
+    assert shown == wanted
