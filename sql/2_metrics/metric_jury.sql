@@ -13,7 +13,8 @@
 --   however many there are, is in metric_agreement_overall and metric_agreement.
 -- estimators:
 --   - unanimous_share: n_unanimous / n_heard, where all that spoke said the same
---   - majority_share: n_majority / n_heard, where more than half of those that spoke said the same
+--   - majority_share: n_majority / n_heard, where more than half of those that spoke said the same; 1 whenever an odd
+--     number of judges all say one of two words, which its interval then always holds
 --   - majority_accuracy, weighted_accuracy, best_judge_accuracy: of the labelled units with a verdict of the majority,
 --     of the weighted jury and of the best judge, the share that people call right: of other units each, as who is
 --     silent on the hard ones is right more often
@@ -26,7 +27,9 @@
 --     (clustered_variance, each item or prompt left out in turn), and the ends _lo and _hi with them, as wilson_clustered
 --   - weighted_accuracy_se: the same, but for labelled items or prompts left out in 20 parts (all in turn where there are
 --     fewer), drawn by md5, with the weights made anew from the others: a vote that is nearly even turns with each label,
---     which an error for weights that stand does not see (it covers .86 of .95 on planted juries, this .94 to .98)
+--     which an error for weights that stand does not see (it covers .86 of .95 on planted juries, this .95 to .99: of
+--     a vote that is nearly even many parts turn the weights, and then the error is several times what it should be, in
+--     the mean .11 where .05 is right, in the median .05)
 --   - cost_usd: of all judges' calls for the n_units, a lower bound where n_cost_unknown > 0; a call that answers for
 --     several fields counts whole for each. What a list cost is of no pair of it, so each is one unknown by each judge
 --   - cost_per_verdict_usd: per majority, of all judges together: cost_usd / n_majority
