@@ -51,10 +51,10 @@ def _joined(parts: tuple[str | bytes | int, ...]) -> bytes:
     return b"".join([b"%d:%b" % (len(data), data) for data in encoded])
 
 
-def hashes_of(start: tuple[str | int, ...], *columns: Sequence[str]) -> list[bytes]:
+def hashes_of(start: tuple[str | int, ...], *columns: Sequence[str | bytes]) -> list[bytes]:
     """Return what ids, or draws, of many are made of, whose last parts stand in columns, for who makes all at once."""
     form = _joined(start).replace(b"%", b"%%") + b"%d:%b" * len(columns)
-    encoded = [[part.encode("utf-8") for part in column] for column in columns]
+    encoded = [[part if isinstance(part, bytes) else part.encode("utf-8") for part in column] for column in columns]
     parts = [each for column in encoded for each in (map(len, column), column)]
     return [hashlib.sha256(form % both).digest() for both in zip(*parts, strict=True)]
 

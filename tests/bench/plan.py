@@ -38,7 +38,7 @@ import orjson
 from batchpond.cli import spare
 from batchpond.lake import tables
 from batchpond.lake.store import Store
-from batchpond.plan.rounds.source import asks_by_now
+from batchpond.plan.rounds.rounds import asks_by_now
 from batchpond.plan.verb import plan_study
 from batchpond.plan.write import publish_round
 from batchpond.study import file as study

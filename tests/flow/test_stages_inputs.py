@@ -11,9 +11,9 @@ import pytest
 from batchpond.errors import StudyError
 from batchpond.lake.attempts import fold
 from batchpond.lake.events import read
-from batchpond.plan.asks import SourceRow
 from batchpond.plan.report import PlanReport
 from batchpond.plan.rounds.inputs import Rated, entry_rows, kept_rows, lacking_rows
+from batchpond.plan.rows import SourceRow
 from batchpond.run.stages import StageState, remarks, stages
 from batchpond.study.file import load
 from batchpond.study.spec import Kept, Study, from_config, to_config, to_json

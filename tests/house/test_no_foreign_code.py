@@ -37,7 +37,7 @@ RUNS = {
     "torch.load", "os.system", "os.popen", "runpy.run_path", "runpy.run_module",
 }  # fmt: skip
 # Rows that this process wrote itself, into a file without a name.
-OWN_ROWS = {("plan/asks.py", "pickle.loads")}
+OWN_ROWS = {("plan/rows.py", "pickle.loads")}
 
 
 def calls(tree: ast.AST) -> Iterator[tuple[str, ast.Call]]:

@@ -31,7 +31,7 @@ REPORT = ROOT / "src" / "batchpond_report"
 WORKER = ROOT / "src" / "batchpond_work"
 ROOMS = (PACKAGE, SIMULATORS, BROWSER, IMPORTERS, ENGINES, REMOTE, REPORT, WORKER)
 MODULES = sorted(path for folder in ROOMS for path in folder.rglob("*.py"))
-LINES_MAX = 44_360  # of the package; what stands beside it counts for itself
+LINES_MAX = 44_345  # of the package; what stands beside it counts for itself
 REPORT_LINES_MAX = 3_050
 REMOTE_LINES_MAX = 951
 BROWSER_LINES_MAX = 1_185
@@ -93,7 +93,7 @@ def test_modules_can_be_held_in_the_head() -> None:
 
 
 def test_the_house_does_not_grow() -> None:
-    """The package has at most 43,700 lines, its report 3,050, and all packages together at most 240 modules."""
+    """The package has at most 43,500 lines, its report 3,050, and all packages together at most 240 modules."""
     n_lines = sum(len(path.read_text().splitlines()) for path in MODULES if path.is_relative_to(PACKAGE))
     assert n_lines <= LINES_MAX
     assert sum(len(path.read_text().splitlines()) for path in REPORT.rglob("*.py")) <= REPORT_LINES_MAX

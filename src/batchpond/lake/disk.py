@@ -37,8 +37,8 @@ MERGED_PREFIX: Final = "c-"
 MERGED_KEY: Final = "merged"
 # Columns whose values hardly repeat: a dictionary would only cost time.
 _PLAIN_COLUMNS = frozenset(
-    {"body", "line", "line_bytes", "text", "thoughts", "detail", "request_id", "request_key", "custom_id",
-     "event_id", "provider_request_id", "line_number", "slot", "import_key", "explanation"}
+    {"body", "line", "line_bytes", "text", "thoughts", "detail", "request_id", "request_key", "custom_id", "metadata",
+     "event_id", "provider_request_id", "line_number", "slot", "import_key", "explanation", "item_hash", "item_id"}
 )  # fmt: skip
 _SMALL_ROWS: Final = 64
 CACHED_MAX: Final = 8

@@ -13,17 +13,19 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from batchpond import ids
 from batchpond.lake.jsonl import sent_bytes
 from batchpond.lake.schemas import PLAN, REQUESTS
-from batchpond.model import Prompt
+from batchpond.model import Direction, Prompt
 from batchpond.plan import prompts
-from batchpond.plan.asks import NO_RUBRIC, Ask, SourceRow
+from batchpond.plan.asks import NO_RUBRIC, Ask, Asks
 from batchpond.plan.cells import Cell, ModelConfig, cell_id
 from batchpond.plan.items import Item, Pairs, named, names_of, pair_ids, showings, strings_of
 from batchpond.plan.prompts import Bodies, Column, Prompts, Said
+from batchpond.plan.rows import Rows, SourceRow, SourceRows
 from batchpond.plan.versions import check_line, limits_of
 from batchpond.study.spec import OWN_OUTPUT_TASKS, StageSpec, label_of
 from batchpond.tasks.templates import Rubric, Template
@@ -176,7 +178,7 @@ _ARRAY_BYTES_MAX: Final = (1 << 31) - 1
 class Grid:
     """Every pair, direction and repeat that all cells are asked alike, one array element each; items in id order."""
 
-    def __init__(self, stage: StageSpec, rows: Sequence[SourceRow], pairs: Pairs) -> None:
+    def __init__(self, stage: StageSpec, rows: SourceRows, pairs: Pairs) -> None:
         self.items: Sequence[Item] = [row.item() for row in rows]
         self._pairs = pairs
         self.showings = showings(pairs, max(stage.repeats, stage.pairs.repeats))
@@ -274,47 +276,46 @@ class _Part:
 
 
 class AskBlocks:
-    """Makes blocks of asks; `hashes_of` gives the hashes of rows as the lake keeps them."""
+    """Makes blocks of asks; `keep` is handed their rows, for the lake."""
 
-    def __init__(
-        self, found: Round, hashes_of: Callable[[Sequence[SourceRow]], list[str]], n_rows: int = BLOCK_ROWS
-    ) -> None:
+    def __init__(self, found: Round, keep: Callable[[Rows], None], n_rows: int = BLOCK_ROWS) -> None:
         self._round, self._stage = found, found.stage
-        self._hashes_of = hashes_of
+        self._keep = keep
         self._ways = [_Way(found.stage, config) for config in found.configs]
         self._prompts = Prompts(found.stage)
         self._n_of_ask = max(1, len(found.configs) * len(found.stage.templates) * found.stage.repeats)
         self._n_asks = max(1, n_rows // self._n_of_ask)
         self._cells: dict[tuple[int, str, Rubric], Cell] = {}
 
-    def of(self, asks: Iterable[Ask]) -> Iterator[Block]:
+    def of(self, asked: Iterable[Asks]) -> Iterator[Block]:
         """Yield the requests of asks in their order; raises StudyError for a placeholder that a row lacks."""
-        rest, slot = iter(asks), self._round.first_slot
-        while some := list(itertools.islice(rest, self._n_asks)):
-            parts = [part for places in _alike(some) for part in self._parts(some, places)]
+        slot = self._round.first_slot
+        for asks in itertools.chain.from_iterable(some.parts(self._n_asks) for some in asked):
+            parts = [part for places in _alike(asks) for part in self._parts(asks.take(places), places)]
             if parts:
-                block = self._block(parts, some, slot)
+                self._keep(asks.rows)
+                block = self._block(parts, asks, slot)
                 yield block
                 slot += len(block.bodies)
 
-    def _parts(self, some: Sequence[Ask], places: Sequence[int]) -> Iterator[_Part]:
+    def _parts(self, asks: Asks, places: Sequence[int]) -> Iterator[_Part]:
         """Yield what asks of one kind become, for each template, way to ask and repeat."""
-        asks, at = [some[place] for place in places], np.array(places)
+        at, only = np.array(places), asks.of_first("only")
         known: dict[str, Column] = {}
         for template_no, template in enumerate(self._stage.templates):
             said = self._prompts.of(template, asks, known)
 
             def prompt(number: int, template: Template = template) -> Prompt:
-                return prompts.prompt_of(self._stage, template, asks[number])
+                return prompts.prompt_of(self._stage, template, asks.one(number))
 
             for way_no, way in enumerate(self._ways):
                 _, label = way.templates[template_no]
-                if asks[0].only not in (None, label):
+                if only not in (None, label):
                     continue
                 bodies = way.bodies.of(template, said, len(asks), prompt)
                 all_shown = (prompt(number) for number in range(len(asks)))
                 sizes = said.n_bytes if said else np.array([prompts.size_bytes(one, way.config) for one in all_shown])
-                cell = self._cell(way_no, template, asks[0].rubric)
+                cell = self._cell(way_no, template, asks.rubrics[0])
                 first = (way_no * len(self._stage.templates) + template_no) * self._stage.repeats
                 for number in range(self._stage.repeats):
                     hashes = way.hash_of(bodies, [number + 1] * len(bodies))
@@ -329,7 +330,7 @@ class AskBlocks:
             self._cells[key] = self._round.cell(self._ways[way_no].config, template, rubric)
         return self._cells[key]
 
-    def _block(self, parts: Sequence[_Part], asks: Sequence[Ask], first_slot: int) -> Block:
+    def _block(self, parts: Sequence[_Part], asks: Asks, first_slot: int) -> Block:
         """Put the parts of a block together, ask by ask."""
         order = np.argsort(np.concatenate([part.order for part in parts]))
         places = order.tolist()
@@ -356,48 +357,54 @@ class AskBlocks:
             names_of([hashes[place] for place in places]), [bodies[place] for place in places], tokens[order],
         )  # fmt: skip
 
-    def _columns(self, asks: Sequence[Ask]) -> pa.Table:
-        first, second = [ask.first for ask in asks], [ask.second for ask in asks if ask.second is not None]
-        tiers = [row.tier for row in first]
-        if second and any(row.tier is not None for row in (*first, *second)):
-            tiers = [ask.tier for ask in asks]
+    def _columns(self, asks: Asks) -> pa.Table:
+        rows, first, second, others = asks.rows, asks.first, asks.second, asks.others
+        is_alone, units = second is None and "list_id" not in others, rows.arrow("unit_id")
+        if is_alone:
+            units = pc.if_else(pc.equal(units, ""), rows.arrow("item_id"), units)
+        tiers = np.array([tier or 0 for tier in rows.column("tier")], np.int32)
+        later = tiers[first] if second is None else np.maximum(tiers[first], tiers[second])
+        later = np.where(later == 0, self._stage.tier or 0, later)
         known: dict[str, Any] = {
-            "unit_id": [ask.first.unit_id or ("" if second or ask.list_id else ask.first.item_id) for ask in asks],
-            **self._of_rows("first", first),
-            "turn_no": [ask.turn_no for ask in asks],
-            "purpose": [ask.purpose for ask in asks],
-            "gain": [ask.gain for ask in asks],
-            "pair_id": [ask.list_id for ask in asks],
-            "direction": [ask.direction if ask.second or ask.list_id else None for ask in asks],
-            "tier": [self._stage.tier if tier is None else tier for tier in tiers],
+            **{name: others.get(name) for name in ("turn_no", "purpose", "gain")},
+            "unit_id": units.take(pa.array(first)),
+            **_of_rows("first", rows, first),
+            "pair_id": others.get("list_id"),
+            "direction": None if is_alone else others.get("direction", [Direction.FORWARD] * len(asks)),
+            "tier": pa.array(later, pa.int32(), mask=later == 0),
         }
-        if second:
-            members = [(one.item_id, two.item_id) for one, two in zip(first, second, strict=True)]
+        if second is not None:
+            names = rows.column("item_id")
+            members = [(names[one], names[two]) for one, two in zip(first.tolist(), second.tolist(), strict=True)]
             pairs = [(one, two) if one < two else (two, one) for one, two in members]
             places = {pair: place for place, pair in enumerate(dict.fromkeys(pairs))}
             known |= {
-                **self._of_rows("second", second),
+                **_of_rows("second", rows, second),
                 "pair_id": pair_ids(*zip(*places, strict=True)).take(pa.array([places[pair] for pair in pairs])),
                 "is_lo_first": [one < two for one, two in members],
             }
-        n, given = len(asks), ((field, known.get(field.name)) for field in ASK_SCHEMA)
+        given = ((field, known.get(field.name)) for field in ASK_SCHEMA)
         arrays = [
-            pa.nulls(n, field.type) if values is None else pa.array(values, field.type) for field, values in given
+            pa.nulls(len(asks), field.type) if values is None else pa.array(values, field.type)
+            for field, values in given
         ]
         return pa.Table.from_arrays(arrays, schema=ASK_SCHEMA)
 
-    def _of_rows(self, which: str, rows: Sequence[SourceRow]) -> dict[str, Any]:
-        return {
-            f"item_{which}": [row.item_id for row in rows],
-            f"item_{which}_hash": self._hashes_of(rows),
-            f"candidate_{which}": [row.candidate for row in rows],
-        }
+
+def _of_rows(which: str, rows: Rows, places: NDArray[np.int64]) -> dict[str, Any]:
+    names = {f"item_{which}": rows.arrow("item_id"), f"candidate_{which}": rows.arrow("candidate")}
+    found = {**names, f"item_{which}_hash": pa.array(rows.hashes)}
+    return {name: column.take(pa.array(places)) for name, column in found.items()}
 
 
-def _alike(asks: Sequence[Ask]) -> Iterable[list[int]]:
+def _alike(asks: Asks) -> Iterable[Sequence[int]]:
     """Return the places of asks of one kind, as `Prompts` and `Bodies` take them."""
-    found: dict[tuple[object, ...], list[int]] = {}
-    for place, ask in enumerate(asks):
-        key = (id(ask.rubric), ask.second is None, ask.text is None, not ask.history, ask.only, *ask.values)
+    told: Mapping[str, Callable[[Any], object]] = {"values": tuple, "text": bool, "history": bool, "only": repr}
+    kinds = [map(kind, asks.others[name]) for name, kind in told.items() if name in asks.others]
+    keys: list[object] = [*zip(map(id, asks.rubrics), *kinds, strict=True)] if kinds else [*map(id, asks.rubrics)]
+    if keys.count(keys[0]) == len(keys):
+        return [range(len(keys))]
+    found: dict[object, list[int]] = {}
+    for place, key in enumerate(keys):
         found.setdefault(key, []).append(place)
     return found.values()

@@ -45,9 +45,9 @@ from batchpond.tasks.templates import Rubric, Template
 from batchpond.text import plain
 
 if TYPE_CHECKING:
-    from batchpond.plan.asks import SourceRow
     from batchpond.plan.forecast import Forecast
     from batchpond.plan.items import Item
+    from batchpond.plan.rows import SourceRow, SourceRows
 
 _PROBE: Final = "batchpond probe"
 
@@ -268,7 +268,7 @@ def config_json(study: Study, foreseen: Sequence[Forecast] = ()) -> str:
     return orjson.dumps({**to_config(study), "later": later, "lengths": lengths}).decode("utf-8")
 
 
-def version(study: Study, stages: Sequence[tuple[StageSpec, Sequence[ModelConfig], Sequence[SourceRow]]]) -> str:
+def version(study: Study, stages: Sequence[tuple[StageSpec, Sequence[ModelConfig], SourceRows]]) -> str:
     """Return the digest of all that decides what is asked, and of the study's other settings.
 
     `stages` are the study's, with the ways to ask and the rows of those that wait for nothing. Where texts were read
@@ -278,7 +278,7 @@ def version(study: Study, stages: Sequence[tuple[StageSpec, Sequence[ModelConfig
     if not study.has_rounds:
         ((stage, configs, rows),) = stages
         return _pairwise_version(study, stage, configs, rows)
-    from batchpond.plan.asks import SpilledRows  # `submit`, which reads configurations only, loads none of it
+    from batchpond.plan.rows import SpilledRows  # `submit`, which reads configurations only, loads none of it
 
     known: list[str] = []
     for stage, configs, rows in stages:
@@ -290,7 +290,7 @@ def version(study: Study, stages: Sequence[tuple[StageSpec, Sequence[ModelConfig
     return ids.digest("staged study", to_json(study), known=known)
 
 
-def _pairwise_version(study: Study, stage: StageSpec, configs: Sequence[ModelConfig], rows: Sequence[SourceRow]) -> str:
+def _pairwise_version(study: Study, stage: StageSpec, configs: Sequence[ModelConfig], rows: SourceRows) -> str:
     settings = _config(study)
     del settings["items"], settings["templates"]
     parts = [orjson.dumps(settings, option=orjson.OPT_SORT_KEYS)]

@@ -35,6 +35,8 @@ from batchpond.text import is_unicode, plain
 
 FILE_SIZE_MAX_BYTES: Final = 4_000_000_000
 _HASH_BYTES: Final = 32
+ROWS_AT_ONCE: Final = 256
+_BUFFER_BYTES: Final = 1 << 18
 _PART_PAIRS: Final = 1 << 15
 
 SqlRows = Callable[[str], Iterable[Mapping[str, Any]]]
@@ -102,18 +104,37 @@ def read_any(spec: ItemsSpec, base_path: Path, run_sql: SqlRows | None = None, t
     return sorted(found, key=lambda item: item.item_id)
 
 
-def each(spec: ItemsSpec, base_path: Path, run_sql: SqlRows | None = None, take: Take | None = None) -> Iterator[Item]:
-    """Yield the items of one source one by one, in its order, so that memory need not hold them.
+ItemColumns = tuple[list[str], list[str], list[dict[str, Any]]]
+"""Some items of a source, in its order: ids, texts, and what else each row says, as JSON gives it back."""
+
+
+def each(
+    spec: ItemsSpec, base_path: Path, run_sql: SqlRows | None = None, take: Take | None = None
+) -> Iterator[ItemColumns]:
+    """Yield the items of one source some at once, in its order, so that memory need not hold them.
 
     Raises StudyError as `read_any` does, except that ids which stand there twice are the caller's to find.
     """
-    rows = _rows(spec, base_path, run_sql)
-    for where, row in rows if take is None else map(take, rows):
-        item_id, text = _as_id(row.get(spec.id_column)), row.get(spec.text_column)
-        if (problem := _problem(item_id, text, take)) is not None:
-            read_any(spec, base_path, run_sql, take)  # tells of all that cannot be used
-            raise StudyError(f"{spec.location}: {where}: {problem}")
-        yield Item(item_id, str(text), _metadata(row, spec))
+    rows, own = _rows(spec, base_path, run_sql), {spec.id_column, spec.text_column}
+    rest = rows if take is None else map(take, rows)
+    while some := list(itertools.islice(rest, ROWS_AT_ONCE)):
+        item_ids = [*map(_as_id, (row.get(spec.id_column) for _, row in some))]
+        texts: list[Any] = [row.get(spec.text_column) for _, row in some]
+        if not _are_usable(item_ids, texts, take):
+            for (where, _), item_id, text in zip(some, item_ids, texts, strict=True):
+                if (problem := _problem(item_id, text, take)) is not None:
+                    read_any(spec, base_path, run_sql, take)  # tells of all that cannot be used
+                    raise StudyError(f"{spec.location}: {where}: {problem}")
+        all_said = (len(row) > len(own) and _metadata(row, spec) for _, row in some)
+        yield item_ids, texts, [orjson.loads(said) if said else {} for said in all_said]
+
+
+def _are_usable(item_ids: Sequence[str], texts: Sequence[object], take: Take | None) -> bool:
+    """Whether all are items for sure, asked of all at once; of those that are not each is asked for its problem."""
+    ids_said, shown = "".join(item_ids), [text for text in texts if isinstance(text, str)]
+    is_said = take is not None or (all(shown) and not any(map(str.isspace, shown)))
+    is_named = all(item_ids) and not any(map(str.isspace, item_ids)) and "\0" not in ids_said
+    return is_said and is_named and len(shown) == len(texts) and is_unicode(ids_said) and all(map(is_unicode, shown))
 
 
 _T = TypeVar("_T")
@@ -237,7 +258,7 @@ def _numbered(path: Path, spec: ItemsSpec) -> Iterator[tuple[int, dict[str, Any]
             yield from csv_rows(path, FIELD_SIZE_MAX)
             return
         if spec.source is ItemsFrom.JSONL:
-            with path.open("rb") as file:
+            with path.open("rb", _BUFFER_BYTES) as file:
                 yield from json_rows(itertools.chain([file.readline().removeprefix(BOM_UTF8)], file))
             return
         with path.open(encoding="utf-8-sig", newline="\n") as lines:

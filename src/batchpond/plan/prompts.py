@@ -21,8 +21,9 @@ from numpy.typing import NDArray
 
 from batchpond.errors import StudyError
 from batchpond.model import Media, Prompt, Role, Turn
-from batchpond.plan.asks import Ask, SourceRow, size_of
+from batchpond.plan.asks import Ask, Asks
 from batchpond.plan.cells import ModelConfig, canonical
+from batchpond.plan.rows import NOTHING, SourceRow, json_each, size_of
 from batchpond.study.spec import StageSpec
 from batchpond.tasks.templates import (
     ANSWERS,
@@ -47,14 +48,11 @@ _SHOWN_MAX: Final = 10
 _OWN_TEXT: Final = ""
 _FORMS_MAX: Final = 10_000
 
-_OF_ROW: Final[Mapping[str, Callable[[SourceRow], str]]] = {
-    "ITEM_ID": lambda row: row.item_id,
-    "TEXT": lambda row: row.text,
-    "OUTPUT": lambda row: row.text,
-    "INPUT": lambda row: row.text if row.input_text is None else row.input_text,
-    "QUESTION": lambda row: row.text if row.input_text is None else row.input_text,
-    "CANDIDATE": lambda row: row.candidate or "",
-}
+_OF_ROW: Final = {
+    "ITEM_ID": "item_id", "TEXT": "text", "OUTPUT": "text", "INPUT": "input_text", "QUESTION": "input_text",
+    "CANDIDATE": "candidate",
+}  # fmt: skip
+"""Which of a row's fields a placeholder shows; a row without an input is one itself."""
 OF_INPUT: Final = frozenset({"INPUT", "QUESTION"})
 _FIRST: Final = frozenset({"SAMPLE_1", "OUTPUT_A"})
 OF_PAIR: Final = _FIRST | {"SAMPLE_2", "OUTPUT_B"}
@@ -142,15 +140,19 @@ def in_column(name: str, ask: Ask, of_rubric: Mapping[str, str]) -> str:
     value = row.more.get(column)
     if name.endswith(MEDIA) and not (isinstance(value, dict) and "media_type" in value):
         return ""
-    if value is None and (of_row := _OF_ROW.get("ITEM_ID" if column == "id" else column.upper())) is not None:
-        return of_row(row)
+    if value is None and (of_row := "ITEM_ID" if column == "id" else column.upper()) in _OF_ROW:
+        return _of_row(of_row, row)
     return value if isinstance(value, str) else "" if value is None else canonical(value).decode()
 
 
+def _of_row(name: str, row: SourceRow) -> str:
+    value: str | None = getattr(row, _OF_ROW[name])
+    return value if value is not None else row.text if name in OF_INPUT else ""
+
+
 def _value_of_row(name: str, row: SourceRow, rule_values: Mapping[str, str]) -> str | None:
-    of_row = _OF_ROW.get(name)
-    if of_row is not None:
-        return of_row(row)
+    if name in _OF_ROW:
+        return _of_row(name, row)
     found = rule_values.get(name)
     for key, value in itertools.islice(row.more.items(), _MORE_MAX):
         if key.upper() == name and isinstance(value, str | int | float):
@@ -289,17 +291,17 @@ class Prompts:
         self._usual = dict.fromkeys(stage.rule.placeholders.optional, "") | self._rule_values
         self._forms: dict[tuple[str, Rubric, bool, tuple[str, ...], frozenset[str]], tuple[Form, ...]] = {}
 
-    def of(self, template: Template, asks: Sequence[Ask], known: dict[str, Column]) -> Said | None:
+    def of(self, template: Template, asks: Asks, known: dict[str, Column]) -> Said | None:
         """Return the prompts of asks of one kind, None where they show pictures or go on with a conversation.
 
         `known` is theirs to keep. One kind: by one rubric, about one row or about two, with the same placeholders that
         they fill by themselves. Raises StudyError for a lacking value.
         """
-        if asks[0].history or template.media:
+        if asks.of_first("history") or template.media:
             return None
-        columns = {name for ask in asks if ask.first.more for name in itertools.islice(ask.first.more, _MORE_MAX)}
+        columns = {name for more in asks.rows.column("more") if more for name in itertools.islice(more, _MORE_MAX)}
         own = self._usual.keys() & {name.upper() for name in columns}
-        forms = self._turns(template, asks[0], frozenset(own))
+        forms = self._turns(template, asks, frozenset(own))
         between: list[list[list[bytes]]] = []
         n_bytes = np.full(len(asks), sum(form.n_bytes for form in forms), np.int64)
         for form in forms:
@@ -310,43 +312,56 @@ class Prompts:
                 n_bytes += sizes
         return Said(forms, between, n_bytes)
 
-    def _turns(self, template: Template, ask: Ask, own: frozenset[str]) -> tuple[Form, ...]:
-        """Return a template's turns as asks like this say them, which have their `own` in place of what is usual."""
-        if ask.text is not None:
+    def _turns(self, template: Template, asks: Asks, own: frozenset[str]) -> tuple[Form, ...]:
+        """Return a template's turns as asks of one kind say them, which have their `own` in place of what is usual."""
+        if asks.of_first("text") is not None:
             before = (Form((encoded(turn.text),), ()) for turn in template.turns[:-1])
             return (*before, Form((encoded(""), encoded("")), (_OWN_TEXT,)))
-        is_pair = ask.second is not None
-        key = (template.template_id, ask.rubric, is_pair, tuple(ask.values), own)
+        rubric, is_pair, values = asks.rubrics[0], asks.second is not None, asks.of_first("values", NOTHING).keys()
+        key = (template.template_id, rubric, is_pair, tuple(values), own)
         found = self._forms.get(key)
         if found is None:
-            of_asks = OF_PAIR.union(ask.values) if is_pair else ask.values.keys()
             usual = {name: self._usual[name] for name in self._usual.keys() - own - _OF_ROW.keys()}
-            found = forms_of(self._stage, template, usual | rubric_values(ask.rubric), of_asks)
+            of_asks = values | OF_PAIR if is_pair else values
+            found = forms_of(self._stage, template, usual | rubric_values(rubric), of_asks)
             if len(self._forms) >= _FORMS_MAX:
                 self._forms.clear()
             self._forms[key] = found
         return found
 
-    def _column(self, name: str, template: Template, asks: Sequence[Ask], known: dict[str, Column]) -> Column:
+    def _column(self, name: str, template: Template, asks: Asks, known: dict[str, Column]) -> Column:
         """Return what a placeholder stands for in each ask, as JSON and as sizes."""
         found = known.get(name)
         if found is None:
-            found = columns_of(self._texts(name, template, asks))
+            found = self._of_rows(name, asks) or columns_of(self._texts(name, template, asks))
             if "." not in name:  # what stands in a conditional part depends on its template
                 known[name] = found
         return found
 
-    def _texts(self, name: str, template: Template, asks: Sequence[Ask]) -> list[str]:
-        first = asks[0]
+    def _of_rows(self, name: str, asks: Asks) -> Column | None:
+        """Return what rows say that stands there as it is, made once for all asks about them."""
+        is_of_pair = asks.second is not None and name in OF_PAIR
+        field = "text" if is_of_pair else _OF_ROW.get(name)
+        if field is None or name in asks.of_first("values", NOTHING):
+            return None
+        texts = asks.rows.column(field)
+        if None in texts:
+            if name in OF_INPUT and "input" in self._stage.rows.columns:
+                return None
+            instead = asks.rows.column("text") if name in OF_INPUT else itertools.repeat("")
+            texts = [other if text is None else text for text, other in zip(texts, instead, strict=False)]
+        shown = asks.rows.shown
+        if field not in shown:
+            shown[field] = columns_of(texts)
+        json, sizes = shown[field]
+        places = asks.second if is_of_pair and name not in _FIRST else asks.first
+        if places is None or (len(places) == len(json) and bool((np.diff(places) == 1).all())):
+            return json, sizes
+        return [json[place] for place in places.tolist()], sizes[places]
+
+    def _texts(self, name: str, template: Template, asks: Asks) -> list[str]:
         if name == _OWN_TEXT:
-            return [ask.text or "" for ask in asks]
-        if first.second is not None and name in OF_PAIR and name not in first.values:
-            return [ask.first.text if name in _FIRST else ask.second.text for ask in asks if ask.second is not None]
-        if name in _OF_ROW and name not in first.values:
-            has_own = name in OF_INPUT and "input" in self._stage.rows.columns
-            if not has_own or None not in [ask.first.input_text for ask in asks]:
-                of_row = _OF_ROW[name]
-                return [of_row(ask.first) for ask in asks]
+            return [text or "" for text in asks.others["text"]]
         # What a rubric says stands in the form already.
         return [value_of(name, self._stage, template, ask, {}, self._rule_values) for ask in asks]
 
@@ -354,11 +369,13 @@ class Prompts:
 def columns_of(texts: Sequence[str]) -> Column:
     """Return texts as JSON has them and their sizes, what many share encoded once."""
     shared = {id(text): text for text in texts}
-    if len(shared) == len(texts):
-        return [canonical(text)[1:-1] for text in texts], np.array([*map(size_of, texts)], np.int64)
-    found = {key: encoded(text) for key, text in shared.items()}
-    every = [found[id(text)] for text in texts]
-    return [one.json for one in every], np.array([one.n_bytes for one in every], np.int64)
+    said = [*shared.values()]
+    json, sizes = json_each(said), np.array([*map(size_of, said)], np.int64)
+    if len(said) == len(texts):
+        return json, sizes
+    numbers = {key: number for number, key in enumerate(shared)}
+    places = [numbers[id(text)] for text in texts]
+    return [json[place] for place in places], sizes[places]
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice
+from itertools import chain, islice, product
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Final
@@ -31,29 +31,18 @@ from batchpond.lake.store import CONFIG, TMP, Store
 from batchpond.model import Media, Prompt
 from batchpond.plan import cells as forms
 from batchpond.plan import report, versions
-from batchpond.plan.asks import (
-    NO_RUBRIC,
-    Ask,
-    SourceRow,
-    SpilledRows,
-    asks,
-    judged_by_of,
-    n_asks,
-    placed_row,
-    row_of_file,
-    size_of,
-)
+from batchpond.plan.asks import NO_RUBRIC, Ask, Asks, asks, n_asks
 from batchpond.plan.blocks import Grid
 from batchpond.plan.cells import Dropped, ModelConfig, Modules, length_of
 from batchpond.plan.forecast import Forecast, Known, forecast
-from batchpond.plan.items import Item, Pairs, allowed_pairs, balance, choose_pairs, each, read_any, read_pairs
+from batchpond.plan.items import ItemColumns, Pairs, allowed_pairs, balance, choose_pairs, each, read_any, read_pairs
 from batchpond.plan.media import MediaSpool
 from batchpond.plan.prompts import BYTES_PER_TOKEN, check_prompts, prompt_of, size_bytes
 from batchpond.plan.report import CellReport, Counted, PlanReport, StageReport
 from batchpond.plan.rounds import adaptive
 from batchpond.plan.rounds.inputs import KINDS, OF_TALK, talk_asks, users
-from batchpond.plan.rounds.rounds import open_rounds, round_event
-from batchpond.plan.rounds.source import check
+from batchpond.plan.rounds.rounds import check, open_rounds, round_event
+from batchpond.plan.rows import Columns, SourceRow, SourceRows, SpilledRows, judged_by_of, placed, row_of_file, size_of
 from batchpond.plan.write import FIRST_ROUND, publish_round
 from batchpond.providers import registry
 from batchpond.study import file as study_file
@@ -88,7 +77,7 @@ class StageDraft:
     stage: StageSpec
     configs: Sequence[ModelConfig]
     seed: int
-    rows: Sequence[SourceRow] | None = None
+    rows: SourceRows | None = None
     n_asks: int = 0
     pairs: Pairs | None = None
     choices: Sequence[adaptive.Choice] = ()
@@ -107,7 +96,7 @@ class StageDraft:
             return len(self.grid) * self.n_cells
         return self.n_asks * len(self.configs) * len(self.stage.templates) * self.stage.repeats
 
-    def asks(self) -> Iterator[Ask]:
+    def asks(self) -> Iterator[Asks]:
         """Yield the asks of a stage that waits for nothing."""
         stage, rows = self.stage, self.rows or ()
         if stage.task == CONVERSATION:
@@ -175,14 +164,13 @@ def _draft(
     rows = _rows(store, study, stage, media)
     pairs, choices = _pairs(store, study, stage, rows)
     draft = dataclasses.replace(draft, rows=rows, pairs=pairs, choices=choices)
-    n_found = n_asks(stage, rows, pairs)
     if pairs is not None and study.is_pairs_alone and stage.pairs.adaptive is None and not stage.columns:
-        return dataclasses.replace(draft, n_asks=n_found or 0, grid=Grid(stage, rows, pairs))
-    found = draft.asks()
-    if (first := next(found, None)) is not None:
+        return dataclasses.replace(draft, grid=Grid(stage, rows, pairs))
+    n_found = n_asks(stage, rows, pairs)
+    if (first := next(chain.from_iterable(draft.asks()), None)) is not None:
         check_prompts(stage, first)
     if n_found is None:
-        n_found = (first is not None) + sum(1 for _ in found)
+        n_found = sum(map(len, draft.asks()))
     if not n_found:
         raise StudyError(f"{study.source}: stage {stage.name} has nothing to ask about")
     adaptive.check_size(stage.name, stage.pairs, len(rows), draft.n_cells)
@@ -206,7 +194,7 @@ def _n_listed(stage: StageSpec, earlier: Sequence[StageDraft]) -> float:
 
 
 def _pairs(
-    store: Store, study: Study, stage: StageSpec, rows: Sequence[SourceRow]
+    store: Store, study: Study, stage: StageSpec, rows: SourceRows
 ) -> tuple[Pairs | None, Sequence[adaptive.Choice]]:
     """Return the pairs that a stage compares in its first round, None for another task, and what is chosen of them."""
     if stage.task != "pairwise":
@@ -250,7 +238,7 @@ def _check_answers(draft: Draft, stage: StageSpec) -> None:
             raise StudyError(text, hint="items are the same by their ids, or by the `unit` that they belong to")
 
 
-def _are_alike(own: Sequence[SourceRow], other: Sequence[SourceRow]) -> bool:
+def _are_alike(own: SourceRows, other: SourceRows) -> bool:
     """Whether any of these rows is, or belongs to, what one of the others is or does; holds the ids of a part alone."""
     rows = iter(own)
     while part := list(islice(rows, _IDS_AT_ONCE)):
@@ -260,7 +248,7 @@ def _are_alike(own: Sequence[SourceRow], other: Sequence[SourceRow]) -> bool:
     return False
 
 
-def _first_rows(draft: Draft, stage: StageSpec) -> Sequence[SourceRow]:
+def _first_rows(draft: Draft, stage: StageSpec) -> SourceRows:
     """Return the rows that a stage asks about, or that those are made of; none where only SQL will give them."""
     rows = {one.stage.name: one.rows for one in draft.stages}
     source: StageSpec | None = stage
@@ -278,7 +266,7 @@ def _more(study: Study, source: StageSpec | None) -> dict[str, Any]:
     return dict.fromkeys(names, "text")
 
 
-def _rows(store: Store, study: Study, stage: StageSpec, media: MediaSpool | None) -> Sequence[SourceRow]:
+def _rows(store: Store, study: Study, stage: StageSpec, media: MediaSpool | None) -> SourceRows:
     if stage.rows.items is None:
         return [SourceRow(one.rubric_id, one.description, one.rubric_id, one.rubric_id) for one in stage.rubrics]
     items, base_path = stage.rows.items, study.base_path
@@ -292,15 +280,14 @@ def _rows(store: Store, study: Study, stage: StageSpec, media: MediaSpool | None
     return rows
 
 
-def _placed(stage: StageSpec, items: Iterable[Item]) -> Iterator[SourceRow]:
-    """Yield a file's items as rows; the columns that say where they belong are taken out of their metadata."""
+def _placed(stage: StageSpec, found: Iterable[ItemColumns]) -> Iterator[Columns]:
+    """Yield a file's items as rows; the columns that say where they belong are taken out of what more they say."""
     columns = [*stage.rows.columns.items()]
-    for item in items:
-        more: dict[str, Any] = orjson.loads(item.metadata) if item.metadata else {}
-        told = {name: more.get(column) for name, column in columns}
-        for _, column in columns:
+    for items in found:
+        told = {name: [more.get(column) for more in items[-1]] for name, column in columns}
+        for more, (_, column) in product(items[-1], columns):
             more.pop(column, None)
-        yield placed_row(stage, item.item_id, item.text, told, more)
+        yield placed(stage, items, told)
 
 
 def _foreseen(study: Study, stage: StageSpec) -> dict[str, str]:
@@ -338,7 +325,8 @@ def known_of(draft: Draft, one: StageDraft) -> Known:
 def _sizes(draft: Draft, one: StageDraft) -> list[float]:
     """Return the mean size of a stage's prompts, and what pictures add for each of its models, if it shows any."""
     stage, prompts = one.stage, list[Prompt]()
-    asked = islice(one.asks(), _SAMPLE_ASKS) if one.rows is not None else _foreseen_asks(draft, stage)
+    found = _foreseen_asks(draft, stage) if one.rows is None else chain.from_iterable(one.asks())
+    asked = islice(found, _SAMPLE_ASKS)
     try:
         prompts = [prompt_of(stage, template, ask) for ask in asked for template in stage.templates]
     except StudyError:  # a template names columns that only the rows will have

@@ -27,11 +27,12 @@ from batchpond.lake.disk import StagedTable
 from batchpond.lake.schemas import ITEMS, PLAN, REQUESTS, ROW_GROUP_NARROW, ROW_GROUP_TEXT, RUBRICS, TEMPLATES, Table
 from batchpond.lake.store import Store
 from batchpond.lake.tables import literal, quoted
-from batchpond.plan.asks import Ask, SourceRow
+from batchpond.plan.asks import Ask, Asks
 from batchpond.plan.blocks import BLOCK_ROWS, AskBlocks, Block, Grid, Round, grid_blocks, plan_table, requests_table
 from batchpond.plan.cells import ModelConfig, cell_id, make_model_configs
 from batchpond.plan.items import Item
 from batchpond.plan.rounds.adaptive import Purpose
+from batchpond.plan.rows import Rows
 from batchpond.providers import registry
 from batchpond.study.spec import StageSpec, Study
 from batchpond.tasks.templates import Rubric
@@ -159,7 +160,6 @@ def _copy_rows(store: Store, table: Table, file: pq.ParquetFile, keep: NDArray[n
     return staged.path
 
 
-_ITEMS_AT_ONCE: Final = 512
 ITEM_FILE_ROWS: Final = REQUEST_FILE_ROWS
 _FETCH_ROWS: Final = 10_000
 _SEPARATOR: Final = "\x1f"
@@ -179,6 +179,9 @@ class PlannedAsks:
 
     def __init__(self, digests: bytes) -> None:
         self._sorted = np.sort(np.frombuffer(digests, "S16"))
+
+    def __len__(self) -> int:
+        return len(self._sorted)
 
     def __contains__(self, ask: bytes) -> bool:
         wanted = np.bytes_(ask)
@@ -203,7 +206,7 @@ def planned_asks(connection: duckdb.DuckDBPyConnection, found: Round) -> Planned
     return PlannedAsks(bytes(digests))
 
 
-def publish(store: Store, connection: duckdb.DuckDBPyConnection, found: Round, asked: Grid | Iterable[Ask]) -> int:
+def publish(store: Store, connection: duckdb.DuckDBPyConnection, found: Round, asked: Grid | Iterable[Asks]) -> int:
     """Write the requests and plan rows of a grid or of asks, and return how many rows the lake lacked.
 
     `connection` has views of `plan`, `requests` and the input tables. Rows that stand already, as when a
@@ -221,7 +224,7 @@ def publish(store: Store, connection: duckdb.DuckDBPyConnection, found: Round, a
             blocks = grid_blocks(found, asked, BLOCK_ROWS)
             n_rows = len(asked) * len(found.configs) * len(found.stage.templates)
         else:
-            blocks = AskBlocks(found, inputs.hashes_of, BLOCK_ROWS).of(asked)
+            blocks = AskBlocks(found, inputs.keep, BLOCK_ROWS).of(asked)
         with Work(f"planning {found.stage.name}", "requests", n_rows) as work:
             for block in blocks:
                 block.check()
@@ -229,7 +232,6 @@ def publish(store: Store, connection: duckdb.DuckDBPyConnection, found: Round, a
                 requests.add(requests_table(block))
                 plan.add(plan_table(found, block))
                 work.add(len(block.request_ids))
-        inputs.spool()
         if not inputs.rubrics:
             return 0
         publish_new(store, connection, requests)
@@ -277,32 +279,26 @@ def _marked(store: Store, connection: duckdb.DuckDBPyConnection, found: Round, p
 class _Inputs:
     """The rows and rubrics of what passed by, each once; the rows are spooled."""
 
-    def __init__(self, items: Spool, of_grid: Iterable[Item]) -> None:
+    def __init__(self, items: Spool, of_grid: Sequence[Item]) -> None:
         self.rubrics: dict[str, Rubric] = {}
         self._items = items
         self._seen: set[str] = set()
-        self._fresh: list[tuple[str | None, ...]] = [(item.item_hash, *item) for item in of_grid]
+        if of_grid:
+            items.add(_columns(ITEMS, [(item.item_hash, *item) for item in of_grid]))
 
     def note(self, block: Block) -> None:
         """Take the rubrics of a block."""
         for cell in block.cells:
             self.rubrics.setdefault(cell.rubric.rubric_hash, cell.rubric)
 
-    def hashes_of(self, rows: Sequence[SourceRow]) -> list[str]:
-        """Return the hashes of rows as the lake keeps them, and take the rows."""
-        found = [row.item_hash for row in rows]
-        fresh = {name: row for name, row in zip(found, rows, strict=True) if name not in self._seen}
-        self._seen.update(fresh)
-        self._fresh += [(name, row.item_id, row.text, row.metadata) for name, row in fresh.items()]
-        if len(self._fresh) >= _ITEMS_AT_ONCE:
-            self.spool()
-        return found
-
-    def spool(self) -> None:
-        """Hand on the rows that were taken since the last time."""
-        if self._fresh:
-            self._items.add(_columns(ITEMS, self._fresh))
-        self._fresh = []
+    def keep(self, rows: Rows) -> None:
+        """Take rows."""
+        fresh = {name: place for place, name in enumerate(rows.hashes) if name not in self._seen}
+        if fresh:
+            self._seen.update(fresh)
+            found = rows if len(fresh) == len(rows) else rows.take([*fresh.values()])
+            columns = [pa.array(found.hashes), *map(found.arrow, ("item_id", "text", "metadata"))]
+            self._items.add(pa.Table.from_arrays(columns, schema=ITEMS.schema))
 
 
 def _publish_inputs(
@@ -329,7 +325,7 @@ _PLACE: Final = tables.query(__package__, "place")
 
 
 def publish_round(
-    store: Store, staged: Study, version: str, round_no: int, stage: StageSpec, asked: Grid | Iterable[Ask], *,
+    store: Store, staged: Study, version: str, round_no: int, stage: StageSpec, asked: Grid | Iterable[Asks], *,
     configs: Sequence[ModelConfig] = (), is_only: bool = False,
 ) -> int:  # fmt: skip
     """Plan what is new of a stage's grid or asks as rows of a round; return how many rows that adds.
@@ -348,9 +344,8 @@ def publish_round(
             staged.name, version, round_no, stage, configs, first_slot, first_file, in_cells, is_only,
             is_fresh=n_slots == 0, has_alike=n_slots > 0 and staged.has_alike(stage),
         )  # fmt: skip
-        if not (found.is_fresh or isinstance(asked, Grid)):
-            known = planned_asks(connection, found)
-            asked = (ask for ask in asked if ask_id(ask) not in known)
+        if not (found.is_fresh or isinstance(asked, Grid)) and (known := planned_asks(connection, found)):
+            asked = (some.take([at for at, ask in enumerate(some) if ask_id(ask) not in known]) for some in asked)
         return publish(store, connection, found, asked)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from batchpond.plan import verb
-from batchpond.plan.asks import SourceRow
+from batchpond.plan.rows import SourceRow
 
 
 def row(item_id: str, unit_id: str = "") -> SourceRow:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from batchpond import ids
 from batchpond.errors import StudyError
 from batchpond.model import Mode, Role, Turn
-from batchpond.plan.asks import Ask, asks, row_of_file
+from batchpond.plan.asks import Ask, asks
 from batchpond.plan.blocks import AskBlocks, Block, Grid, Round, grid_blocks, plan_table, requests_table
 from batchpond.plan.cells import (
     Cell,
@@ -30,6 +30,7 @@ from batchpond.plan.cells import (
 )
 from batchpond.plan.items import Item, choose_pairs
 from batchpond.plan.prompts import BYTES_PER_TOKEN, FRAME_TOKENS, Bodies, prompt_of
+from batchpond.plan.rows import row_of_file
 from batchpond.providers import registry
 from batchpond.study.file import parse_study
 from batchpond.study.spec import ItemsFrom, ItemsSpec, RowsSpec, Study
@@ -80,9 +81,7 @@ class Made:
     def asked(self, items: list[Item] = ITEMS, n_rows: int = 1_000) -> Iterator[Block]:
         """Yield the same requests as asks one by one."""
         rows = [row_of_file(item, self.stage) for item in items]
-        return AskBlocks(self.place, lambda rows: [row.item_hash for row in rows], n_rows).of(
-            asks(self.stage, rows, self.seed)
-        )
+        return AskBlocks(self.place, lambda _: None, n_rows).of(asks(self.stage, rows, self.seed))
 
     def rows(self, blocks: Iterable[Block] | None = None) -> list[dict[str, Any]]:
         """Return every row of `plan` with its request, in the order of blocks, which are those of the grid."""

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from itertools import islice
+from collections.abc import Iterable, Sequence
+from itertools import chain, islice
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchpond.plan.asks import Ask, SourceRow, asks
+from batchpond.plan.asks import Asks, asks
 from batchpond.plan.items import list_orders
+from batchpond.plan.rows import SourceRow
 from batchpond.study.spec import PairsSpec, RowsSpec, StageSpec
 from batchpond.tasks.listwise import OrderRule
 
@@ -24,10 +25,10 @@ def stage_of(size: int, rows: RowsSpec | None = None, **pairs: float) -> StageSp
     return StageSpec("main", "listwise", rows or RowsSpec(), OrderRule(size=size), (), (), pairs=spec)
 
 
-def shown(found: Sequence[Ask]) -> list[tuple[str, str, tuple[str, ...]]]:
+def shown(found: Iterable[Asks]) -> list[tuple[str, str, tuple[str, ...]]]:
     """Return unit, direction and ids of each list, in order."""
     lists: dict[tuple[str, str, str], list[str]] = {}
-    for ask in found:
+    for ask in chain.from_iterable(found):
         key = ask.list_id or "", ask.direction, ask.first.unit_id
         lists.setdefault(key, []).append(ask.first.item_id)
         assert ask.turn_no == len(lists[key])
@@ -61,16 +62,16 @@ def test_who_meets_is_drawn_anew_and_by_the_seed() -> None:
 def test_few_items_are_not_asked_the_same_twice() -> None:
     """Of three items there are three orders with their reverse, however many lists are wished for."""
     rows = [SourceRow(name, name) for name in "abc"]
-    found = shown([*asks(stage_of(3, count=50), rows, 1)])
+    found = shown(asks(stage_of(3, count=50), rows, 1))
     assert len(found) == len({ids for *_, ids in found}) == 6
-    alone = shown([*asks(stage_of(3, count=50, reverse=0.0), rows, 1)])
+    alone = shown(asks(stage_of(3, count=50, reverse=0.0), rows, 1))
     assert len(alone) == len({ids for *_, ids in alone}) == 6
     assert {direction for _, direction, _ in alone} == {"forward"}
 
 
 def test_a_share_is_reversed() -> None:
     rows = [SourceRow(name, name) for name in NAMES]
-    found = Counter(direction for _, direction, _ in shown([*asks(stage_of(4, count=400, reverse=0.25), rows, 1)]))
+    found = Counter(direction for _, direction, _ in shown(asks(stage_of(4, count=400, reverse=0.25), rows, 1)))
     assert found["forward"] == 400
     assert 70 < found["reverse"] < 130
 
@@ -79,8 +80,8 @@ def test_a_share_is_reversed() -> None:
 def test_a_share_is_met_exactly_where_that_is_asked(n_lists: int, share: float, seed: int) -> None:
     """Of 41 lists a half is 20; the lists are the same, and those that a draw alone reverses come first."""
     rows = [SourceRow(name, name) for name in NAMES]
-    drawn = shown([*asks(stage_of(4, count=n_lists, reverse=share), rows, seed)])
-    found = shown([*asks(stage_of(4, count=n_lists, reverse=share, is_exact=True), rows, seed)])
+    drawn = shown(asks(stage_of(4, count=n_lists, reverse=share), rows, seed))
+    found = shown(asks(stage_of(4, count=n_lists, reverse=share, is_exact=True), rows, seed))
     assert [one for one in found if one[1] == "forward"] == [one for one in drawn if one[1] == "forward"]
     by_draw, exactly = ({one for one in lists if one[1] == "reverse"} for lists in (drawn, found))
     assert len(exactly) == round(share * n_lists)
@@ -90,18 +91,18 @@ def test_a_share_is_met_exactly_where_that_is_asked(n_lists: int, share: float, 
 def test_over_the_units_each_candidate_stands_equally_often_at_each_place() -> None:
     """A list of each unit, of all its candidates, the same whatever the order of the rows."""
     rows = outputs(30)
-    found = shown([*asks(stage_of(3, reverse=0.0), rows, 1)])
+    found = shown(asks(stage_of(3, reverse=0.0), rows, 1))
     assert Counter(unit for unit, *_ in found) == Counter({row.unit_id: 1 for row in rows})
     places = Counter((name.partition("/")[2], at) for *_, ids in found for at, name in enumerate(ids))
     assert set(places.values()) == {10}
-    assert found == shown([*asks(stage_of(3, reverse=0.0), rows[::-1], 1)])
+    assert found == shown(asks(stage_of(3, reverse=0.0), rows[::-1], 1))
 
 
 def test_what_comes_later_changes_no_list_of_a_stage_that_waits() -> None:
     """A unit whose answers are there late adds its list; a unit that lacks some has none."""
     stage = stage_of(3, RowsSpec(stage="answers"))
-    early = shown([*asks(stage, [row for row in outputs(10) if row.item_id not in {"u003/small", "u007/large"}], 1)])
-    late = shown([*asks(stage, outputs(10), 1)])
+    early = shown(asks(stage, [row for row in outputs(10) if row.item_id not in {"u003/small", "u007/large"}], 1))
+    late = shown(asks(stage, outputs(10), 1))
     assert len(early) == 16
     assert set(early) < set(late)
     assert {unit for unit, *_ in set(late) - set(early)} == {"u003", "u007"}

@@ -29,6 +29,7 @@ from batchpond.plan.items import each, read_any
 from batchpond.plan.media import BYTES_MAX, MediaSpool, told
 from batchpond.study.spec import ItemsFrom, ItemsSpec
 from batchpond.views.read import smaller
+from tests.rigs.item_columns import items_of
 from tests.rigs.pictures import compressed_pdf, golden, png
 
 GOLDEN = golden()
@@ -134,7 +135,7 @@ def taken(
     store = Store.init(tmp_path / "lake")
     spec = ItemsSpec(ItemsFrom(Path(location).suffix[1:]), location, text_column="caption")
     with MediaSpool(store) as spool, MediaSpool(store) as other:
-        found = list(each(spec, tmp_path, None, partial(spool.take, spec, columns, tmp_path)))
+        found = items_of(each(spec, tmp_path, None, partial(spool.take, spec, columns, tmp_path)))
         assert found == read_any(spec, tmp_path, None, partial(other.take, spec, columns, tmp_path))
         assert spool.found == other.found
         return found, spool
@@ -249,7 +250,7 @@ def test_only_what_is_larger_is_made_smaller_and_known_again_by_what_it_was_made
 
     def items_now() -> list[Any]:
         with MediaSpool(store) as spool:
-            found = list(each(spec, tmp_path, None, partial(spool.take, spec, ["photo"], tmp_path)))
+            found = items_of(each(spec, tmp_path, None, partial(spool.take, spec, ["photo"], tmp_path)))
             spool.publish(store)
             return found
 

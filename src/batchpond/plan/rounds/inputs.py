@@ -12,16 +12,19 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Final
 
+import numpy as np
 import orjson
 
 from batchpond import ids
 from batchpond.lake import tables
 from batchpond.lake.store import Store
 from batchpond.model import Role, Turn
-from batchpond.plan.asks import PLACES, Ask, SourceRow, asks
+from batchpond.plan.asks import Ask, Asks, asks, in_columns
 from batchpond.plan.prompts import NoAnswer, check_prompts, row_of
+from batchpond.plan.rows import PLACES, SourceRow, SourceRows, some_rows
 from batchpond.study.spec import Kept, StageSpec, Study
 from batchpond.tasks.inputs import InputsRule, Question, entries, promising, same, select
 from batchpond.tasks.pressure import Tactic, conversation, first_message, transcript
@@ -152,7 +155,8 @@ def further_asks(store: Store, staged: Study, stage: StageSpec, kept: Kept) -> I
     made: dict[str, list[str]] = defaultdict(list)
     for item_id in sorted(found.rows):
         made[found.rows[item_id].more[PARENT]].append(found.rows[item_id].text)
-    for ask in asks(stage, lacking_rows(found, scenarios, kept, staged.seed), staged.seed):
+    lacking = lacking_rows(found, scenarios, kept, staged.seed)
+    for ask in chain.from_iterable(asks(stage, lacking, staged.seed)):
         avoid = orjson.dumps(made[ask.first.item_id][:AVOID_MAX]).decode()
         yield ask._replace(values={"AVOID": avoid})
 
@@ -176,19 +180,24 @@ def rubric_of(tactic: Tactic) -> Rubric:
     return Rubric(tactic.tactic_id, tactic.category, "\n".join(tactic.phrases))
 
 
-def talk_asks(stage: StageSpec, questions: Sequence[SourceRow], answers: Mapping[Talk, Sequence[str]]) -> Iterator[Ask]:
+def talk_asks(stage: StageSpec, questions: SourceRows, answers: Mapping[Talk, Sequence[str]]) -> Iterator[Asks]:
     """Yield all turns that can be asked by now: the first of every question, and each that follows an answer.
 
     `answers` has the answers of turns 0, 1, ... without a gap: after a turn that failed a conversation ends.
     """
+    for tactic in stage.tactics:
+        rubric = rubric_of(tactic)
+        for rows in some_rows(questions):
+            said = [first_message(text, tactic if stage.is_cold_start else None) for text in rows.column("text")]
+            others: dict[str, Sequence[Any]] = {"turn_no": [0] * len(rows), "text": said}
+            yield Asks(rows, [rubric] * len(rows), np.arange(len(rows)), None, others)
+    yield from in_columns(_further_turns(stage, questions, answers))
+
+
+def _further_turns(stage: StageSpec, questions: SourceRows, answers: Mapping[Talk, Sequence[str]]) -> Iterator[Ask]:
     answered = {talk.unit_id for talk in answers}  # questions may be read from a file: not where none is
     by_id = {row.item_id: row for row in questions if row.item_id in answered} if answered else {}
     tactics = {tactic.tactic_id: tactic for tactic in stage.tactics}
-    for tactic in stage.tactics:
-        rubric = rubric_of(tactic)
-        for row in questions:
-            first = first_message(row.text, tactic if stage.is_cold_start else None)
-            yield Ask(rubric, row, turn_no=0, text=first)
     for talk, said in sorted(answers.items(), key=lambda pair: (pair[0].tactic_id, pair[0].unit_id, pair[0].candidate)):
         question, talk_tactic = by_id.get(talk.unit_id), tactics.get(talk.tactic_id)
         if question is None or talk_tactic is None:
@@ -227,7 +236,7 @@ def talk_rows(
             yield talk, row._replace(tier=question.tier)
 
 
-def with_answers(store: Store, study: Study, stage: StageSpec, found: Iterator[Ask]) -> Iterator[Ask]:
+def with_answers(store: Store, study: Study, stage: StageSpec, found: Iterator[Asks]) -> Iterator[Ask]:
     """Yield asks with what earlier stages answered about the same, as far as the stage's templates show it.
 
     One that would show an answer that is not there, or not all of several that are asked for, is left out: it is asked
@@ -240,7 +249,7 @@ def with_answers(store: Store, study: Study, stage: StageSpec, found: Iterator[A
         rows = (tuple(row.values()) for row in query(store, _ANSWERS, study=study.name, stages=names))
         known.executemany("INSERT INTO said VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
         known.execute("CREATE INDEX by_what ON said (stage, about)")
-        for ask in found:
+        for ask in chain.from_iterable(found):
             rubric_id = None if stage.rule.parts else ask.rubric.rubric_id  # fields are asked for at once
             asked = ((name, study.stage(source), column) for name, (source, column) in stage.answers.items())
             with suppress(NoAnswer):
