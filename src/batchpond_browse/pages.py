@@ -17,7 +17,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from batchpond.errors import UsageError
-from batchpond.text import escape, plural, usd
+from batchpond.text import did_you_mean, escape, plural, usd
 from batchpond_browse import cases, lists
 from batchpond_browse.asking import Lake, Query, query
 from batchpond_browse.spool import Spool
@@ -100,11 +100,11 @@ class Pages:
     def facets(self, study: str) -> dict[str, list[str]]:
         """Return what the filters of a study offer."""
         rows = self.lake.rows(query("facets", {"study": study}))
-        names = {"task": "task", "template": "template_id", "rubric": "rubric_id", "judge": "judge"}
-        found = {name: sorted({row[column] for row in rows} - {None}) for name, column in names.items()}
         if not rows:
-            raise UsageError(f"the lake holds no study {study!r}", hint="the first page lists them")
-        return found
+            known = [row["study"] for row in self.lake.rows(query("studies", {}))]
+            raise UsageError(f"the lake holds no study {study!r}", hint=did_you_mean(study, known, "see page `/`"))
+        names = {"task": "task", "template": "template_id", "rubric": "rubric_id", "judge": "judge"}
+        return {name: sorted({row[column] for row in rows} - {None}) for name, column in names.items()}
 
     def case(self, reader: Reader, study: str, given: Mapping[str, str]) -> str:
         """Return the page of a pair or an item."""

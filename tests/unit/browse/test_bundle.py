@@ -99,6 +99,10 @@ def test_a_folder_that_holds_something_is_refused(lake: Path, tmp_path: Path) ->
         bundle.write(lake, tmp_path)
     with pytest.raises(UsageError, match="no study"):
         bundle.write(lake, tmp_path / "new", study="nope")
+    (known, *_) = Lake(lake).sql("select study from studies_current").rows()[0]
+    with pytest.raises(UsageError) as raised:
+        bundle.write(lake, tmp_path / "new", study=f"{known}s")
+    assert raised.value.hint == f"did you mean {known!r}?"
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
 
 
