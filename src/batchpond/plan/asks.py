@@ -231,12 +231,12 @@ def _ranking(stage: StageSpec, rows: SourceRows) -> Iterator[tuple[Any, ...]]:
     With a baseline only those that it is one of.
     """
     by_unit: dict[tuple[str, str | None], list[_Named]] = {}
-    lacking, known, baseline, places = [], set[str](), stage.pairs.baseline, itertools.count()
+    lacking, known, baseline, places = [], dict[str, str](), stage.pairs.baseline, itertools.count()
     for some in some_rows(rows):
         columns = map(some.column, ("unit_id", "rubric_id", "candidate", "item_id", "judged_by"))
         for unit_id, rubric_id, candidate, item_id, judged_by in zip(*columns, strict=True):
-            by_unit.setdefault((unit_id, rubric_id), []).append((candidate, item_id, next(places), judged_by))
-            known.add(candidate)
+            name = known.setdefault(candidate, candidate)  # one text for all rows of a candidate
+            by_unit.setdefault((unit_id, rubric_id), []).append((name, item_id, next(places), judged_by))
             if candidate is None:
                 lacking.append(item_id)
     if lacking:
