@@ -302,7 +302,8 @@ def test_what_matters_of_a_ranking_fits_eighty_columns(tmp_path: Path, monkeypat
     assert "provider" not in head  # which the model says
     for row, line in zip(ranked(builder.store.path, "s"), lines, strict=True):
         assert f"  {row['rank']} [{row['rank_lo']}, {row['rank_hi']}]  " in line
-        assert f"  {row['theta']:.2f} [{row['theta_lo']:.2f}, {row['theta_hi']:.2f}]" in line
+        theta, *ends = (round(row[name], 2) + 0.0 for name in ("theta", "theta_lo", "theta_hi"))
+        assert f"  {theta:.2f} [{ends[0]:.2f}, {ends[1]:.2f}]" in line
     assert f"has all {len(ITEM_SCHEMA)} columns" in shown.stderr
     for arguments in (("s",), ("s", "--by", "study"), ()):
         summary = call(builder.store.path, "rank", *arguments, "--summary", "--format", "table").stdout

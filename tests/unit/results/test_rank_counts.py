@@ -84,7 +84,8 @@ def test_planned_and_imported_cells_pooled_are_one_ranking_of_all_votes(tmp_path
         assert batchpond.Lake(lake).rank(by=()).to_dicts() == shown
         with closing(database.connect(lake)) as connection:
             (counts,) = counted(connection, None, What.AUTO, ())
-        theta = dict(zip(counts.names, ranking.rank(counts.votes).theta.tolist(), strict=True))
+        found = ranking.rank(counts.votes, ranking.Options(has_position=None))
+        theta = dict(zip(counts.names, found.theta.tolist(), strict=True))
         assert {row["item"]: row["theta"] for row in shown} == pytest.approx(theta)
         cells = json.loads(call(lake, "rank", "--json").stdout)
         for item in theta:
