@@ -259,6 +259,22 @@ def test_the_label_that_a_rater_gives_last_counts_and_the_earlier_one_stays_on_r
     assert (len(said), said[0] == said[2], said[0] != said[1]) == (3, True, True)
 
 
+def test_a_changed_label_takes_its_place_in_the_file_of_the_earlier_one(copied: Path, tmp_path: Path) -> None:
+    """So there is no moment at which neither counts, or both, whenever the command dies."""
+    sheet = tmp_path / "sheet.csv"
+    labels.write(labels.draw(copied, STUDY, 8), sheet)
+    fill(sheet, better_of, rater="anna")
+    import_labels(copied, sheet)
+    folder = copied / "imported_judgments"
+    before = {path.name: path.read_bytes() for path in folder.rglob("*.parquet")}
+    fill(sheet, lambda row: "21"[int(better_of(row)) - 1])
+    assert import_labels(copied, sheet) == 8
+    after = {path.name: path.read_bytes() for path in folder.rglob("*.parquet")}
+    assert after.keys() == before.keys()
+    assert sum(after[name] != content for name, content in before.items()) == 1
+    assert query(copied, "select truth, n_votes, count(*) from truths group by all") == [("hi", 1, 8)]
+
+
 def test_a_changed_label_counts_whichever_text_stood_first_and_of_its_rater_alone(copied: Path, tmp_path: Path) -> None:
     """A second sheet has its own lot of the order; what another rater said of the same stays."""
     one, two = both_sheets(copied, tmp_path)

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from batchpond import ids
@@ -105,7 +104,7 @@ def tally(connection: duckdb.DuckDBPyConnection) -> Tally:
 def publish(store: Store, connection: duckdb.DuckDBPyConnection, replaced: _Rows = ()) -> None:
     """Write the new rows, in the order given, to one file whose name is the digest of what they say.
 
-    What they have `replaced` is an event each and leaves the table, in this order: whoever is killed does it again.
+    What they have `replaced` is an event each, and then they stand in its place: whoever is killed leaves one of both.
     """
     # A stream that is read slowly pins what is behind it: only a plain scan may be.
     connection.execute(_query("new_rows", columns=", ".join(COLUMNS)))
@@ -113,8 +112,11 @@ def publish(store: Store, connection: duckdb.DuckDBPyConnection, replaced: _Rows
     if replaced:
         said = ((row["study"], row["request_model"], orjson.dumps(row).decode()) for row in replaced)
         EventLog(store).append(*(Relabelled(study=study, rater=rater, said=row) for study, rater, row in said))
-        keys = pa.array([row["import_key"] for row in replaced])
-        rewrite.take_out(store, IMPORTED_JUDGMENTS, lambda rows: pc.is_in(rows.column("import_key"), value_set=keys))
+        gone = [row["import_key"] for row in replaced]
+        in_place = "FROM new_rows WHERE list_contains($gone, import_key)"
+        comes = connection.sql(f"SELECT * EXCLUDE (row_digest) {in_place}", params={"gone": gone}).to_arrow_table()
+        rewrite.exchange(store, IMPORTED_JUDGMENTS, "import_key", gone, comes.cast(IMPORTED_JUDGMENTS.schema))
+        connection.execute(f"DELETE {in_place}", {"gone": gone})
     if connection.execute("SELECT count(*) FROM new_rows").fetchall() == [(0,)]:
         return
     content = hashlib.sha256()

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -41,6 +41,24 @@ def take_out(store: Store, table: Table, goes: Callable[[pa.Table], pa.ChunkedAr
     """Take the rows that `goes` marks out of a table; the lake's lock is held."""
     for path in store.files(table.name):
         _rewrite(store, table, path, lambda rows: rows.filter(pc.invert(goes(rows))))
+
+
+def exchange(store: Store, table: Table, key: str, gone: Sequence[str], rows: pa.Table) -> None:
+    """Put rows in the place of those of the same key, and take out others that are `gone`; the lake's lock is held.
+
+    A row and what comes in its place are in one file, so that whoever dies in between leaves one of them.
+    """
+    keys = pa.array(gone, pa.string())
+
+    def exchanged(before: pa.Table) -> pa.Table:
+        goes = pc.is_in(before.column(key), value_set=keys)
+        if not pc.any(goes).as_py():
+            return before
+        comes = pc.is_in(rows.column(key), value_set=before.column(key).combine_chunks())
+        return pa.concat_tables([before.filter(pc.invert(goes)), rows.filter(comes)])
+
+    for path in store.files(table.name):
+        _rewrite(store, table, path, exchanged)
 
 
 def empty_lines(store: Store, path: Path, is_kept: Callable[[bytes], bool]) -> int:
