@@ -10,9 +10,11 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from batchpond.errors import ExitCode
+from batchpond.lake.store import LENS
 from batchpond_sim.host import server
 from batchpond_sim.host.server import Simulator
 from batchpond_sim.world.world import Settings
@@ -35,6 +37,20 @@ def program(simulator: Simulator, tmp_path: Path) -> Program:
     program = Program(tmp_path, simulator.base_url_of("openai"))
     program.write()
     return program
+
+
+def test_the_lens_is_written_by_the_first_pass_or_when_it_ends_before_that(program: Program) -> None:
+    lens = program.folder / "lake" / LENS
+    program.more = {"BATCHPOND_FAILPOINT": "S0:kill"}
+    killed = program.run("run", "study.toml", "--yes")
+    program.more = {}
+    assert killed.returncode == -signal.SIGKILL
+    assert not lens.exists()
+    assert program.outcomes() == {None: N}  # whoever looks next sees it all the same
+    lens.unlink(missing_ok=True)
+    assert program.run("run", "--yes", "--max-cost", "0.0000001").returncode == ExitCode.USAGE
+    with duckdb.connect(str(lens), read_only=True) as connection:
+        assert connection.sql("SELECT count(*) FROM plan_current").fetchall() == [(N,)]
 
 
 def test_a_study_is_planned_sent_and_read_in_one_process(program: Program) -> None:

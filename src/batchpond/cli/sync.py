@@ -7,6 +7,7 @@ import math
 import os
 import subprocess
 import time
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,7 @@ from batchpond.model import Origin
 from batchpond.text import plural, usd
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from batchpond.lake.store import Store
     from batchpond.run.live.run import LaneProgress, LiveReport
@@ -198,12 +199,14 @@ def run(
     from batchpond.plan.verb import plan_file
 
     deadline_s = time.monotonic() + timeout_s
-    planned = plan_file(invocation.lake_path, study)
-    if not is_json:
-        invocation.diagnostics.say("\n".join(plan.report_lines(planned)))
-    confirm = plan.asked(invocation, planned.study, is_yes=is_yes, is_json=is_json, is_fresh=is_fresh)
-    submitted = plan.sent(invocation, planned.study, confirm, "run", max_cost_usd=max_cost_usd, limit=limit)
-    total, report, code = _waited_for(invocation, planned.study, interval_s, deadline_s)
+    with _shown(invocation):
+        planned = plan_file(invocation.lake_path, study, is_shown=not is_yes)  # who is asked may look first
+        if not is_json:
+            invocation.diagnostics.say("\n".join(plan.report_lines(planned)))
+        confirm = plan.asked(invocation, planned.study, is_yes=is_yes, is_json=is_json, is_fresh=is_fresh)
+        wishes = {"max_cost_usd": max_cost_usd, "limit": limit, "is_shown": False}
+        submitted = plan.sent(invocation, planned.study, confirm, "run", **wishes)
+        total, report, code = _waited_for(invocation, planned.study, interval_s, deadline_s)
     conclude(invocation.diagnostics, total, report)
     if is_json:
         documents = {"plan": planned, "submit": plan.document(submitted), "sync": document(total, report)}
@@ -211,6 +214,22 @@ def run(
     else:
         status.show_models(invocation, planned.study)
     return code
+
+
+@contextmanager
+def _shown(invocation: Invocation) -> Iterator[None]:
+    """Have the lens show what was done where it ends early: whoever goes on leaves that to the first pass."""
+    try:
+        yield
+    except BaseException:
+        from batchpond.views.refresh import refresh
+
+        # Where there is no lake there is nothing to show, and another writer leaves it as it should be.
+        with suppress(UsageError, BusyError):
+            store = invocation.store()
+            with store.lock("run"):
+                refresh(store)
+        raise
 
 
 def _waited_for(

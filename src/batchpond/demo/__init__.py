@@ -59,14 +59,15 @@ def run(lake_path: Path, say: Callable[[str], None]) -> DemoReport:
     """
     store = Store.init(lake_path)
     _refuse_real_data(store)
-    planned = plan.plan_study(store, study.parse_study((DATA / "study.toml").read_bytes(), "study.toml", DATA))
+    asked = study.parse_study((DATA / "study.toml").read_bytes(), "study.toml", DATA)
+    planned = plan.plan_study(store, asked, is_shown=False)
     say(f"planned {planned.n_requests:,} requests in {planned.n_cells} cells (20 essays, 190 pairs, both directions)")
     with _simulator() as simulator:
         say(f"simulated providers listen at {simulator.root_url}: {', '.join(registry.NAMES)}")
         environ = environment(simulator)
         with Providers(lambda name: registry.connect(name, clock=store.clock, environ=environ)) as providers:
             sent = submit.submit(
-                store, STUDY, max_cost_usd=None, limit=None, confirm=lambda _: True, providers=providers
+                store, STUDY, max_cost_usd=None, limit=None, confirm=lambda _: True, providers=providers, is_shown=False
             )
             say(f"submitted {sent.preview.n_requests:,} requests in {sent.preview.n_shards} batches")
             n_syncs = _sync_until_done(store, providers, say)

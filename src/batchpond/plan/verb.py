@@ -361,10 +361,10 @@ def is_as_planned(store: Store, study: Study) -> bool:
     return all(now[name] == planned[name] for name in now.keys() & planned.keys())
 
 
-def plan_file(lake_path: Path, study_path: Path, *, clock: Clock | None = None, is_bought: bool = False) -> PlanReport:
+def plan_file(lake_path: Path, study_path: Path, *, clock: Clock | None = None, **how: bool) -> PlanReport:
     """Plan a study file into a lake, which is made once the file is known to be good; as `plan_study`."""
     study = study_file.load(study_path)
-    return plan_study(Store.init(lake_path, clock), study, is_bought=is_bought)
+    return plan_study(Store.init(lake_path, clock), study, **how)
 
 
 def plan_study(
@@ -373,11 +373,12 @@ def plan_study(
     *,
     modules: Modules = registry.module,
     is_bought: bool = False,
+    is_shown: bool = True,
 ) -> PlanReport:
     """Write what a study asks from the start into the lake and return what all of it would ask, at which rough cost.
 
     A study that `is_bought` was asked from another lake: what speaks against asking its models now, such as that they
-    have ended, is no error. Raises StudyError for what cannot be asked, BusyError when another process writes to the
+    have ended, is no error. Without `is_shown` the lens is left to whoever goes on at once. Raises StudyError for what cannot be asked, BusyError when another process writes to the
     lake.
     """
     prices = Prices.of_lake(store.path / CONFIG, store.clock.now())
@@ -399,10 +400,12 @@ def plan_study(
             store.publish(STUDIES, study_row, [_study_row(draft, foreseen, counted.n_requests)])
         log = EventLog(store)
         is_new_version = _make_newest(store, log, draft)
-        refresh.refresh(store)  # what is planned is shown, whatever its rounds come to
+        if is_shown:
+            refresh.refresh(store)  # what is planned is shown, whatever its rounds come to
         if _open_rounds(store, log, draft):
             counted = _counted(store, draft)
-        refresh.refresh(store)
+        if is_shown:
+            refresh.refresh(store)
         n_new = _n_requests(store) - n_before
     left = versions.later_shares(store, draft.version)
     foreseen = [replace(one, later=one.later.part(part)) for one in foreseen if (part := left.get(one.stage.name))]

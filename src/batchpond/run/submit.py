@@ -171,13 +171,14 @@ def submit(
     providers: Providers,
     on_note: Callable[[Note], None] | None = None,
     again: Again | None = None,
+    is_shown: bool = True,
 ) -> SubmitReport:
     """Send a study's due requests, once `confirm` agrees to their cost; the rest is left to `sync`.
 
     Without `confirm` it is a dry run.
 
     `again` asks what was asked before once more, all of it or what failed; `results` keeps the first
-    success and `result_attempts` has them all.
+    success and `result_attempts` has them all. Without `is_shown` the lens is left to the pass that follows at once.
 
     The lock is not held while asking. Raises UsageError when there is no plan or the estimate is
     above `max_cost_usd` or the study's budget; what is sent before a failure stays on record and is never sent twice.
@@ -211,7 +212,8 @@ def submit(
         tell_waiting(session)
         session.keep_access()
         session.log.compact(lambda: refresh(store))
-        refresh(store)
+        if is_shown:
+            refresh(store)
     attempts = session.open_state.attempts.values()
     n_unclear = sum(one.phase in UNCLEAR_PHASES for one in attempts if one.intent.study == study)
     n_unsent, n_live = dispatch.count_unsent(session, study)
