@@ -204,8 +204,7 @@ def run(
         if not is_json:
             invocation.diagnostics.say("\n".join(plan.report_lines(planned)))
         confirm = plan.asked(invocation, planned.study, is_yes=is_yes, is_json=is_json, is_fresh=is_fresh)
-        wishes = {"max_cost_usd": max_cost_usd, "limit": limit, "is_shown": False}
-        submitted = plan.sent(invocation, planned.study, confirm, "run", **wishes)
+        submitted = plan.sent(invocation, planned.study, confirm, "run", max_cost_usd=max_cost_usd, limit=limit)
         total, report, code = _waited_for(invocation, planned.study, interval_s, deadline_s)
     conclude(invocation.diagnostics, total, report)
     if is_json:

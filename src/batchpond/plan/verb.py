@@ -361,10 +361,12 @@ def is_as_planned(store: Store, study: Study) -> bool:
     return all(now[name] == planned[name] for name in now.keys() & planned.keys())
 
 
-def plan_file(lake_path: Path, study_path: Path, *, clock: Clock | None = None, **how: bool) -> PlanReport:
+def plan_file(
+    lake_path: Path, study_path: Path, *, clock: Clock | None = None, is_bought: bool = False, is_shown: bool = True
+) -> PlanReport:
     """Plan a study file into a lake, which is made once the file is known to be good; as `plan_study`."""
     study = study_file.load(study_path)
-    return plan_study(Store.init(lake_path, clock), study, **how)
+    return plan_study(Store.init(lake_path, clock), study, is_bought=is_bought, is_shown=is_shown)
 
 
 def plan_study(
@@ -378,8 +380,8 @@ def plan_study(
     """Write what a study asks from the start into the lake and return what all of it would ask, at which rough cost.
 
     A study that `is_bought` was asked from another lake: what speaks against asking its models now, such as that they
-    have ended, is no error. Without `is_shown` the lens is left to whoever goes on at once. Raises StudyError for what cannot be asked, BusyError when another process writes to the
-    lake.
+    have ended, is no error. Without `is_shown` the lens is left to whoever goes on at once. Raises StudyError for what
+    cannot be asked, BusyError when another process writes to the lake.
     """
     prices = Prices.of_lake(store.path / CONFIG, store.clock.now())
     with store.lock("plan"), MediaSpool(store) if study.media else nullcontext() as media:
