@@ -367,6 +367,17 @@ def test_three_judges_of_whom_two_agree_do_not_agree_all(tmp_path: Path) -> None
     assert "of 12 units on average, all that voted on 33.3" in text
 
 
+def test_of_several_templates_those_of_most_and_of_least_agreement_are_told_and_called_so(tmp_path: Path) -> None:
+    """Which two of three stand in the sentences follows from what they say, and not from their names."""
+    votes = {"t1": "ttt ttf tff fff ttf ttf", "t2": "ttt ttt ttt fff fff ttf", "t3": "tff ttf tff fff ttf ttf"}
+    rows = [row for template, words in votes.items() for row in voted(words, template_id=template)]
+    most, least = findings(tmp_path, rows)["agreement-overall"]
+    assert "template t2" in most
+    assert most.endswith(", the highest of 3 templates.")
+    assert "template t3" in least
+    assert least.endswith(", the lowest.")
+
+
 def test_an_answer_that_is_left_out_is_counted_once_and_not_again_for_the_panel(tmp_path: Path) -> None:
     """Neither of compliance nor of ratings; of what is shown per statement, the panel's, it is the panel's own."""
     rows = voted("uut ttf uuu fff ttf ttf")
