@@ -17,21 +17,20 @@ from batchpond import ids
 from batchpond.errors import BatchpondError
 from batchpond.lake import disk
 from batchpond.results.export import translated
-from batchpond_report import palette
-from batchpond_report.charts import looks, plane, rows
-from batchpond_report.charts.looks import FONT, Layout, Spec
+from batchpond_report import charts, looks, palette
+from batchpond_report.looks import FONT, Layout, Spec
 from batchpond_report.parts import ChartKind, Figure
 from batchpond_report.reading import read, short
 
 _DRAWN: Final = {
-    ChartKind.INTERVALS: rows.intervals,
-    ChartKind.RANKING: rows.intervals,
-    ChartKind.BARS: rows.bars,
-    ChartKind.WIN_MATRIX: plane.matrices,
-    ChartKind.HEAT: plane.matrices,
-    ChartKind.CURVES: plane.curves,
-    ChartKind.TIMELINE: plane.timeline,
-    ChartKind.CALIBRATION: plane.calibration,
+    ChartKind.INTERVALS: charts.intervals,
+    ChartKind.RANKING: charts.intervals,
+    ChartKind.BARS: charts.bars,
+    ChartKind.WIN_MATRIX: charts.matrices,
+    ChartKind.HEAT: charts.matrices,
+    ChartKind.CURVES: charts.curves,
+    ChartKind.TIMELINE: charts.timeline,
+    ChartKind.CALIBRATION: charts.calibration,
 }
 
 

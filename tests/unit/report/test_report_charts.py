@@ -20,10 +20,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from batchpond.errors import BatchpondError
-from batchpond_report import drawing, palette, reading
-from batchpond_report.charts import looks
-from batchpond_report.charts.looks import Layout
+from batchpond_report import drawing, looks, palette, reading
 from batchpond_report.drawing import chart
+from batchpond_report.looks import Layout
 from batchpond_report.parts import ChartKind, Figure
 from batchpond_report.reading import MARKS_MAX, read, undrawn_rows
 from tests.rigs.swept import examples

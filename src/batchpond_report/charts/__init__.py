@@ -1,1 +1,0 @@
-"""How figures are drawn, a module per kind of chart."""
