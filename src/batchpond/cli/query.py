@@ -197,7 +197,7 @@ def export(
         if kind or view or per_batch or keep_formulas or (layout in WHOLE and (study or force)):
             raise UsageError("--layout decides on files and formats: it goes with --study, --force and --json alone")
         if layout in WHOLE:
-            from batchpond.interop.warehouse import export_tables
+            from batchpond.interop.layouts import export_tables
 
             store = invocation.store()
             n_files = store.copy_to(destination) if layout == "lake" else export_tables(store, destination, layout)

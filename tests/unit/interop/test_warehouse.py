@@ -15,7 +15,7 @@ import pytest
 
 from batchpond.cli import main
 from batchpond.errors import ExitCode, LakeError
-from batchpond.interop.warehouse import FILE, export_tables
+from batchpond.interop.layouts import FILE, export_tables
 from batchpond.lake import disk, manifest
 from batchpond.lake.events import EventLog
 from batchpond.lake.records import Fresh
