@@ -11,7 +11,7 @@ import ollama
 import pytest
 
 from batchpond_sim.host.server import Running, running
-from batchpond_sim.ollama.answers import MODELS, fitted
+from batchpond_sim.ollama.api import MODELS, fitted
 from batchpond_sim.world.world import Settings
 from tests.rigs.simulator import FIRST, SECOND, prompt
 
