@@ -28,7 +28,7 @@ from batchpond.lake.store import Store
 from batchpond.plan import verb as plan
 from batchpond.plan.media import told
 from batchpond.providers import registry
-from batchpond.providers.shared.sight import PAGES_UNKNOWN, UNKNOWN_TOKENS
+from batchpond.providers.shared.dialect import PAGES_UNKNOWN, UNKNOWN_TOKENS
 from batchpond.run.due import new_shards
 from batchpond.run.forget import Target, forget
 from batchpond.study.file import load
@@ -330,7 +330,7 @@ from batchpond.lake.store import Store
 from batchpond.lake.attempts import fold
 from batchpond.lake.events import read
 from batchpond.providers import registry
-from batchpond.providers.shared.sight import PAGES_UNKNOWN, UNKNOWN_TOKENS
+from batchpond.providers.shared.dialect import PAGES_UNKNOWN, UNKNOWN_TOKENS
 store = Store.open(Path(sys.argv[1]))
 shard = next(iter(fold(read(store)).shards.values()))
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

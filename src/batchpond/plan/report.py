@@ -21,7 +21,7 @@ from batchpond.plan.items import Balance, Pairs
 from batchpond.plan.prompts import BYTES_PER_TOKEN, OF_INPUT, forms_of, rubric_values
 from batchpond.plan.versions import Limits, cut, limits_of, used
 from batchpond.providers import registry
-from batchpond.providers.shared.sight import PAGES_UNKNOWN, PDF
+from batchpond.providers.shared.dialect import PAGES_UNKNOWN, PDF
 from batchpond.study.prices import USUAL, Estimate, Lengths, Prices, Used, total
 from batchpond.study.spec import OWN_OUTPUT_TASKS, Order, PairsSpec, ShardsSpec, StageSpec
 from batchpond.tasks.pairwise import PairwiseRule

@@ -18,8 +18,7 @@ from together.types.chat.completion_create_params import CompletionCreateParamsN
 from batchpond.model import Media, Role, Turn
 from batchpond.plan.cells import canonical
 from batchpond.providers import registry
-from batchpond.providers.shared.dialect import ModelSettings
-from batchpond.providers.shared.sight import PAGES_UNKNOWN, UNKNOWN_TOKENS
+from batchpond.providers.shared.dialect import PAGES_UNKNOWN, UNKNOWN_TOKENS, ModelSettings
 from tests.unit.providers.test_anthropic_body import validated
 from tests.unit.providers.test_openai_body import needs_spec, validator
 

@@ -9,7 +9,7 @@ import pytest
 from batchpond.model import Mode, PricedModel
 from batchpond.providers import registry
 from batchpond.providers.base import Descriptor
-from batchpond.providers.shared.sight import PDF
+from batchpond.providers.shared.dialect import PDF
 from batchpond.study.prices import Prices, known
 
 GUIDE = resources.files("batchpond.guides") / "providers.md"

@@ -21,8 +21,15 @@ from batchpond.errors import UsageError
 from batchpond.model import Mode, Response
 from batchpond.providers.base import Descriptor
 from batchpond.providers.shared import lines
-from batchpond.providers.shared.dialect import CHAT, UNASKED, ChatDialect, ModelSettings, refused_thinking
-from batchpond.providers.shared.sight import UNSEEN, Sight
+from batchpond.providers.shared.dialect import (
+    CHAT,
+    UNASKED,
+    UNSEEN,
+    ChatDialect,
+    ModelSettings,
+    Sight,
+    refused_thinking,
+)
 
 PREFIX: Final = "compatible-"
 _OWN_NAME: Final = re.compile(r"[a-z][a-z0-9]*(?:[-_][a-z0-9]+)*")

@@ -24,9 +24,8 @@ from batchpond.providers import base
 from batchpond.providers.http import keys
 from batchpond.providers.http.errors import ApiError, classify, read_error
 from batchpond.providers.shared import dialect, lines
-from batchpond.providers.shared.dialect import BuiltBody, Dialect, ModelSettings
+from batchpond.providers.shared.dialect import BuiltBody, Dialect, ModelSettings, Sight
 from batchpond.providers.shared.lines import PARTS, Count, Id, ReadLine, Row, Tokens, Word
-from batchpond.providers.shared.sight import Sight
 
 GENERATE: Final = "generateContent"
 _BESIDE_GENERATION: Final = frozenset({"systemInstruction", "safetySettings", "tools", "toolConfig", "cachedContent"})
