@@ -21,8 +21,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from batchpond import ids
-from batchpond.cli.adopt import COLUMNS as COLUMNS_SHOWN
 from batchpond.cli.frame import Invocation, root
+from batchpond.cli.resolve import LISTED as COLUMNS_SHOWN
 from batchpond.errors import AccessError, AttentionError, ExitCode, UsageError
 from batchpond.lake.attempts import Phase
 from batchpond.lake.events import read

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from batchpond.cli import adopt, browse, formats, output, plan, resolve, sync
+from batchpond.cli import browse, formats, output, plan, resolve, sync
 from batchpond.cli.frame import Invocation, picked, root
 from batchpond.errors import UsageError
 from batchpond.interop.labels import Sheet
@@ -258,8 +258,8 @@ def shown() -> dict[str, set[str]]:
         "cancel": set(picked(CancelReport((), ()))),
         "label": set(browse.label_document(Sheet("s", [], 0, 0, {}), Path())),
         "resolve": set(resolve.DECISION),
-        "recover": set(adopt.recovered(RecoverReport("s", "v", (), 0, 0, 0, 0, 0.0, 0, ()))),
-        "adopt": set(adopt.document(Adoption(Attempt(fact(Intent)), is_new=True))),
+        "recover": set(resolve.recovered(RecoverReport("s", "v", (), 0, 0, 0, 0, 0.0, 0, ()))),
+        "adopt": set(resolve.adopted(Adoption(Attempt(fact(Intent)), is_new=True))),
     }
 
 
