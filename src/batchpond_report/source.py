@@ -16,8 +16,8 @@ from batchpond.errors import UsageError
 from batchpond.lake.tables import literal, query, reading
 from batchpond.text import escape
 from batchpond.views import database
+from batchpond.views.draft import Worked
 from batchpond.views.read import check_study, studies
-from batchpond.views.worked import Worked
 from batchpond_report.parts import FIGURE_ROWS_MAX
 
 ROWS_MAX: Final = FIGURE_ROWS_MAX

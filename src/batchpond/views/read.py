@@ -32,8 +32,7 @@ from batchpond.lake.tables import literal, query, quoted, reading
 from batchpond.text import did_you_mean
 from batchpond.views import database, refresh
 from batchpond.views.database import Connect, is_view
-from batchpond.views.draft import MEMORY_LIMIT
-from batchpond.views.worked import narrow
+from batchpond.views.draft import MEMORY_LIMIT, narrow
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -9,7 +9,7 @@ import duckdb
 import pytest
 
 from batchpond.views import database
-from batchpond.views.worked import Worked
+from batchpond.views.draft import Worked
 from tests.rigs import report
 from tests.rigs.sql import differs, result
 
