@@ -36,7 +36,7 @@ REPORT_LINES_MAX = 3_050
 REMOTE_LINES_MAX = 951
 BROWSER_LINES_MAX = 1_185
 WORKER_LINES_MAX = 1_806
-MODULES_MAX = 240
+MODULES_MAX = 230
 MODULE_LINES_MAX = 600
 MODULE_LINES_USUAL = 250
 FUNCTION_LINES_MAX = 70
@@ -93,7 +93,7 @@ def test_modules_can_be_held_in_the_head() -> None:
 
 
 def test_the_house_does_not_grow() -> None:
-    """The package has at most 43,500 lines, its report 3,050, and all packages together at most 240 modules."""
+    """The package has at most 43,500 lines, its report 3,050, and all packages together at most 230 modules."""
     n_lines = sum(len(path.read_text().splitlines()) for path in MODULES if path.is_relative_to(PACKAGE))
     assert n_lines <= LINES_MAX
     assert sum(len(path.read_text().splitlines()) for path in REPORT.rglob("*.py")) <= REPORT_LINES_MAX

@@ -1,7 +1,12 @@
-"""`simulate`, `demo`: the providers on this machine, to try things out without an account, and the whole flow."""
+"""`simulate`, `demo`, `work`: the other side: providers on this machine, the whole flow with them, and workers.
+
+Simulated providers are to try things out without an account; a worker answers a folder of mode `files`, beside any
+number of others that do.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 import signal
@@ -10,20 +15,23 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from batchpond.cli import formats, output
 from batchpond.cli.frame import Invocation, pond_command
-from batchpond.errors import ExitCode, UsageError
+from batchpond.errors import BatchpondError, ExitCode, UsageError
 from batchpond.model import CELL_COLUMNS
 from batchpond.text import plural
+from batchpond_work import WorkError
+from batchpond_work.settings import OPTIONS, Settings
 
 if TYPE_CHECKING:
     from batchpond.clock import SystemClock
     from batchpond_sim.host.server import Running
     from batchpond_sim.world.world import Settings
+
 
 PORT: Final = "port.txt"
 
@@ -193,3 +201,35 @@ def tables(lake_path: Path) -> Iterator[str]:
     yield ""
     yield "log-odds: above 0, the essay shown first is favoured"
     yield "q: test of that for essays in general, corrected over the cells"
+
+
+@pond_command("work")
+def work(invocation: Invocation, folder: Path, is_json: bool, **settings: Any) -> int:
+    """Answer the requests in a folder of mode `files`, or at its address: as many as you like, anywhere."""
+    from batchpond_work import work as worker
+
+    try:
+        with worker.stopped_by_signals() as stop:
+            tally = worker.work(folder, Settings(**settings), invocation.diagnostics.note, stop)
+    except WorkError as error:
+        ended = BatchpondError(error.message, hint=error.hint)
+        ended.exit_code = ExitCode(error.exit_code)
+        raise ended from error
+    if is_json:
+        output.document(dataclasses.asdict(tally))
+    invocation.diagnostics.note(tally.text)
+    return tally.exit_code
+
+
+work.params[1:1] = [
+    click.Option(
+        [f"--{option.name.replace('_', '-')}"],
+        type=type(option.default),
+        is_flag=isinstance(option.default, bool),
+        default=option.default,
+        show_default=bool(option.default),
+        metavar=None if isinstance(option.default, bool) else option.metadata["metavar"],
+        help=option.metadata["help"],
+    )
+    for option in OPTIONS
+]
