@@ -9,6 +9,7 @@ import os
 import shutil
 import stat
 import warnings
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -19,7 +20,7 @@ import duckdb
 from batchpond.errors import BatchpondError, BusyError, ExitCode, LakeError, LakeWarning, UsageError
 from batchpond.lake import manifest, tables
 from batchpond.lake.attempts import Attempt, fold
-from batchpond.lake.disk import drop, read_through
+from batchpond.lake.disk import drop, parquet_files, read_through, relative
 from batchpond.lake.events import read
 from batchpond.lake.schemas import TABLES
 from batchpond.lake.store import CONFIG, LENS, SECRET, SPOOL, TMP, Store
@@ -36,6 +37,7 @@ NETWORK_FILE_SYSTEMS = frozenset(
      "fuse.sshfs", "fuse.s3fs", "fuse.gcsfuse", "fuse.rclone", "virtiofs"}
 )  # fmt: skip
 REBUILD = "`batchpond doctor --fix` writes the views anew; the Parquet files are not touched"
+_STRANGE = "move it out: whoever reads all Parquet files counts it; keep a lake out of folders that are synchronised"
 MOUNTS = Path("/proc/self/mounts")
 
 
@@ -118,6 +120,11 @@ def _files(store: Store, *, is_deep: bool) -> Iterator[Finding]:
     for name in tables.misfolded(store) if is_deep else ():
         problem = "its bytes are not those that were written; it holds copies of rows alone"
         yield _damage("files", f"{name}: {problem}", "`batchpond doctor --fix` drops it and a pass makes it again")
+    strange: list[str] = []
+    for name in TABLES:
+        deque(parquet_files(store.path / name, strange=strange), maxlen=0)
+    for path in relative(store.path, sorted(strange)[:FINDINGS_MAX]):
+        yield _warning("files", f"{path} is no file of this lake, by its name or as a link: it is left out", _STRANGE)
     if not found:
         read = f", and {n_rows:,} rows read as they were written" if is_deep else ""
         yield _ok("files", f"{n_files:,} published files have their table's columns{read}")

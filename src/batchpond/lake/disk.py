@@ -9,6 +9,7 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 import socket
 import stat
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -150,20 +151,41 @@ def replace(staged: Path, final: Path) -> None:
     sync(final.parent)
 
 
-def parquet_files(folder: str | os.PathLike[str], depth: int = DEPTH_MAX) -> Iterator[str]:
+NAMED: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.=@+-]*")
+"""What files of a lake are named like: no other is published."""
+# By Syncthing, git-annex and OneDrive; other tools put a blank in the name.
+_COPY: Final = re.compile(
+    r"(?:\.sync-conflict-[0-9-]+-[A-Z0-9]+|\.variant-[0-9a-f]+|-(?:DESKTOP|LAPTOP)-[A-Z0-9]+)\.parquet$"
+)
+
+
+def is_strange(name: str) -> bool:
+    """Whether no file or folder of a lake's tables is named so, whatever it holds."""
+    return NAMED.fullmatch(name) is None or _COPY.search(name) is not None
+
+
+def parquet_files(
+    folder: str | os.PathLike[str], depth: int = DEPTH_MAX, strange: list[str] | None = None
+) -> Iterator[str]:
     """Yield the paths of the Parquet files below a folder, never following a symbolic link.
 
-    As text: a folder may hold tens of thousands of files that nobody needs a Path of.
+    What is named as no file of a lake is, as tools that synchronise folders name copies, is left out: its rows would
+    count twice. `strange` takes what was left out. As text: a folder may hold tens of thousands of files that nobody
+    needs a Path of.
     """
     try:
         entries = list(os.scandir(folder))
     except FileNotFoundError:
         return
     for entry in entries:
-        if entry.name.endswith(".parquet") and entry.is_file(follow_symlinks=False):
+        is_table, is_folder = entry.name.endswith(".parquet"), entry.is_dir(follow_symlinks=False)
+        if is_strange(entry.name) or (is_table and entry.is_symlink()):
+            if strange is not None and (is_table or is_folder):
+                strange.append(entry.path)
+        elif is_table and not is_folder:
             yield entry.path
-        elif depth > 0 and entry.is_dir(follow_symlinks=False):
-            yield from parquet_files(entry.path, depth - 1)
+        elif depth > 0 and is_folder:
+            yield from parquet_files(entry.path, depth - 1, strange)
 
 
 def relative(lake_path: Path, paths: Iterable[str]) -> list[str]:

@@ -20,7 +20,7 @@ import orjson
 
 from batchpond.errors import LakeError, LakeWarning, UsageError
 from batchpond.lake import disk
-from batchpond.lake.disk import is_merged, merged_paths, relative
+from batchpond.lake.disk import is_merged, is_strange, merged_paths, relative
 from batchpond.lake.schemas import RAW, TABLES
 
 if TYPE_CHECKING:
@@ -120,7 +120,12 @@ def missing(lake_path: Path, tables: Collection[str] = GUARDED) -> list[str]:
     tables = {*tables}.difference(disk.aside(lake_path))  # nor before this: a table that comes does so at once
     present = _present(lake_path, tables)
     absent = {name for name in entries.keys() - present if _table(name) in tables}
-    return sorted(absent - _covered(lake_path, present)) if absent else []
+    return sorted(_missed(absent) - _covered(lake_path, present)) if absent else []
+
+
+def _missed(absent: Collection[str]) -> set[str]:
+    """Return which listed files are missed: none of the copies that earlier versions listed."""
+    return {name for name in absent if not is_strange(name.rpartition("/")[2])}
 
 
 def require(store: Store, tables: Collection[str]) -> None:
@@ -147,7 +152,7 @@ def take_up(store: Store, there: Collection[str] | None = None) -> list[Damage]:
     new = {name: _seen(store.path / name) for name in sorted(present - known)}
     rows = [_row(name, entry) for name, entry in new.items()]
     rows += [{"name": name, "size_bytes": None} for name in sorted((manifest.entries.keys() & covered) - present)]
-    lost = sorted(manifest.entries.keys() - present - covered)
+    lost = sorted(_missed(manifest.entries.keys() - present - covered))
     for name in known.intersection(lost):
         rows.append(_row(name, manifest.entries[name]) | {"is_missing": True})
     damaged = [Damage(FOLDER, problem) for problem in manifest.problems]

@@ -45,7 +45,7 @@ LAKE_ID_LENGTH = 10
 _PAYLOAD = ".jsonl"
 STALE_SCRATCH_S = 86_400
 
-_NAME = re.compile(r"(?:[A-Za-z0-9_][A-Za-z0-9_.=@+-]*/)*[A-Za-z0-9_][A-Za-z0-9_.=@+-]*")
+_NAME = re.compile(rf"(?:{disk.NAMED.pattern}/)*{disk.NAMED.pattern}")
 
 
 class Store:

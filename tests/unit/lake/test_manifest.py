@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -193,3 +194,38 @@ def test_events_that_were_merged_are_struck_from_the_list_and_not_missed(lake: L
         os.fspath(path.relative_to(lake.path)) for path in lake.store.files("events")
     }
     assert manifest.missing(lake.path) == []
+
+
+COPIES = (
+    "{} (conflicted copy 2026-11-30)",
+    "{}.sync-conflict-20261130-101010-ABCDEFG",
+    "{}.variant-1f3c",
+    "{}-DESKTOP-4T2K9QX",
+    "._{}",
+)
+
+
+@pytest.mark.parametrize("name", COPIES)
+def test_a_copy_that_a_tool_made_of_a_file_counts_for_nothing(lake: LakeBuilder, name: str) -> None:
+    """Whatever synchronises the folder: no request is asked twice and no answer counts twice; `doctor` names it.
+
+    One that an earlier version took for a file of the lake is not missed.
+    """
+    before, listed_before = {table: lake.store.files(table) for table in manifest.GUARDED}, listed(lake)
+    for path in [path for paths in before.values() for path in paths]:
+        shutil.copy(path, path.with_name(f"{name.format(path.stem)}.parquet"))
+    publish(lake)
+    assert ({table: lake.store.files(table) for table in before}, listed(lake)) == (before, listed_before)
+    told = [found for found in examine(lake.store) if found.level is Level.WARNING]
+    assert ["left out" in found.message for found in told] == [True] * sum(map(len, before.values()))
+    with lake.store.lock("test"):
+        row = {"name": f"events/{name.format('e-1')}.parquet", "size_bytes": 1, "sha256": ""}
+        manifest._write(lake.store, manifest.load(lake.path), [row])
+    assert manifest.missing(lake.path) == []
+
+
+def test_a_link_in_the_place_of_a_file_is_missed_and_said(lake: LakeBuilder, tmp_path: Path) -> None:
+    """As git-annex leaves them: nothing is read through it."""
+    (path,) = lake.store.files("items")
+    path.symlink_to(path.rename(tmp_path / "away.parquet"))
+    assert {found.level for found in examine(lake.store) if path.name in found.message} == {Level.ERROR, Level.WARNING}
