@@ -136,15 +136,20 @@ def test_a_model_that_is_not_there_is_said_and_nothing_is_burnt(rig: LiveRig) ->
 
 
 def test_an_account_without_credit_stops_at_once(rig: LiveRig) -> None:
+    """Whoever only looks is told, too, until calls are answered again."""
     rig.begin(N)
     rig.simulator.world.add_fault("live@5-:billing=429")
     report = rig.live(concurrency=2)
     assert report.exit_code is ExitCode.FAILED
     assert any("credit" in (note.hint or "") for note in report.notes)
     assert rig.simulator.world.ledger.live.n_asked <= 4 + 2 * 2
+    said = f"live calls to openai/{LIVE['openai'].model} stopped at 20".encode()
+    told = [rig.run(*command) for command in (("sync", "--no-submit"), ("status",), ("doctor",))]
+    assert [(one.returncode, said in one.stderr + one.stdout) for one in told] == [(ExitCode.ATTENTION, True)] * 3
     rig.simulator.world.clear_faults()
     rig.live()
     rig.check_complete(N)
+    assert rig.run("sync").returncode == 0
 
 
 def test_a_server_that_puts_off_everything_is_given_up_some_day(rig: LiveRig, monkeypatch: pytest.MonkeyPatch) -> None:

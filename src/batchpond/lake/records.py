@@ -127,7 +127,10 @@ class PutOff(Event, frozen=True, kw_only=True, tag="put_off", rename={"message":
 
 
 class Access(Event, frozen=True, kw_only=True, tag="access", rename={"message": "detail"}):
-    """A provider, named as its client is, let a pass in again or, as `message` says, did not, or had no key to show."""
+    """A provider, named as its client is, let a pass in again or, as `message` says, did not, or had no key to show.
+
+    Of live calls it may be one model, as `provider/model`.
+    """
 
     is_occurrence = True
     provider: str

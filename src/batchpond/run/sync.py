@@ -37,7 +37,7 @@ from batchpond.run import due
 from batchpond.run.dispatch import count_unapproved, count_unsent, finish_adoptions, send_due
 from batchpond.run.find import check_host, owners, pages, place, resolve_unknowns, take_in_duplicates, tell_duplicates
 from batchpond.run.session import TAKE_HINT, Counts, Note, Providers, Report, Session, Severity, answered
-from batchpond.run.told import count_failed, tell_concerns, tell_failures, tell_strays, tell_waiting
+from batchpond.run.told import count_failed, tell_concerns, tell_failures, tell_refused, tell_strays, tell_waiting
 from batchpond.views.refresh import refresh
 
 PENDING_PHASES = frozenset({Phase.SENT, Phase.UNKNOWN, Phase.OPEN, Phase.ENDED, Phase.INTENT, Phase.UPLOADED})
@@ -103,6 +103,7 @@ def sync_once(
         tell_duplicates(session)
         tell_failures(session)
         tell_concerns(session)
+        tell_refused(session)
         settled = (a for a in session.open_state.attempts.values() if a.phase in SETTLED_PHASES)
         jsonl.sweep_payloads(store, {a.attempt_id for a in settled})
         study = _scope(session, study)

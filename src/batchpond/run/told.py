@@ -268,10 +268,25 @@ def following(session: Session, studies: Iterable[str]) -> Iterator[Note]:
             yield Note(Severity.INFO, f"what follows from the answers of study {study} waits for {lack}")
 
 
-def refused(lake_state: LakeState, study: str | None = None) -> Iterator[Note]:
-    """Yield what providers refused for want of a key or of rights, as long as something of a study waits for that."""
+def tell_refused(session: Session) -> None:
+    """Say what keeps live calls from being made, as the last that were made know: a pass makes none."""
+    for one in refused(session.open_state, is_live=True) if session.open_state.denied else ():
+        session.note(one.severity, one.message, hint=one.hint, exit_code=one.exit_code)
+
+
+def refused(lake_state: LakeState, study: str | None = None, *, is_live: bool = False) -> Iterator[Note]:
+    """Yield what providers refused for want of a key, of rights or of money, while something of a study waits for that.
+
+    Of live calls alone, if wanted.
+    """
     pending = ((lake_state.shards.get(shard_id), latest) for shard_id, latest in due.pending_shards(lake_state).items())
     mine = [(shard, latest) for shard, latest in pending if shard is not None and study in {None, shard.study}]
+    live = [(shard, latest) for shard, latest in mine if shard.mode is Mode.LIVE]
+    mine = live if is_live else mine
+    for name in sorted({f"{shard.provider}/{shard.request_model}" for shard, _ in live} & lake_state.denied.keys()):
+        event = lake_state.denied[name]
+        text = f"live calls to {name} stopped at {event.occurred_at:%Y-%m-%d %H:%M} UTC: {event.message}"
+        yield Note(Severity.ERROR, text, "mend that, then `batchpond live`", ExitCode.ATTENTION)
     for name in sorted({shard.client_name for shard, _ in mine} & lake_state.denied.keys()):
         event = lake_state.denied[name]
         text = f"nothing goes on at {name} since {event.occurred_at:%Y-%m-%d %H:%M} UTC: {event.message}"

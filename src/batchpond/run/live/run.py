@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Final
 
-from batchpond.errors import AccessError, BatchpondError, BusyError, ExitCode, LakeError, UsageError
+from batchpond.errors import AccessError, BatchpondError, BusyError, ExitCode, LakeError, ProviderError, UsageError
 from batchpond.lake import disk, failpoints
 from batchpond.lake.attempts import Attempt, Phase, fold
 from batchpond.lake.events import read
@@ -400,9 +400,11 @@ class LiveRun:
             lane.running.calls.stop()
 
     def _keep_access(self) -> None:
-        """Remember which providers refused the key, and which that had before answered."""
-        refused = {lane.provider: lane.error.message for lane in self._lanes if isinstance(lane.error, AccessError)}
-        heard = self._denied & {lane.provider for lane in self._lanes if lane.counts.n_answered}
+        """Remember who refused the key, of which models no call got through, and which that had before answered."""
+        stopped = ((lane, lane.error) for lane in self._lanes if isinstance(lane.error, AccessError | ProviderError))
+        refused = {lane.provider if isinstance(why, AccessError) else lane.name: why.message for lane, why in stopped}
+        answered = [lane for lane in self._lanes if lane.counts.n_answered]
+        heard = self._denied & {name for lane in answered for name in (lane.provider, lane.name)}
         if not refused and not heard:
             return
         with self._writing() as session:
