@@ -71,6 +71,24 @@ def test_results_that_are_about_to_be_deleted_count_down(account: FakeOpenAI, pr
     assert "deleted" not in program.run("status").stderr
 
 
+def test_results_that_are_deleted_have_a_way_out(account: FakeOpenAI, program: Program) -> None:
+    """No pass ever brings them: what is said of them, once a watch, names the commands that end it."""
+    account.is_held, account.age_s = True, 31 * 86_400
+    assert program.submit().returncode == 0
+    account.finish(account.batches[0])
+    account.batches[0]["output_file_id"] = "file-gone"
+    out = f"`batchpond resolve {account.batches[0]['id']} --lost` gives up what is gone for good"
+    watched = program.run("sync", "--watch", "--interval", "1", "--timeout", "2")
+    assert (watched.returncode, watched.stderr.count("404s come and go"), watched.stderr.count(out)) == (3, 1, 2)
+    status = program.run("status")
+    assert (status.returncode, "may be deleted by now" in status.stderr, out in status.stderr) == (3, True, True)
+    assert program.run("resolve", account.batches[0]["id"], "--lost", "--yes").returncode == 0
+    account.is_held = False
+    assert program.run("retry", STUDY, "--only", "lost", "--yes").returncode == 0
+    assert program.sync().returncode == 0
+    assert (program.outcomes(), len(account.batches)) == ({"decided": N}, 2)
+
+
 def test_an_empty_account_waits_for_a_person_and_not_for_time(account: FakeOpenAI, program: Program) -> None:
     """A 429 for want of credit is asked about once: later passes send nothing of the account and say why, exit 3."""
     program.prepare(max_requests=4)

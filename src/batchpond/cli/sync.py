@@ -21,11 +21,11 @@ from batchpond.model import Origin
 from batchpond.text import plural, usd
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from batchpond.lake.store import Store
     from batchpond.run.live.run import LaneProgress, LiveReport
-    from batchpond.run.session import Counts
+    from batchpond.run.session import Counts, Note
     from batchpond.run.sync import SyncReport
 
 ON_DONE_TIMEOUT_S = 60.0
@@ -78,13 +78,19 @@ def command(
 
 def passes(invocation: Invocation, watch: Watch) -> tuple[Counts, SyncReport]:
     """Make passes as `watch` says; return what all of them did, and the last one's report."""
-    from batchpond.run.session import Counts
+    from batchpond.run.session import Counts, Note
 
     store, diagnostics = invocation.store(), invocation.diagnostics
-    total = Counts()
+    total, said = Counts(), list[Note]()
     deadline_s = time.monotonic() + watch.timeout_s
+
+    def tell(note: Note) -> None:
+        if note not in said:  # by the pass before
+            diagnostics.told(note)
+
     while True:
-        report = _one_pass(diagnostics, watch, deadline_s, store)
+        report = _one_pass(diagnostics, watch, deadline_s, store, tell)
+        said[:] = report.notes
         total += report.counts
         left_s = deadline_s - time.monotonic()
         if not (watch.is_on and report.n_pending and left_s > 0) or report.is_stuck:
@@ -113,18 +119,16 @@ def _wait(diagnostics: Diagnostics, text: str, wait_s: float) -> None:
         time.sleep(min(1.0, left_s) if diagnostics.is_terminal else left_s)
 
 
-def _one_pass(diagnostics: Diagnostics, watch: Watch, deadline_s: float, store: Store) -> SyncReport:
+def _one_pass(
+    diagnostics: Diagnostics, watch: Watch, deadline_s: float, store: Store, tell: Callable[[Note], None]
+) -> SyncReport:
     from batchpond.run.sync import sync_once
 
     while True:
         try:
             with providers(store) as connected:
                 return sync_once(
-                    store,
-                    providers=connected,
-                    submit_due=watch.submit_due,
-                    on_note=diagnostics.told,
-                    study=watch.study,
+                    store, providers=connected, submit_due=watch.submit_due, on_note=tell, study=watch.study
                 )
         except (AwayError, BusyError, OvertakenError) as error:
             if not watch.is_on or time.monotonic() + watch.interval_s > deadline_s:

@@ -24,7 +24,7 @@ from batchpond.lake.store import CONFIG, TMP
 from batchpond.model import BatchState, Download, FileRole, Mode, RemoteBatch
 from batchpond.providers.base import BatchProvider
 from batchpond.run.find import check_host
-from batchpond.run.session import LARGE, TAKE_HINT, Session, Severity, answered, beside
+from batchpond.run.session import LARGE, TAKE_HINT, Session, Severity, answered, beside, given_up
 from batchpond.study import prices
 from batchpond.views import database
 
@@ -261,7 +261,7 @@ def _note_unavailable(session: Session, provider: BatchProvider, attempt: Attemp
     days = provider.descriptor.results_retention_days
     session.alert(
         f"{attempt.provider} says 404 for {what} of batch {attempt.batch_id}; results are kept about {days} days",
-        hint="`batchpond sync` asks again; 404s come and go",
+        hint=f"`batchpond sync` asks again; 404s come and go; {given_up(attempt)}",
     )
 
 

@@ -429,6 +429,12 @@ class Session:
         return found.settle_s + (self.store.mirror is not None) * (ELSEWHERE_S + found.create_deadline_s)
 
 
+def given_up(attempt: Attempt) -> str:
+    """Return what to do about a batch whose results the provider has deleted."""
+    lost = f"`batchpond resolve {attempt.batch_id} --lost` gives up what is gone for good"
+    return f"{lost}, and `batchpond retry {attempt.intent.study} --only lost` asks it again"
+
+
 def _gist(message: str | None) -> list[str]:
     """Return what of a refusal is ours to say: whose key, which call, which status; what follows is the provider's."""
     return (message or "").split(": ")[:2]

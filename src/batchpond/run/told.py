@@ -31,7 +31,7 @@ from batchpond.providers.shared.files import RECENT
 from batchpond.providers.shared.folder import Folder, of_host
 from batchpond.run import dispatch, due
 from batchpond.run.dispatch import Obstacle
-from batchpond.run.session import Note, Providers, Session, Severity, answered
+from batchpond.run.session import Note, Providers, Session, Severity, answered, given_up
 from batchpond.study.prices import load_config
 from batchpond.text import plural
 
@@ -193,12 +193,11 @@ def _perishing(attempt: Attempt, now: datetime) -> Note | None:
         text = f"{about}, though it had ended by {seen.occurred_at:%Y-%m-%d %H:%M} UTC"
         return _for_a_person(text, "`batchpond sync` fetches them, and says what keeps them away")
     source = "" if descriptor.has_known_retention else "; how long they are kept is not documented, so this is caution"
-    due_at = f"in {_span(left)}, on {until:%Y-%m-%d %H:%M} UTC" if left > timedelta(0) else "any time now"
-    return _for_a_person(
-        f"{about}, and may be deleted {due_at}{source}",
-        f"`batchpond sync` fetches them; `batchpond resolve {attempt.batch_id} --refetch` fetches again what does not"
-        " add up",
-    )
+    is_past = left <= timedelta(0)
+    due_at = "by now" if is_past else f"in {_span(left)}, on {until:%Y-%m-%d %H:%M} UTC"
+    again = f"`batchpond resolve {attempt.batch_id} --refetch` fetches again what does not add up"
+    hint = f"`batchpond sync` fetches them; {given_up(attempt) if is_past else again}"
+    return _for_a_person(f"{about}, and may be deleted {due_at}{source}", hint)
 
 
 def _span(length: timedelta) -> str:
