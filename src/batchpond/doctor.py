@@ -123,8 +123,8 @@ def _files(store: Store, *, is_deep: bool) -> Iterator[Finding]:
     strange: list[str] = []
     for name in TABLES:
         deque(parquet_files(store.path / name, strange=strange), maxlen=0)
-    for path in relative(store.path, sorted(strange)[:FINDINGS_MAX]):
-        yield _warning("files", f"{path} is no file of this lake, by its name or as a link: it is left out", _STRANGE)
+    for name in relative(store.path, sorted(strange)[:FINDINGS_MAX]):
+        yield _warning("files", f"{name} is no file of this lake, by its name or as a link: it is left out", _STRANGE)
     if not found:
         read = f", and {n_rows:,} rows read as they were written" if is_deep else ""
         yield _ok("files", f"{n_files:,} published files have their table's columns{read}")

@@ -30,7 +30,7 @@ from batchpond_work.settings import OPTIONS, Settings
 if TYPE_CHECKING:
     from batchpond.clock import SystemClock
     from batchpond_sim.host.server import Running
-    from batchpond_sim.world.world import Settings
+    from batchpond_sim.world import world
 
 
 PORT: Final = "port.txt"
@@ -64,10 +64,12 @@ def command(
     from batchpond.clock import SystemClock
     from batchpond.demo import environment
     from batchpond_sim import SimulatorError
-    from batchpond_sim.world.world import Settings
+    from batchpond_sim.world import world
 
     clock = SystemClock(is_set=False)
-    settings = Settings(seed=seed, latency_s=latency_s, speed=speed, faults=faults, judges=judges, live_limits=limits)
+    settings = world.Settings(
+        seed=seed, latency_s=latency_s, speed=speed, faults=faults, judges=judges, live_limits=limits
+    )
 
     def announce(simulator: Running) -> None:
         output.text("\n".join(f"export {name}={value}" for name, value in environment(simulator).items()))
@@ -89,7 +91,7 @@ def command(
 
 
 @contextmanager
-def _running(settings: Settings, state: Path, port: int, clock: SystemClock) -> Iterator[Running]:
+def _running(settings: world.Settings, state: Path, port: int, clock: SystemClock) -> Iterator[Running]:
     """Run a simulator, where it can be at the port at which it left this state: batches are known by their address."""
     from batchpond_sim import SimulatorError
     from batchpond_sim.host import server

@@ -32,8 +32,8 @@ from batchpond.lake.schemas import IMPORTED_JUDGMENTS, ITEMS, RESPONSES, RUBRICS
 from batchpond.lake.store import Store
 from batchpond.model import Origin, Outcome, Verdict
 from batchpond.plan.items import Item
-from batchpond.study.spec import INPUTS, OWN_OUTPUT_TASKS
-from batchpond.tasks import compliance, likert, listwise, pairwise, pressure, prompts, ranking
+from batchpond.study.spec import CONVERSATION
+from batchpond.tasks import pairwise, ranking, registry
 from batchpond.text import Shown, plural
 from batchpond.views import refresh
 
@@ -386,8 +386,8 @@ def _publish_new(store: Store, connection: duckdb.DuckDBPyConnection, table: Tab
 
 FILE_COLUMNS: Final = Columns(**orjson.loads(Path(__file__).with_name("judgments.json").read_bytes()))
 _PAIRS: Final = (pairwise.TASK, ranking.TASK)
-_TASKS: Final = (*_PAIRS, compliance.TASK, likert.TASK, listwise.TASK, pressure.TASK, prompts.TASK)
-_MADE: Final = (*OWN_OUTPUT_TASKS, INPUTS)
+_TASKS: Final = registry.JUDGING
+_MADE: Final = (CONVERSATION, *(name for name in registry.NAMES if name not in registry.JUDGING))
 # "decided" alone does not say for which item.
 WORDS: Final = (*Verdict, *(word for word in Outcome if word not in {Outcome.DECIDED, Outcome.TIE}))
 

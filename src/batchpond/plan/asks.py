@@ -17,7 +17,8 @@ from batchpond.model import Direction, Turn
 from batchpond.plan.items import Pairs, choose_pairs, list_orders
 from batchpond.plan.rounds import adaptive
 from batchpond.plan.rows import NOTHING, Rows, SourceRow, SourceRows, SpilledRows, some_rows, unknown_rubric
-from batchpond.study.spec import CONVERSATION, StageSpec
+from batchpond.study.spec import StageSpec
+from batchpond.tasks.base import About
 from batchpond.tasks.listwise import OrderRule
 from batchpond.tasks.templates import Rubric
 from batchpond.text import did_you_mean
@@ -145,13 +146,13 @@ def asks(
     Raises StudyError where they do not fit the task.
     """
     ordered = _in_order(stage, rows)
-    match stage.task:
-        case "pairwise":
+    match stage.about, stage.rule:
+        case About.PAIR, _:
             yield from _pairwise(stage, ordered, seed, pairs, choices)
-        case "ranking":
+        case About.CANDIDATES, _:
             yield from of_pairs(stage, ordered, _ranking(stage, ordered), "direction")
-        case _ if isinstance(stage.rule, OrderRule):
-            yield from in_columns(_listwise(stage, stage.rule, ordered, seed))
+        case About.LIST, OrderRule() as rule:
+            yield from in_columns(_listwise(stage, rule, ordered, seed))
         case _:
             for some in some_rows(ordered):
                 yield _of_each(stage, some)
@@ -214,11 +215,11 @@ def n_asks(stage: StageSpec, rows: SourceRows, pairs: Pairs | None) -> int | Non
     n_rubrics = max(1, len(stage.rubrics))
     if pairs is not None:
         return (len(pairs) + int(pairs.has_reverse.sum())) * n_rubrics
-    if stage.task == CONVERSATION:
+    if stage.about is About.TALK:
         return len(rows) * len(stage.tactics)
-    if stage.task == "ranking":
+    if stage.about is About.CANDIDATES:
         return sum(1 for _ in _ranking(stage, _in_order(stage, rows)))
-    if stage.task == "listwise" or not isinstance(rows, SpilledRows) or rows.is_chosen:
+    if stage.about is About.LIST or not isinstance(rows, SpilledRows) or rows.is_chosen:
         return None
     named = {rubric.rubric_id for rubric in stage.rubrics} or rows.rubric_ids.keys()
     n_own = sum(n for name, n in rows.rubric_ids.items() if name is not None)

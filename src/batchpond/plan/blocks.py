@@ -27,7 +27,8 @@ from batchpond.plan.items import Item, Pairs, named, names_of, pair_ids, showing
 from batchpond.plan.prompts import Bodies, Column, Prompts, Said
 from batchpond.plan.rows import Rows, SourceRow, SourceRows
 from batchpond.plan.versions import check_line, limits_of
-from batchpond.study.spec import OWN_OUTPUT_TASKS, StageSpec, label_of
+from batchpond.study.spec import StageSpec, label_of
+from batchpond.tasks.base import Gives
 from batchpond.tasks.templates import Rubric, Template
 
 ASK_COLUMNS: Final = (
@@ -345,7 +346,7 @@ class AskBlocks:
         columns, ask_no = self._columns(asks), np.concatenate([part.ask_no for part in parts])[order]
         if len(ask_no) != len(asks) or bool((np.diff(ask_no) < 1).any()):  # and not each ask once, in its place
             columns = columns.take(pa.array(ask_no))
-        if self._stage.task in OWN_OUTPUT_TASKS:
+        if self._stage.gives is Gives.OUTPUT:
             place = ASK_COLUMNS.index("candidate_first")
             labels = pa.array([part.label for part in parts], pa.string()).take(pa.array(of_parts(range(len(parts)))))
             columns = columns.set_column(place, ASK_SCHEMA.field(place), labels)

@@ -28,7 +28,6 @@ from batchpond.providers import base, registry
 from batchpond.providers.shared.dialect import SCHEMA, Dialect, ModelSettings
 from batchpond.study.prices import LENGTHS, NOTHING, Length, Prices, nearest
 from batchpond.study.spec import (
-    OWN_OUTPUT_TASKS,
     THINKING_DEFAULT,
     ModelSpec,
     StageSpec,
@@ -40,6 +39,7 @@ from batchpond.study.spec import (
     without_checks,
 )
 from batchpond.study.typed import did_you_mean
+from batchpond.tasks.base import Gives
 from batchpond.tasks.inputs import InputsRule
 from batchpond.tasks.templates import Rubric, Template
 from batchpond.text import plain
@@ -225,7 +225,7 @@ def length_of(stage: StageSpec, template: Template | None = None) -> Length:
 
 def _tokens(stage: StageSpec, text: str) -> int:
     tokens: Mapping[str, int] = LENGTHS["tokens"]
-    if stage.task in OWN_OUTPUT_TASKS:
+    if stage.gives is Gives.OUTPUT:
         return tokens["output"]
     if isinstance(stage.rule, InputsRule):
         return stage.rule.count * tokens["entry"]

@@ -14,7 +14,8 @@ from batchpond.plan.cells import ModelConfig, length_of
 from batchpond.plan.prompts import BYTES_PER_TOKEN, tokens_of
 from batchpond.plan.rounds import adaptive
 from batchpond.study.prices import NOTHING, Estimate, Prices, total
-from batchpond.study.spec import CONVERSATION, OWN_OUTPUT_TASKS, PAIR_TASKS, Kept, StageSpec
+from batchpond.study.spec import Kept, StageSpec
+from batchpond.tasks.base import About, Gives
 from batchpond.tasks.inputs import InputsRule
 
 
@@ -163,32 +164,32 @@ def _first(one: Known, flow: _Flow) -> _Asked:
     is_once = flow.has_rubrics or stage.rule.parts
     n_same = len(flow.judged_by.intersection(rubric.rubric_id for rubric in stage.rubrics))
     n_rubrics = len(stage.tactics) or (1 if is_once else n_same or max(1, len(stage.rubrics)))
-    n_shown = 2 if stage.task in PAIR_TASKS else stage.rule.size
+    n_shown = 2 if stage.compares else stage.rule.size
     has_talk = any("{CONVERSATION}" in template.text for template in stage.templates)
     size = one.ask_bytes + n_shown * flow.text_bytes + flow.input_bytes + (flow.talk_bytes if has_talk else 0)
     return _Asked(_n_of_rows(stage, flow) * n_rubrics * n_templates * stage.repeats, size)
 
 
 def _n_of_rows(stage: StageSpec, flow: _Flow) -> float:
-    match stage.task:
-        case "ranking":
+    match stage.about:
+        case About.CANDIDATES:
             return 2 * _n_pairs(flow, stage)
-        case "listwise":
+        case About.LIST:
             n_units = flow.n_rows / max(1, flow.n_candidates * flow.n_outputs)
             return n_units * (stage.pairs.count or 1) * (1 + stage.pairs.reverse)
-        case "pairwise":
+        case About.PAIR:
             if stage.pairs.adaptive is not None:
                 return sum(adaptive.n_of_rounds(round(flow.n_rows), stage.pairs)[:1])
             n_pairs, n_reverse = _n_pairs(flow, stage), stage.pairs.n_reverse
             return n_pairs + (n_pairs * stage.pairs.reverse if n_reverse is None else n_reverse)
-        case _:
+        case About.ROW | About.TALK:
             return flow.n_rows
 
 
 def _n_pairs(flow: _Flow, stage: StageSpec) -> float:
     if flow.n_pairs:
         return flow.n_pairs
-    if stage.task == "ranking":
+    if stage.about is About.CANDIDATES:
         n_others = max(0, flow.n_candidates - 1) * flow.n_outputs
         return flow.n_rows * n_others / (2 if stage.pairs.baseline is None else max(1, flow.n_candidates))
     possible = flow.n_rows * max(0.0, flow.n_rows - 1) / 2
@@ -202,7 +203,7 @@ def _later_rounds(stage: StageSpec, first: _Asked, n_rows: float) -> list[_Asked
     if stage.pairs.adaptive is not None:
         sizes = adaptive.n_of_rounds(round(n_rows), stage.pairs)
         return [_Asked(first.n_per_way * size / sizes[0], first.size_bytes) for size in sizes[1:]]
-    if stage.task != CONVERSATION:
+    if stage.about is not About.TALK:
         return []
     grown = _turn_bytes(stage)
     return [_Asked(first.n_per_way, first.size_bytes + turn_no * grown) for turn_no in range(1, stage.turns + 1)]
@@ -245,16 +246,16 @@ def _handed_on(one: Known, flow: _Flow, first: _Asked) -> _Flow:
         n_entries = first.n_per_way * len(one.configs) * stage.rule.count
         entry_bytes = length_of(stage).tokens * BYTES_PER_TOKEN / stage.rule.count
         return _Flow(n_entries, 0.0, entry_bytes, 0.0, 1, flow.has_rubrics, n_statements=flow.n_statements)
-    if stage.task not in OWN_OUTPUT_TASKS:
+    if stage.gives is not Gives.OUTPUT:
         n_pairs = 0.0
-        if stage.task in PAIR_TASKS and stage.pairs.adaptive is None:
+        if stage.compares and stage.pairs.adaptive is None:
             n_pairs = _n_pairs(flow, stage) if stage.waits else one.n_pairs
         judged_by = frozenset(rubric.rubric_id for rubric in stage.rubrics)
         return replace(flow, n_pairs=n_pairs, judged_by=judged_by)
     n_candidates = len(one.configs) * len(stage.templates)
     text_bytes = length_of(stage).tokens * BYTES_PER_TOKEN
-    has_rubrics = stage.task == CONVERSATION or bool(stage.rubrics) or flow.has_rubrics
+    has_rubrics = stage.about is About.TALK or bool(stage.rubrics) or flow.has_rubrics
     n_rows = first.n_per_way * len(one.configs) * (1 + stage.turns)
-    talk_bytes = flow.text_bytes + _turn_bytes(stage) * (1 + stage.turns / 2) if stage.task == CONVERSATION else 0.0
+    talk_bytes = flow.text_bytes + _turn_bytes(stage) * (1 + stage.turns / 2) if stage.about is About.TALK else 0.0
     found = _Flow(n_rows, 0.0, text_bytes, flow.text_bytes, n_candidates, has_rubrics, talk_bytes)
     return replace(found, n_outputs=stage.repeats)

@@ -23,7 +23,8 @@ from batchpond.plan.versions import Limits, cut, limits_of, used
 from batchpond.providers import registry
 from batchpond.providers.shared.dialect import PAGES_UNKNOWN, PDF
 from batchpond.study.prices import USUAL, Estimate, Lengths, Prices, Used, total
-from batchpond.study.spec import OWN_OUTPUT_TASKS, Order, PairsSpec, ShardsSpec, StageSpec
+from batchpond.study.spec import Order, PairsSpec, ShardsSpec, StageSpec
+from batchpond.tasks.base import About, Gives
 from batchpond.tasks.pairwise import PairwiseRule
 from batchpond.tasks.templates import STATEMENT_PLACEHOLDERS
 from batchpond.text import Shown, plural
@@ -323,7 +324,7 @@ def _of_rubrics(stage: StageSpec, draft: Draft) -> Iterator[str]:
 def _of_lone(stage: StageSpec, draft: Draft) -> Iterator[str]:
     """Yield by which rubrics no row is judged, and on how many inputs a ranking has nothing to compare."""
     rows = next(one.rows for one in draft.stages if one.stage is stage)
-    is_ranking, baseline = stage.task == "ranking", stage.pairs.baseline
+    is_ranking, baseline = stage.about is About.CANDIDATES, stage.pairs.baseline
     if not rows or not (is_ranking or "rubric" in stage.rows.columns):
         return
     met: dict[tuple[str, str | None], set[str | None]] = {}
@@ -347,7 +348,7 @@ _SHOWS_OUTPUT: Final = re.compile(r"\{#?(?:OUTPUT|SAMPLE|CONVERSATION|answers\.)
 def _of_outputs(stage: StageSpec, draft: Draft) -> Iterator[str]:
     """Yield which templates judge what an earlier stage answered and show nothing of it."""
     source = next((one.stage for one in draft.stages if one.stage.name == stage.rows.stage), None)
-    if source is None or source.task not in OWN_OUTPUT_TASKS or stage.task in OWN_OUTPUT_TASKS:
+    if source is None or source.gives is not Gives.OUTPUT or stage.gives is Gives.OUTPUT:
         return
     for template in stage.templates:
         if not _SHOWS_OUTPUT.search(template.text):

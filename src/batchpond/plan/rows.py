@@ -24,6 +24,7 @@ from batchpond import ids
 from batchpond.errors import StudyError
 from batchpond.plan.items import ROWS_AT_ONCE, Item, ItemColumns, names_of, strings_of
 from batchpond.study.spec import TIER_MAX, StageSpec
+from batchpond.tasks.base import About
 from batchpond.text import plain
 
 PLACES: Final = ("unit_id", "rubric_id", "candidate", "input", "turn_no", "tier")
@@ -328,7 +329,7 @@ def placed(stage: StageSpec, items: ItemColumns, told: Mapping[str, Sequence[obj
     item_ids, texts, more = items
     none, by = [None] * len(item_ids), told.get("rubric")
     # Of pairs and lists any two rows are compared.
-    own_units = [""] * len(item_ids) if stage.task in {"pairwise", "listwise"} else item_ids
+    own_units = [""] * len(item_ids) if stage.about in {About.PAIR, About.LIST} else item_ids
     judged_by = [judged_by_of(stage, *one) for one in zip(item_ids, by, strict=True)] if by else none
     if any(judged_by):
         column, lists = stage.rows.columns["rubric"], [*zip(judged_by, by or none, strict=True)]

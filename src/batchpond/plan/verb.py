@@ -48,17 +48,13 @@ from batchpond.providers import registry
 from batchpond.study import file as study_file
 from batchpond.study.prices import Lengths, Prices, total
 from batchpond.study.spec import (
-    CONVERSATION,
-    INPUTS,
-    OWN_OUTPUT_TASKS,
-    PAIR_TASKS,
     StageSpec,
     Study,
     Words,
     from_config,
 )
 from batchpond.tasks import inputs
-from batchpond.tasks.base import READER
+from batchpond.tasks.base import READER, About, Gives
 from batchpond.views import refresh
 
 CELLS_MAX: Final = 100_000
@@ -99,7 +95,7 @@ class StageDraft:
     def asks(self) -> Iterator[Asks]:
         """Yield the asks of a stage that waits for nothing."""
         stage, rows = self.stage, self.rows or ()
-        if stage.task == CONVERSATION:
+        if stage.about is About.TALK:
             return talk_asks(stage, rows, {})
         return asks(stage, rows, self.seed, self.pairs, self.choices)
 
@@ -197,7 +193,7 @@ def _pairs(
     store: Store, study: Study, stage: StageSpec, rows: SourceRows
 ) -> tuple[Pairs | None, Sequence[adaptive.Choice]]:
     """Return the pairs that a stage compares in its first round, None for another task, and what is chosen of them."""
-    if stage.task != "pairwise":
+    if stage.about is not About.PAIR:
         return None, ()
     blocks = {row.item_id: row.more.get(stage.pairs.block or "") for row in rows}
     names = list(blocks)
@@ -215,11 +211,11 @@ def check_later(store: Store, draft: Draft) -> None:
         check(store, stage)
         _check_answers(draft, stage)
         source = _source(study, stage)
-        if stage.task != CONVERSATION and source is not None and source.task in OWN_OUTPUT_TASKS | {INPUTS}:
+        if stage.about is not About.TALK and source is not None and source.gives is not Gives.JUDGMENT:
             made = SourceRow("id", "text", "unit", None, "candidate", "input", more=_more(study, source))
             rows = _first_rows(draft, source) if stage.columns else (made,)
             for row in (made._replace(item_id=one.item_id, more={**one.more, **made.more}) for one in rows):
-                other = row._replace(text="other") if stage.task in PAIR_TASKS else None
+                other = row._replace(text="other") if stage.compares else None
                 check_prompts(stage, Ask((*stage.rubrics, NO_RUBRIC)[0], row, other, values=_foreseen(study, stage)))
 
 
@@ -259,7 +255,7 @@ def _first_rows(draft: Draft, stage: StageSpec) -> SourceRows:
 
 def _more(study: Study, source: StageSpec | None) -> dict[str, Any]:
     """Return what a stage's rows will have besides their texts, as placeholders in small letters."""
-    names: tuple[str, ...] = OF_TALK if source is not None and source.task == CONVERSATION else ()
+    names: tuple[str, ...] = OF_TALK if source is not None and source.about is About.TALK else ()
     while source is not None and isinstance(source.rule, inputs.InputsRule):
         names = (*names, KINDS[source.rule.step])
         source = _source(study, source)
@@ -298,7 +294,7 @@ def _foreseen(study: Study, stage: StageSpec) -> dict[str, str]:
         n_ways = sum(len(model.thinking) for model in source.models) * len(source.templates) * source.repeats
         said = source.rule.parts[column].says if column in source.rule.parts else (column,)
         n_tokens = length_of(source).tokens if {*said} & {"text", "explanation"} else 1
-        n_said = source.repeats if source.task in OWN_OUTPUT_TASKS else n_ways
+        n_said = source.repeats if source.gives is Gives.OUTPUT else n_ways
         found[name] = "x" * (BYTES_PER_TOKEN * n_tokens * n_said)
     return found
 
@@ -344,7 +340,7 @@ def _foreseen_asks(draft: Draft, stage: StageSpec) -> Iterator[Ask]:
     rubrics, values = stage.rubrics[:_SAMPLE_ASKS] or (NO_RUBRIC,), _foreseen(draft.study, stage)
     for number in range(max(len(rows), len(rubrics))):
         row, other = (rows[place % len(rows)] for place in (number, number + 1))
-        yield Ask(rubrics[number % len(rubrics)], row, other if stage.task in PAIR_TASKS else None, values=values)
+        yield Ask(rubrics[number % len(rubrics)], row, other if stage.compares else None, values=values)
 
 
 _IDS_AT_ONCE: Final = 100_000

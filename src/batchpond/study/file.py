@@ -30,9 +30,9 @@ from batchpond.study.spec import (
 )
 from batchpond.study.tables import CHAIN_KEYS, chain
 from batchpond.study.typed import Table, json_schema, parse, read
-from batchpond.tasks import pressure, registry, templates
+from batchpond.tasks import inputs, pressure, registry, templates
 from batchpond.tasks.answer_fields import Field, FieldsRule
-from batchpond.tasks.base import Rule
+from batchpond.tasks.base import About, Gives, Rule
 from batchpond.tasks.pressure import Tactic
 from batchpond.tasks.templates import OF_STATEMENT, POINTS, Rubric, Template, column_of
 from batchpond.text import did_you_mean
@@ -166,7 +166,7 @@ def _of_one(
     name: str, table: Table, written: tables.StageKeys, base_path: Path, earlier: Sequence[StageSpec]
 ) -> tuple[StageSpec, ...]:
     """Return the stages that one stage of the file is carried out by: one, but where questions are made in rounds."""
-    if written.task == spec.INPUTS and not table.has("items"):  # it stands for all its rounds
+    if written.task == inputs.TASK and not table.has("items"):  # it stands for all its rounds
         return chain(name, table, written, _rubrics(table, written, base_path))
     return (_stage(name, table, written, base_path, earlier),)
 
@@ -189,7 +189,7 @@ def _stage(
         templates=found,
         models=spec.models_of(table, "models", written.models),
         rubrics=by,
-        pairs=_pairs_of(table.inside("pairs"), written.pairs) if task in spec.PAIR_TASKS else written.lists.as_pairs,
+        pairs=_pairs_of(table.inside("pairs"), written.pairs) if rule.ABOUT.is_of_two else written.lists.as_pairs,
         repeats=written.repeats,
         tactics=_tactics(table, written) if is_talk else (),
         turns=written.turns if is_talk else 0,
@@ -218,14 +218,14 @@ def _fields_of(table: Table, rule: FieldsRule) -> tuple[Rubric, ...]:
 
 def _check_keys(table: Table, stage: StageSpec) -> None:
     why = f"has no meaning for the task {stage.task}"
-    if stage.task != spec.CONVERSATION:
+    if stage.about is not About.TALK:
         table.refuse(("tactics", "turns", "cold_start"), why, f'it belongs to `task = "{spec.CONVERSATION}"`')
     table.refuse(CHAIN_KEYS, why, "it is for inputs that are made in rounds")
     pairs = table.inside("pairs")
-    if stage.task == "ranking":
+    if stage.about is About.CANDIDATES:
         others = [name for name in pairs.data if name != "baseline"]
         pairs.refuse(others, why, "each two candidates, or each and the `baseline`, are asked about in both orders")
-    elif stage.task != "pairwise":
+    elif stage.about is not About.PAIR:
         table.refuse(["pairs"], why)
     else:
         pairs.refuse(["baseline"], why, 'it belongs to `task = "ranking"`, whose items are candidates\' answers')
@@ -237,7 +237,7 @@ def _check_keys(table: Table, stage: StageSpec) -> None:
 def _check(table: Table, stage: StageSpec) -> None:
     if table.has("expected_share") and stage.rows.where is None and stage.rows.sql is None:
         table.fail("expected_share", "has no meaning without items.where, or items.sql with items.after")
-    if stage.task == "ranking" and stage.rows.stage is None and "candidate" not in stage.rows.columns:
+    if stage.about is About.CANDIDATES and stage.rows.stage is None and "candidate" not in stage.rows.columns:
         table.fail("items", "has no candidate, whose outputs a ranking compares", 'add `candidate = "column"`')
     if stage.is_cold_start:
         for tactic in stage.tactics:
@@ -255,7 +255,7 @@ def _check(table: Table, stage: StageSpec) -> None:
         table.fail("repeats", "cannot be given together with pairs.repeats")
     if stage.repeats > 1 and stage.pairs.adaptive is not None:
         table.fail("repeats", "has no meaning with adaptive pairs", "a pair is asked at most once in each order")
-    if stage.repeats > 1 and stage.task == spec.CONVERSATION:
+    if stage.repeats > 1 and stage.about is About.TALK:
         table.fail("repeats", "has no meaning for conversations", "each goes on from its own one answer before")
 
 
@@ -273,14 +273,14 @@ def _check_rubrics(table: Table, stage: StageSpec, earlier: Sequence[StageSpec])
     if source is None:
         return
     made_by = spec.made_by(stage, {one.name: one for one in earlier})
-    if made_by.task in spec.OWN_OUTPUT_TASKS:
+    if made_by.gives is Gives.OUTPUT:
         _check_candidates(table, stage, made_by)
     pairs = stage.pairs
     is_of_all = pairs.adaptive is not None or pairs.is_exact or pairs.n_reverse is not None or pairs.baseline
-    if source.task in spec.PAIR_TASKS and is_of_all:
+    if source.compares and is_of_all:
         why = "cannot have a baseline" if pairs.baseline else "cannot be adaptive or exact"
         table.fail("pairs", f"{why}: this stage compares just what {source.name} compared", "choose the pairs there")
-    if source.task == spec.CONVERSATION and stage.rubrics and not stage.rule.parts:
+    if source.about is About.TALK and stage.rubrics and not stage.rule.parts:
         table.fail("rubrics", f"cannot be given: conversations of {source.name} are judged by their tactics")
     if source.rule.parts and stage.rows.where is not None and "rubric_id" not in stage.rows.where:
         first = next(iter(source.rule.parts))
@@ -290,14 +290,14 @@ def _check_rubrics(table: Table, stage: StageSpec, earlier: Sequence[StageSpec])
         return
     known = {rubric.rubric_id for rubric in stage.rubrics}
     lacking = [rubric.rubric_id for rubric in source.rubrics if known and rubric.rubric_id not in known]
-    if (source.task in spec.OWN_OUTPUT_TASKS or kept) and lacking:
+    if (source.gives is Gives.OUTPUT or kept) and lacking:
         name = kept.name if kept else source.name
         table.fail("rubrics", f"lacks {lacking[0]!r}, to which answers of {name} belong")
 
 
 def _check_candidates(table: Table, stage: StageSpec, made_by: StageSpec) -> None:
     names, baseline = spec.candidates_of(made_by), stage.pairs.baseline
-    n_needed = 2 if stage.task == "ranking" else stage.rule.size
+    n_needed = 2 if stage.about is About.CANDIDATES else stage.rule.size
     if len(names) < n_needed:
         why = f"are answers of {made_by.name}, of which each question has {len(names)}"
         table.fail(
@@ -325,7 +325,7 @@ def _rows(table: Table, written: tables.StageKeys, stages: Sequence[StageSpec]) 
         items.refuse((*_OF_FILE, *(columns.keys() - of_questions)), "cannot be given together with stage")
         _earlier(items, "stage", asked.stage, earlier)
         source = next((stage for stage in stages if stage.name == asked.stage), None)
-        if of_questions and (source is None or source.task != "generation" or source.rows.items is None):
+        if of_questions and (source is None or not source.answers_once or source.rows.items is None):
             hint = "it names the column of a file's questions that says by what their answers are judged"
             items.fail("rubric", f"cannot be given: {asked.stage} does not answer the items of a file", hint)
         if (own := kept.get(asked.stage)) is not None:

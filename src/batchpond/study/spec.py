@@ -24,7 +24,7 @@ from batchpond.errors import LakeError
 from batchpond.model import ErrorClass, Mode, PricedModel
 from batchpond.study.typed import Table, about, at_most, between, entries, form, of_plain
 from batchpond.tasks import registry
-from batchpond.tasks.base import Rule
+from batchpond.tasks.base import About, Gives, Rule
 from batchpond.tasks.pressure import Tactic
 from batchpond.tasks.templates import ANSWERS, PAIR_SIDES, PAIRWISE, Rubric, Template
 
@@ -238,13 +238,9 @@ class Words:
 
 MAIN_STAGE = "main"
 CONVERSATION = "conversation"
-OWN_OUTPUT_TASKS = frozenset({"generation", CONVERSATION})
-"""The tasks whose answers are what later stages judge."""
-PAIR_TASKS = frozenset({"pairwise", "ranking"})
+"""The task of stages that ask on, turn by turn; what is said in them is read as an output is."""
 _ANSWER: Final = re.compile(rf"(?:(?:{'|'.join(PAIR_SIDES)})\.)?{ANSWERS}\.([^.]*)(?:\.(.*))?")
 TIER_MAX = 1_000
-INPUTS = "inputs"
-"""The task whose answers are lists: each entry of one is a row of the stage that follows."""
 
 
 def pairs_config(plain: dict[str, Any]) -> dict[str, Any]:
@@ -344,6 +340,26 @@ class StageSpec:
     is_structured: bool = False
 
     @property
+    def about(self) -> About:
+        """What one of its questions is about."""
+        return About.TALK if self.task == CONVERSATION else self.rule.ABOUT
+
+    @property
+    def compares(self) -> bool:
+        """Whether its questions set one row beside another."""
+        return self.about.is_of_two
+
+    @property
+    def gives(self) -> Gives:
+        """What its answers are to later stages."""
+        return self.rule.GIVES
+
+    @property
+    def answers_once(self) -> bool:
+        """Whether each of its rows has an output, which later stages judge, and no talk about it."""
+        return self.about is About.ROW and self.gives is Gives.OUTPUT
+
+    @property
     def output_schema(self) -> dict[str, Any] | None:
         """The JSON schema that answers are held to, where the study wants that."""
         return self.rule.output_schema() if self.is_structured else None
@@ -388,7 +404,7 @@ class StageSpec:
     @property
     def goes_on(self) -> bool:
         """Whether its own answers lead to further rounds of it."""
-        return self.task == CONVERSATION or self.pairs.adaptive is not None
+        return self.about is About.TALK or self.pairs.adaptive is not None
 
     @property
     def n_later_rounds(self) -> int:
@@ -465,14 +481,14 @@ def models_of(table: Table, name: str, written: tuple[ModelSpec, ...] | None) ->
 def with_answers(table: Table, stage: StageSpec, earlier: Sequence[StageSpec]) -> StageSpec:
     """Return a stage that waits for those whose answers its templates show; raises StudyError for one not to be had."""
     stages = {one.name: one for one in earlier}
-    shown = [one for one in earlier if one.task not in {CONVERSATION, INPUTS}]
+    shown = [one for one in earlier if one.about is not About.TALK and one.gives is not Gives.ROWS]
     known = {one.name: dict.fromkeys((*one.rule.says, *one.rule.parts)) for one in shown}
     for name, (asked, column) in stage.answers.items():
         if column not in known.get(asked, ()):
             words = [f"{{{ANSWERS}.{one}.{said}}}" for one, says in known.items() for said in says]
             why = "which no earlier stage answers (conversations and made questions cannot be shown)"
             hint = f"there are: {', '.join(words) or 'none'}"
-            if any((one.name, one.task) == (asked, CONVERSATION) for one in earlier):
+            if any(one.name == asked and one.about is About.TALK for one in earlier):
                 hint = f'`stage = "{asked}"` shows {{OUTPUT}}, {{item.conversation}}, {{item.first_output}}; {hint}'
             table.fail("templates", f"show {{{name}}}, {why}", hint)
         if not stage.waits:
@@ -480,7 +496,7 @@ def with_answers(table: Table, stage: StageSpec, earlier: Sequence[StageSpec]) -
             table.fail("items", f"are read when the study is planned, before {asked} has answered", hint)
         if other := _other_than(name, stage, stages[asked], stages):
             hint = "what was said of the same items in the same order, or of their unit, can be shown"
-            if stage.task in PAIR_TASKS and stages[asked].task not in PAIR_TASKS:
+            if stage.compares and not stages[asked].compares:
                 hint = f"of each of two: {{{stage.rule.placeholders.sides[0]}.{name}}}; {hint}"
             table.fail("templates", f"show {{{name}}}, which {asked} says {other}: nothing would be asked", hint)
     named = dict.fromkeys(asked for asked, _ in stage.answers.values() if asked not in stage.rows.waits_for)
@@ -489,9 +505,9 @@ def with_answers(table: Table, stage: StageSpec, earlier: Sequence[StageSpec]) -
 
 def _other_than(name: str, stage: StageSpec, asked: StageSpec, stages: Mapping[str, StageSpec]) -> str | None:
     """Return of what `asked` says an answer where that is nothing that a stage asks about, None where it can be."""
-    is_of_two = stage.task in PAIR_TASKS and name.startswith(ANSWERS)
+    is_of_two = stage.compares and name.startswith(ANSWERS)
     own, of = stage.pairs, asked.pairs
-    if asked.task in PAIR_TASKS:
+    if asked.compares:
         is_alike = own.order is of.order is not Order.ALTERNATE and not (of.given or of.is_exact or own.adaptive)
         is_in_order = not of.adaptive and (of.reverse == 1 or (is_alike and own.reverse <= of.reverse))
         is_part = all(f"{{#{name}}}" in template.text for template in stage.templates)
@@ -499,7 +515,7 @@ def _other_than(name: str, stage: StageSpec, asked: StageSpec, stages: Mapping[s
             return None if is_in_order or is_part else "in fewer orders than this stage asks in"
         return "of two items at once"
     of_row, of_asked = (made_by(one, stages) for one in (stage, asked))
-    is_of_unit = of_row.task in OWN_OUTPUT_TASKS and (of_asked is asked or of_asked.task not in OWN_OUTPUT_TASKS)
+    is_of_unit = of_row.gives is Gives.OUTPUT and (of_asked is asked or of_asked.gives is not Gives.OUTPUT)
     is_alone = not (is_of_two or stage.rule.size > 1)
     return None if is_alone or is_of_unit or "unit" in of_row.rows.columns else "of each item by itself"
 
@@ -520,7 +536,7 @@ def candidates_of(stage: StageSpec) -> list[str]:
 def made_by(stage: StageSpec, stages: Mapping[str, StageSpec]) -> StageSpec:
     """Return the stage whose answers a stage's rows are, or where they are items the stage that they are read for."""
     source = stages.get(stage.rows.kept.questions[0] if stage.rows.kept else stage.rows.stage or "")
-    if source is None or source.task in OWN_OUTPUT_TASKS | {INPUTS}:
+    if source is None or source.gives is not Gives.JUDGMENT:
         return source or stage
     return made_by(source, stages)
 

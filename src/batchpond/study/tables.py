@@ -29,7 +29,7 @@ from batchpond.study.spec import (
 )
 from batchpond.study.typed import Table, about, at_most, between, entries, form
 from batchpond.tasks import likert, listwise, registry, templates
-from batchpond.tasks.base import Rule
+from batchpond.tasks.base import About, Rule
 from batchpond.tasks.generation import GenerationRule
 from batchpond.tasks.inputs import InputsRule
 from batchpond.tasks.pairwise import PairwiseRule
@@ -127,7 +127,7 @@ class Lists:
 
 def check_lists(table: Table, stage: spec.StageSpec, source: spec.StageSpec | None) -> None:
     """Raise StudyError for what a stage of lists cannot have; `source` is the one whose answers it lists."""
-    if stage.task != listwise.TASK:
+    if stage.about is not About.LIST:
         table.refuse(["lists"], f"has no meaning for the task {stage.task}", 'it belongs to `task = "listwise"`')
         return
     table.inside("answer").refuse(["size"], "stands in [lists], where lists are drawn")
@@ -137,7 +137,7 @@ def check_lists(table: Table, stage: spec.StageSpec, source: spec.StageSpec | No
         table.inside("lists").fail(
             "exact", "needs all lists at once, and those of answers come as these do", "leave it out"
         )
-    if stage.waits and not (source.task == "generation" if source else "unit" in stage.rows.columns):
+    if stage.waits and not (source.answers_once if source else "unit" in stage.rows.columns):
         why = "cannot wait for other stages: lists of items are drawn once, and a later answer would change them all"
         table.inside("items").fail((), why, "answers of a generation stage, and SQL with a unit, can")
 

@@ -28,7 +28,7 @@ from msgspec import Meta
 from batchpond.errors import StudyError
 from batchpond.model import Outcome, Response
 from batchpond.tasks import base, inputs, pairwise, prompts, ranking, structured
-from batchpond.tasks.base import Judgment, Logprobs, Number, Rule, Text, Texts
+from batchpond.tasks.base import About, Judgment, Logprobs, Number, Rule, Text, Texts
 from batchpond.tasks.likert import LikertRule
 from batchpond.tasks.prompts import OUTCOMES, Pattern
 from batchpond.tasks.templates import Placeholders
@@ -306,6 +306,7 @@ class PairFields(FieldsRule):
     """Many fields of an answer about two items."""
 
     TASK: ClassVar[str] = pairwise.TASK
+    ABOUT: ClassVar[About] = About.PAIR
     PLACEHOLDERS: ClassVar[Placeholders] = Placeholders(("SAMPLE_1", "SAMPLE_2"), ("ANSWER_FORMAT",))
     KINDS: ClassVar[Sequence[str]] = _VERDICTS
     WORDS: ClassVar[Mapping[str, Mapping[str, str]]] = {"verdict": _PAIR, "graded": _GRADED}
@@ -316,6 +317,7 @@ class CandidateFields(FieldsRule):
     """Many fields of an answer about two candidates' outputs."""
 
     TASK: ClassVar[str] = ranking.TASK
+    ABOUT: ClassVar[About] = About.CANDIDATES
     PLACEHOLDERS: ClassVar[Placeholders] = Placeholders(("INPUT", "OUTPUT_A", "OUTPUT_B"), ("ANSWER_FORMAT",))
     KINDS: ClassVar[Sequence[str]] = _VERDICTS
     WORDS: ClassVar[Mapping[str, Mapping[str, str]]] = {"verdict": _CANDIDATES, "graded": _GRADED}

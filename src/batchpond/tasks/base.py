@@ -15,6 +15,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from enum import StrEnum
 from functools import cache, cached_property
 from typing import Annotated, Any, ClassVar, Final, NamedTuple, Self
 
@@ -44,6 +45,35 @@ _LATER: Final = frozenset({"logprobs"})
 """What is kept of a rule only where it is set: one without has the name that it had before."""
 
 
+class About(StrEnum):
+    """What one question of a task is about, in a study of its stages."""
+
+    ROW = "row"
+    PAIR = "pair"
+    """Any two rows, in pairs that the study chooses, in one order or both."""
+    CANDIDATES = "candidates"
+    """Two candidates' answers to one input, in both orders."""
+    LIST = "list"
+    """Some rows, which the answer puts in order."""
+    TALK = "talk"
+    """A row, and what was said of it so far: each answer leads to a further question."""
+
+    @property
+    def is_of_two(self) -> bool:
+        """Whether one row is set beside another."""
+        return self in {About.PAIR, About.CANDIDATES}
+
+
+class Gives(StrEnum):
+    """What an answer is to later stages."""
+
+    JUDGMENT = "judgment"
+    OUTPUT = "output"
+    """A text, which they judge."""
+    ROWS = "rows"
+    """A list: each entry of it is a row of theirs."""
+
+
 class Judgment(NamedTuple):
     """A response as its task reads it; verdict, score and confidence only when `outcome` is decided or tie.
 
@@ -69,6 +99,8 @@ class Rule:
     """
 
     TASK: ClassVar[str]
+    ABOUT: ClassVar[About] = About.ROW
+    GIVES: ClassVar[Gives] = Gives.JUDGMENT
     PARSER_VERSION: ClassVar[int] = 1
     READER: ClassVar[str] = ""
     PLACEHOLDERS: ClassVar[Placeholders]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from batchpond.model import Outcome
-from batchpond.tasks.base import Judgment, Rule
+from batchpond.tasks.base import Gives, Judgment, Rule
 from batchpond.tasks.templates import STATEMENT_PLACEHOLDERS, Placeholders
 
 TASK: Final = "generation"
@@ -21,6 +21,7 @@ class GenerationRule(Rule):
     """Any visible text is an answer."""
 
     TASK: ClassVar[str] = TASK
+    GIVES: ClassVar[Gives] = Gives.OUTPUT
     PLACEHOLDERS: ClassVar[Placeholders] = Placeholders(("INPUT",), ("STATEMENT", *STATEMENT_PLACEHOLDERS))
 
     def _found(self, text: str) -> Judgment | None:

@@ -20,7 +20,7 @@ from batchpond import ids
 from batchpond.errors import StudyError
 from batchpond.model import Outcome
 from batchpond.tasks import base, structured
-from batchpond.tasks.base import Judgment, Rule, Text
+from batchpond.tasks.base import Gives, Judgment, Rule, Text
 from batchpond.tasks.templates import STATEMENT_PLACEHOLDERS, Placeholders
 
 TASK: Final = "inputs"
@@ -39,6 +39,7 @@ class InputsRule(Rule):
     """Which list is asked for, how many entries, under which key they stand in a list of objects, and bounds."""
 
     TASK: ClassVar[str] = TASK
+    GIVES: ClassVar[Gives] = Gives.ROWS
 
     step: Text = "questions"
     count: int = 10

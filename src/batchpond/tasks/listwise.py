@@ -21,7 +21,7 @@ from msgspec import Meta
 
 from batchpond.model import Outcome
 from batchpond.tasks import base, structured
-from batchpond.tasks.base import Care, Judgment, Text
+from batchpond.tasks.base import About, Care, Judgment, Text
 from batchpond.tasks.templates import STATEMENT_PLACEHOLDERS, Placeholders
 
 TASK: Final = "listwise"
@@ -36,6 +36,7 @@ class OrderRule(structured.ObjectRule):
     """All `size` samples of a list in order; `ties` are read where they are allowed, `none` where it is a word."""
 
     TASK: ClassVar[str] = TASK
+    ABOUT: ClassVar[About] = About.LIST
     SAYS: ClassVar[tuple[str, ...]] = ("text", "label", "explanation")
     PLACEHOLDERS: ClassVar[Placeholders] = Placeholders(
         ("SAMPLES",),

@@ -21,7 +21,7 @@ from batchpond import ids
 from batchpond.errors import StudyError
 from batchpond.model import Outcome, Verdict
 from batchpond.tasks import base
-from batchpond.tasks.base import Care, CarefulRule, Judgment, Logprobs
+from batchpond.tasks.base import About, Care, CarefulRule, Judgment, Logprobs
 from batchpond.tasks.templates import Placeholders
 
 TASK: Final = "pairwise"
@@ -37,6 +37,7 @@ class PairwiseRule(CarefulRule):
     """
 
     TASK: ClassVar[str] = TASK
+    ABOUT: ClassVar[About] = About.PAIR
     SAYS: ClassVar[tuple[str, ...]] = ("text", "verdict")
     PLACEHOLDERS: ClassVar[Placeholders] = Placeholders(
         ("TRAIT_NAME", "TRAIT_DESCRIPTION", "SAMPLE_1", "SAMPLE_2"), ("ANSWER_FIRST", "ANSWER_SECOND", "ANSWER_TIE")

@@ -18,7 +18,7 @@ from typing import ClassVar, Final
 from batchpond.errors import StudyError
 from batchpond.model import Outcome, Verdict
 from batchpond.tasks import base
-from batchpond.tasks.base import Care, CarefulRule, Judgment, Text, bare_words
+from batchpond.tasks.base import About, Care, CarefulRule, Judgment, Text, bare_words
 from batchpond.tasks.templates import STATEMENT_PLACEHOLDERS, Placeholders
 
 TASK: Final = "ranking"
@@ -38,6 +38,7 @@ class RankingRule(CarefulRule):
     """How a judge is told to answer: `prefix` and one of five words, on a line of its own."""
 
     TASK: ClassVar[str] = TASK
+    ABOUT: ClassVar[About] = About.CANDIDATES
     SAYS: ClassVar[tuple[str, ...]] = ("text", "verdict")
     PLACEHOLDERS: ClassVar[Placeholders] = Placeholders(
         ("STATEMENT", "INPUT", "OUTPUT_A", "OUTPUT_B"),

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from batchpond.errors import LakeError
 from batchpond.tasks import answer_fields, compliance, generation, inputs, likert, pairwise, pressure, prompts, ranking
-from batchpond.tasks.base import Rule
+from batchpond.tasks.base import Gives, Rule
 from batchpond.tasks.listwise import BestRule, OrderRule
 
 _NEWER: Final = "install a newer batchpond; nothing is lost, the answers stay in `raw`"
@@ -25,6 +25,8 @@ _READERS: Final[Mapping[str, tuple[type[Rule], ...]]] = {
 TASKS: Final = {name: {reader.READER: reader for reader in readers} for name, readers in _READERS.items()}
 """The readers of each task by name; the first is the one that a study has unless it says otherwise."""
 NAMES: Final = tuple(TASKS)
+JUDGING: Final = tuple(name for name, readers in _READERS.items() if readers[0].GIVES is Gives.JUDGMENT)
+"""The tasks whose answers say something of what they are about; those of others are what later stages are about."""
 
 
 def rule_of(spec: Mapping[str, Any]) -> Rule:

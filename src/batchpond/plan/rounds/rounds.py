@@ -49,7 +49,8 @@ from batchpond.plan.rows import (
 )
 from batchpond.plan.versions import sampled
 from batchpond.plan.write import publish_round
-from batchpond.study.spec import CONVERSATION, INPUTS, PAIR_TASKS, StageSpec, Study, label_of
+from batchpond.study.spec import StageSpec, Study, label_of
+from batchpond.tasks.base import About, Gives
 from batchpond.tasks.templates import column_of
 from batchpond.views.refresh import refresh
 
@@ -279,7 +280,7 @@ def asks_by_now(
     `until` is the last round that stands for sure: what an adaptive stage has of later ones is chosen anew.
     Its cells that are asked no further are counted into `stopped` by the reason.
     """
-    if stage.task == CONVERSATION:
+    if stage.about is About.TALK:
         yield from inputs.talk_asks(stage, _rows_by_now(store, staged, stage), _said(store, staged, stage.name).answers)
         return
     if stage.rows.lacking is not None:
@@ -290,7 +291,7 @@ def asks_by_now(
         return
     found = asks.asks(stage, source_rows(store, staged, stage), staged.seed)
     source = staged.stage(stage.rows.stage) if stage.rows.stage else None
-    if source is None or not {source.task, stage.task} <= PAIR_TASKS:
+    if source is None or not (source.compares and stage.compares):
         yield from found
         return
     # What an earlier stage compared is compared in the same pairs; of any rubric, where one answer has all fields, or
@@ -321,13 +322,13 @@ def source_rows(store: Store, staged: Study, stage: StageSpec) -> SourceRows:
         return inputs.kept_rows(store, staged, stage.rows.kept)
     source = staged.stage(stage.rows.stage or "")
     where = stage.rows.where or inputs.ALL
-    if source.task == CONVERSATION:
+    if source.about is About.TALK:
         said = _said(store, staged, source.name, where)
         rows = inputs.talk_rows(source, said.questions, said.answers)
         return [row for talk, row in rows if (talk, row.turn_no) in said.chosen]
-    if source.task == INPUTS:
+    if source.gives is Gives.ROWS:
         return inputs.entry_rows(store, staged.name, [source], where)
-    if source.task == "generation":
+    if source.gives is Gives.OUTPUT:
         found = query(store, _OUTPUTS, study=staged.name, stage=source.name, where=where)
         return SpilledRows(store.path / TMP, columns_of_rows(_output_row(row, staged, stage) for row in found))
     found = query(store, _JUDGED, study=staged.name, stage=source.name, where=where)
