@@ -164,7 +164,7 @@ def _first(one: Known, flow: _Flow) -> _Asked:
     is_once = flow.has_rubrics or stage.rule.parts
     n_same = len(flow.judged_by.intersection(rubric.rubric_id for rubric in stage.rubrics))
     n_rubrics = len(stage.tactics) or (1 if is_once else n_same or max(1, len(stage.rubrics)))
-    n_shown = 2 if stage.compares else stage.rule.size
+    n_shown = 2 if stage.about.is_of_two else stage.rule.size
     has_talk = any("{CONVERSATION}" in template.text for template in stage.templates)
     size = one.ask_bytes + n_shown * flow.text_bytes + flow.input_bytes + (flow.talk_bytes if has_talk else 0)
     return _Asked(_n_of_rows(stage, flow) * n_rubrics * n_templates * stage.repeats, size)
@@ -248,7 +248,7 @@ def _handed_on(one: Known, flow: _Flow, first: _Asked) -> _Flow:
         return _Flow(n_entries, 0.0, entry_bytes, 0.0, 1, flow.has_rubrics, n_statements=flow.n_statements)
     if stage.gives is not Gives.OUTPUT:
         n_pairs = 0.0
-        if stage.compares and stage.pairs.adaptive is None:
+        if stage.about.is_of_two and stage.pairs.adaptive is None:
             n_pairs = _n_pairs(flow, stage) if stage.waits else one.n_pairs
         judged_by = frozenset(rubric.rubric_id for rubric in stage.rubrics)
         return replace(flow, n_pairs=n_pairs, judged_by=judged_by)

@@ -215,7 +215,7 @@ def check_later(store: Store, draft: Draft) -> None:
             made = SourceRow("id", "text", "unit", None, "candidate", "input", more=_more(study, source))
             rows = _first_rows(draft, source) if stage.columns else (made,)
             for row in (made._replace(item_id=one.item_id, more={**one.more, **made.more}) for one in rows):
-                other = row._replace(text="other") if stage.compares else None
+                other = row._replace(text="other") if stage.about.is_of_two else None
                 check_prompts(stage, Ask((*stage.rubrics, NO_RUBRIC)[0], row, other, values=_foreseen(study, stage)))
 
 
@@ -340,7 +340,7 @@ def _foreseen_asks(draft: Draft, stage: StageSpec) -> Iterator[Ask]:
     rubrics, values = stage.rubrics[:_SAMPLE_ASKS] or (NO_RUBRIC,), _foreseen(draft.study, stage)
     for number in range(max(len(rows), len(rubrics))):
         row, other = (rows[place % len(rows)] for place in (number, number + 1))
-        yield Ask(rubrics[number % len(rubrics)], row, other if stage.compares else None, values=values)
+        yield Ask(rubrics[number % len(rubrics)], row, other if stage.about.is_of_two else None, values=values)
 
 
 _IDS_AT_ONCE: Final = 100_000

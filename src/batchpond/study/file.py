@@ -277,7 +277,7 @@ def _check_rubrics(table: Table, stage: StageSpec, earlier: Sequence[StageSpec])
         _check_candidates(table, stage, made_by)
     pairs = stage.pairs
     is_of_all = pairs.adaptive is not None or pairs.is_exact or pairs.n_reverse is not None or pairs.baseline
-    if source.compares and is_of_all:
+    if source.about.is_of_two and is_of_all:
         why = "cannot have a baseline" if pairs.baseline else "cannot be adaptive or exact"
         table.fail("pairs", f"{why}: this stage compares just what {source.name} compared", "choose the pairs there")
     if source.about is About.TALK and stage.rubrics and not stage.rule.parts:

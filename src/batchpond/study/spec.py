@@ -345,11 +345,6 @@ class StageSpec:
         return About.TALK if self.task == CONVERSATION else self.rule.ABOUT
 
     @property
-    def compares(self) -> bool:
-        """Whether its questions set one row beside another."""
-        return self.about.is_of_two
-
-    @property
     def gives(self) -> Gives:
         """What its answers are to later stages."""
         return self.rule.GIVES
@@ -496,7 +491,7 @@ def with_answers(table: Table, stage: StageSpec, earlier: Sequence[StageSpec]) -
             table.fail("items", f"are read when the study is planned, before {asked} has answered", hint)
         if other := _other_than(name, stage, stages[asked], stages):
             hint = "what was said of the same items in the same order, or of their unit, can be shown"
-            if stage.compares and not stages[asked].compares:
+            if stage.about.is_of_two and not stages[asked].about.is_of_two:
                 hint = f"of each of two: {{{stage.rule.placeholders.sides[0]}.{name}}}; {hint}"
             table.fail("templates", f"show {{{name}}}, which {asked} says {other}: nothing would be asked", hint)
     named = dict.fromkeys(asked for asked, _ in stage.answers.values() if asked not in stage.rows.waits_for)
@@ -505,9 +500,9 @@ def with_answers(table: Table, stage: StageSpec, earlier: Sequence[StageSpec]) -
 
 def _other_than(name: str, stage: StageSpec, asked: StageSpec, stages: Mapping[str, StageSpec]) -> str | None:
     """Return of what `asked` says an answer where that is nothing that a stage asks about, None where it can be."""
-    is_of_two = stage.compares and name.startswith(ANSWERS)
+    is_of_two = stage.about.is_of_two and name.startswith(ANSWERS)
     own, of = stage.pairs, asked.pairs
-    if asked.compares:
+    if asked.about.is_of_two:
         is_alike = own.order is of.order is not Order.ALTERNATE and not (of.given or of.is_exact or own.adaptive)
         is_in_order = not of.adaptive and (of.reverse == 1 or (is_alike and own.reverse <= of.reverse))
         is_part = all(f"{{#{name}}}" in template.text for template in stage.templates)

@@ -291,7 +291,7 @@ def asks_by_now(
         return
     found = asks.asks(stage, source_rows(store, staged, stage), staged.seed)
     source = staged.stage(stage.rows.stage) if stage.rows.stage else None
-    if source is None or not (source.compares and stage.compares):
+    if source is None or not (source.about.is_of_two and stage.about.is_of_two):
         yield from found
         return
     # What an earlier stage compared is compared in the same pairs; of any rubric, where one answer has all fields, or
