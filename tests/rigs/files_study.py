@@ -16,6 +16,8 @@ from tests.rigs.files_worker import Row
 from tests.rigs.sim_study import Rig
 
 AGE_S = 60.0
+N = 12
+"""How many requests the study has for each model."""
 
 
 @dataclass
@@ -90,3 +92,19 @@ class FilesRig(Rig):
     def visible(self, pattern: str = "*.jsonl") -> list[str]:
         """Return what somebody sees in the outbox."""
         return sorted(path.name for path in self.outbox.glob(pattern) if not path.name.startswith("."))
+
+
+def new_rig(path: Path, **settings: object) -> FilesRig:
+    """Return a rig of one model and one batch, unless the settings say otherwise."""
+    return FilesRig(path, **({"models": ("gpt-4.1-mini",), "max_requests": 50, "with_lens": False} | settings))  # type: ignore[arg-type]
+
+
+def bring_home(rig: FilesRig) -> None:
+    """Pass after pass until all is answered; the worker runs in between."""
+    for _ in range(8):
+        if not rig.sync().n_pending and len(rig.answers()) == N:
+            return
+        if rig.outbox.is_dir():
+            rig.work()
+        rig.clock.advance(1_000)
+    raise AssertionError(f"not home: {[(a.phase, a.state) for a in rig.attempts()]}")

@@ -9,9 +9,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import numpy as np
-import pyarrow as pa
 import pytest
 from scipy import stats
 from statsmodels.stats.contingency_tables import mcnemar
@@ -19,8 +17,7 @@ from statsmodels.stats.proportion import proportion_confint
 
 import batchpond
 from batchpond.errors import UsageError
-from batchpond.lake.tables import query
-from batchpond.results.compare.verb import Compared, compare, limit, side
+from batchpond.results.compare.verb import Compared, compare, side
 from batchpond.views import database
 from batchpond_report import build
 from batchpond_report.numbers import Kind
@@ -430,27 +427,6 @@ def test_how_likely_the_first_place_wins_is_no_score(tmp_path: Path) -> None:
         compare(builder.store.path, "s:template=a", "s:template=b", gates=["score"])
 
 
-@pytest.mark.parametrize("gate", ["score", "score:0.5"])
-@pytest.mark.parametrize("more", [0.0, -1.0, -1 / 3])
-def test_scores_that_all_differ_by_the_same_have_no_interval(tmp_path: Path, more: float, gate: str) -> None:
-    """They show no spread: six equal ones are no proof that nothing is worse, nor six of one less that all are."""
-    builder = LakeBuilder(tmp_path / "lake")
-    builder.imported([
-        {"import_key": f"{template}{item}", "study": "s", "task": "likert", "template_id": template, "rubric_id": "r",
-         **JUDGE, "item_first": f"i{item}", "outcome": "decided", "score": 4.0 - item % 2 + more * (template == "b")}
-        for template, item in product("ab", range(6))
-    ])  # fmt: skip
-    builder.build()
-    found = compare(builder.store.path, "s:template=a", "s:template=b", gates=[gate], is_margin=":" in gate)
-    row = differences(found, "score")
-    assert row["diff"] == pytest.approx(more)
-    lacking = ("diff_lo", "diff_hi", "p_diff", "q_bh", "diff_mde", "diff_lo_these_items", "diff_hi_these_items")
-    assert [row[name] for name in lacking] == [None] * len(lacking)
-    (told,) = found.gates.to_pylist()
-    assert told["is_worse"] is None
-    assert told["says"].endswith("all differ by the same, which shows no spread, so there is no interval to decide on")
-
-
 def test_the_other_way_round_everything_is_the_other_way_round(lake: Path) -> None:
     """Differences and their ends change sign, errors and tests stay, for every metric of messy pairs."""
     one = compared(lake, "s0:template=t0", "s0:template=t1").differences.to_pylist()
@@ -470,66 +446,6 @@ def test_the_costs_are_those_of_the_two_sides(lake: Path) -> None:
     assert (told["cost_a_usd"], told["cost_b_usd"]) == pytest.approx((n * 0.001, n * 0.002))
     (told,) = compared(lake, "rated:template=a", "rated:template=b").comparisons.to_pylist()
     assert (told["cost_a_usd"], told["n_cost_unknown_a"]) == (None, 2 * N_ITEMS), "unknown is not nothing"
-
-
-def test_an_earlier_version_is_compared_with_the_current_one(tmp_path: Path) -> None:
-    """A template edited under its name: the plan of each version, with its own answers; what is shared is said."""
-    builder = LakeBuilder(tmp_path / "lake")
-    pairs = [(f"i{x}", f"i{y}") for x, y in product(range(4), range(4)) if x != y]
-
-    def planned(version: str) -> list[Row]:
-        return [
-            {"slot": n, "request_id": f"r{'' if first == 'i0' else version}{n}", "item_first": first,
-             "item_second": second, "is_lo_first": first < second, "pair_id": " | ".join(sorted((first, second)))}
-            for n, (first, second) in enumerate(pairs)
-        ]  # fmt: skip
-
-    asked: set[str] = set()
-    for version, always in (("old1", "first"), ("new2", None)):
-        rows = planned(version)
-        builder.plan(rows, version=version)
-        new = [row for row in rows if row["request_id"] not in asked]
-        asked |= {row["request_id"] for row in new}
-        builder.sent(f"att{version}", f"shard{version}", [row["request_id"] for row in new], study_version=version)
-        builder.lines(f"att{version}", [
-            {"request_id": row["request_id"], "outcome": "decided", "cost_usd": 0.01,
-             "verdict": always or ("first" if row["is_lo_first"] else "second")} for row in new
-        ])  # fmt: skip
-        builder.ended(f"att{version}")
-    builder.build()
-    found = compare(builder.store.path, "demo@old", "demo")
-    row = differences(found, "consistency")
-    # Of the six pairs the three of i0 keep one answer of two.
-    assert (row["n"], row["value_a"], row["value_b"]) == (6, 0.0, 1.0)
-    assert {"12 answers of a are simulated", "12 answers of b are simulated"} < set(found.notes)
-    (told,) = found.comparisons.to_pylist()
-    assert told["cost_a_simulated_usd"] == told["cost_a_usd"] == pytest.approx(0.12)
-    assert told["says"].endswith("; a cost $0.1200 (simulated, not spent), b $0.1200 (simulated, not spent)")
-    assert any(note.startswith("3 of b's 12 requests are the same requests as in a") for note in found.notes)
-    with pytest.raises(UsageError, match="no version 'zzz'"):
-        compare(builder.store.path, "demo@zzz", "demo")
-
-
-def test_items_that_hold_something_else_under_their_id_are_said(tmp_path: Path) -> None:
-    """An item edited between two versions is not the same item: the pairs stay, and a note counts them."""
-    builder = LakeBuilder(tmp_path / "lake")
-    for version, edited in (("old1", ""), ("new2", "i1")):
-        builder.plan([
-            {"slot": n, "request_id": f"{version}{n}", "item_first": first, "item_second": second,
-             "item_first_hash": f"{first}{version if first == edited else ''}",
-             "item_second_hash": f"{second}{version if second == edited else ''}",
-             "is_lo_first": first < second, "pair_id": " | ".join(sorted((first, second)))}
-            for n, (first, second) in enumerate((("i0", "i1"), ("i1", "i0"), ("i0", "i2"), ("i2", "i0")))
-        ], version=version)  # fmt: skip
-        builder.sent(f"att{version}", f"shard{version}", [f"{version}{n}" for n in range(4)], study_version=version)
-        builder.lines(f"att{version}", [
-            {"request_id": f"{version}{n}", "outcome": "decided", "verdict": "first"} for n in range(4)
-        ])  # fmt: skip
-        builder.ended(f"att{version}")
-    builder.build()
-    found = compare(builder.store.path, "demo@old", "demo")
-    (note,) = (note for note in found.notes if "items in both" in note)
-    assert note.startswith("1 of 3 items in both a and b have another text, or other columns, under the same id")
 
 
 @pytest.mark.parametrize(
@@ -568,79 +484,6 @@ def test_a_side_is_a_study_a_version_and_values() -> None:
     found = side("my-study@k3v:model=a/b:c,d,template=x,template=y=z")
     assert (found["study"], found["version"]) == ("my-study", "k3v")
     assert (found["model"], found["template"], found["rubric"]) == (["a/b:c,d"], ["x", "y=z"], None)
-
-
-def gated(text: str, *, is_margin: bool, **values: Any) -> list[Row]:
-    """Return what a gate says of one difference, of consistency unless said."""
-    row = {"metric": "consistency", "better": "higher", "is_main": True, "comparison_no": 1, "side": "b",
-           "value_a": 0.9,
-           "value_b": 0.8, "diff": -0.1, "diff_lo": -0.15, "diff_hi": -0.05, "n_clusters": 20,
-           "clustered_by": "item"} | values  # fmt: skip
-    metric, delta = limit(text, is_margin=is_margin)
-    with duckdb.connect() as connection:
-        made = pa.Table.from_pylist([row], schema=pa.Table.from_pylist([row | {"diff_lo": 0.0, "diff_hi": 0.0}]).schema)
-        connection.register("compare_metrics", made)
-        connection.execute(
-            "CREATE TABLE compare_unmatched "
-            "(comparison_no INT, metric TEXT, is_main BOOL, n_common INT, n_a INT, n_b INT)"
-        )
-        connection.execute("CREATE TABLE compare_comparisons (comparison_no INT, side TEXT)")
-        asked = {"metrics": [metric], "deltas": [delta], "is_margin": is_margin}
-        found: list[Row] = (
-            connection.sql(query("batchpond.results.compare", "gates"), params=asked).to_arrow_table().to_pylist()
-        )
-        return found
-
-
-ERROR = {"metric": "error", "better": "lower"}
-
-
-@pytest.mark.parametrize(
-    ("text", "is_margin", "values", "is_worse"),
-    [
-        ("consistency", False, {}, True),
-        ("consistency:0.04", False, {}, True),
-        ("consistency:0.06", False, {}, False),
-        ("consistency", False, {"diff_hi": 0.01}, False),
-        ("consistency:0.1", True, {}, True),
-        ("consistency:0.2", True, {}, False),
-        ("error", False, ERROR, False),
-        ("error", False, ERROR | {"diff": 0.1, "diff_lo": 0.05, "diff_hi": 0.15}, True),
-        ("error:0.1", True, ERROR | {"diff_lo": 0.05, "diff_hi": 0.15}, True),
-        ("main", False, {}, True),
-        ("consistency", False, {"diff_lo": None, "diff_hi": None}, None),
-    ],
-)
-def test_the_gate_decides_on_the_whole_interval(text: str, is_margin: bool, values: Row, is_worse: bool | None) -> None:
-    """Worse where all of it is beyond delta; by a margin, wherever any of it is; undecided without one."""
-    (found,) = gated(text, is_margin=is_margin, **values)
-    assert found["is_worse"] is is_worse
-    assert found["says"].startswith({True: "worse: ", False: "not worse: ", None: "undecided: "}[is_worse])
-
-
-@pytest.mark.parametrize("gate", ["compliance", "main", "compliance:0.2", "error"])
-@pytest.mark.parametrize("is_margin", [True, False])
-def test_a_gate_does_not_pass_over_a_comparison_whose_answers_cannot_be_read(
-    tmp_path: Path, gate: str, *, is_margin: bool
-) -> None:
-    """Of one template all that b says is unreadable: undecided, where the other alone would let it pass."""
-    builder = LakeBuilder(tmp_path / "lake")
-    builder.imported([
-        {"import_key": f"{study}{template}{item}", "study": study, "task": "compliance", "template_id": template,
-         "rubric_id": "r", **JUDGE, "item_first": f"i{item}", **said}
-        for study, template, item in product(("old", "new"), ("t1", "t2"), range(40))
-        for said in [{"outcome": "unparsed"} if (study, template) == ("new", "t2")
-                     else {"outcome": "decided", "verdict": "true" if item % 3 else "false"}]
-    ])  # fmt: skip
-    builder.build()
-    text = gate if ":" in gate or not is_margin else f"{gate}:0.2"
-    told = compare(builder.store.path, "old", "new", gates=[text], is_margin=is_margin).gates.to_pylist()
-    found = {row["comparison_no"]: row for row in told}
-    is_worse = {number: row["is_worse"] for number, row in found.items()}
-    assert is_worse == {1: False, 2: False if gate == "error" else None}
-    if gate != "error":
-        assert found[2]["says"] == ("undecided: compliance of comparison 2 has no value on both sides: of 40 in both, "
-                                    "a has it of 40, b of 0")  # fmt: skip
 
 
 @pytest.mark.parametrize(
