@@ -65,11 +65,6 @@ class Lease:
                 with suppress(LakeError):  # then it ends by itself
                     self._bucket.put(name, self._text(self._clock.now()))
 
-    @property
-    def is_held(self) -> bool:
-        """Whether it is held, as far as this process knows."""
-        return bool(self._name) and not self._is_lost
-
     def check(self) -> None:
         """Raise OvertakenError where it was held and is no more: this process slept, and another may write by now."""
         if self._name and (self._is_lost or self._clock.monotonic_s() > self._good_until_s):

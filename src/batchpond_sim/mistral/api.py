@@ -35,7 +35,6 @@ from batchpond_sim.world.faults import Call, Op, Value, number
 from batchpond_sim.world.limits import Quota
 from batchpond_sim.world.world import World, fingerprint
 
-CHAT = "/v1/chat/completions"
 TEMPERATURE_MAX = 1.5
 _EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh")
 _ROLES = ("system", "user", "assistant", "tool")
