@@ -25,7 +25,8 @@ from batchpond.errors import BatchpondError, ExitCode, UsageError
 from batchpond.model import CELL_COLUMNS
 from batchpond.text import plural
 from batchpond_work import WorkError
-from batchpond_work.settings import OPTIONS, Settings
+from batchpond_work.settings import OPTIONS
+from batchpond_work.settings import Settings as WorkSettings
 
 if TYPE_CHECKING:
     from batchpond.clock import SystemClock
@@ -212,7 +213,7 @@ def work(invocation: Invocation, folder: Path, is_json: bool, **settings: Any) -
 
     try:
         with worker.stopped_by_signals() as stop:
-            tally = worker.work(folder, Settings(**settings), invocation.diagnostics.note, stop)
+            tally = worker.work(folder, WorkSettings(**settings), invocation.diagnostics.note, stop)
     except WorkError as error:
         ended = BatchpondError(error.message, hint=error.hint)
         ended.exit_code = ExitCode(error.exit_code)
