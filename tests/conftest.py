@@ -27,9 +27,9 @@ LONGEST = (
     "test_stages_changes", "test_refused_creates", "test_stages_rounds", "test_report", "test_stages_pressure",
     "test_stages_inputs", "test_old_lakes", "test_bought", "test_demo", "test_sql_cases", "test_signals",
     "test_live_kills", "test_damaged_files", "test_truthful_lake", "test_narrow_machines", "test_stages_kills",
-    "test_claims", "test_core_grain", "test_lens", "test_adopt", "test_adopt_own", "test_adaptive_rounds", "test_files_mode",
-    "test_secrets", "test_style", "test_retry", "test_stages_export", "test_stages_screening", "test_cli_flow",
-    "test_cli", "test_three_providers", "test_recover",
+    "test_claims", "test_core_grain", "test_lens", "test_adopt", "test_adopt_own", "test_adaptive_rounds",
+    "test_files_mode", "test_secrets", "test_style", "test_retry", "test_stages_export", "test_stages_screening",
+    "test_cli_flow", "test_cli", "test_three_providers", "test_recover",
 )  # fmt: skip
 
 
