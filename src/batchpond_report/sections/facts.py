@@ -62,7 +62,7 @@ def study(source: Source) -> Study:
         ("Made by", f"batchpond {__version__}"),
     )
     parts: list[Part] = [Facts("The study", rows), *filter(None, (one(source) for one in exhibits("facts").values()))]
-    found = [finding for said in _WRITTEN.findings for finding in said(source, {"judges"})]
+    found = [finding for said in _WRITTEN.findings for finding in said(source, {"judges", "answers"})]
     about = Section(_WRITTEN.key, _WRITTEN.title, _WRITTEN.words, parts, found)
     return Study(about, tuple(_summary(facts)), fingerprint, is_open=bool(facts.get("is_open")))
 

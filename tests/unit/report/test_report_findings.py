@@ -62,6 +62,24 @@ def test_what_was_simulated_is_not_among_what_was_spent(tmp_path: Path) -> None:
     assert "Simulated" in of_cells.caption
 
 
+def test_a_name_that_came_to_mean_another_model_is_said(tmp_path: Path) -> None:
+    """An alias that moved while the study was asked: which models answered, how often; one that stands is nothing."""
+    lake = LakeBuilder(tmp_path / "lake")
+    served = [("r1", "m", "march"), ("r2", "m", "june"), ("r3", "m", "june"), ("r4", "n", "n-1"), ("r5", "n", None)]
+    lake.plan([{"slot": n, "request_id": name, "request_model": model} for n, (name, model, _) in enumerate(served)],
+              study="s")  # fmt: skip
+    for name, model, answered in served:
+        lake.sent(f"A{name}", f"S{name}", [name], study="s", request_model=model)
+        lake.lines(f"A{name}", [{"request_id": name, "outcome": "decided", "verdict": "first", "text": "x",
+                                 "response_model": answered}])  # fmt: skip
+        lake.ended(f"A{name}")
+    lake.build()
+    told = [finding.text for finding, _ in build.build(tmp_path / "lake", "s").findings() if finding.key == "judges"]
+    assert [text.partition(". Its")[0] for text in told] == [
+        "m stood for more than one model while it was asked: june (2), march (1) answers"
+    ]
+
+
 def test_a_place_that_is_favoured_is_named_with_its_share_and_what_it_would_be(tmp_path: Path) -> None:
     """Twenty lists of two, in 19 of which the first is named the best."""
     lake = LakeBuilder(tmp_path / "lake")
