@@ -1,7 +1,7 @@
 -- grain: study, template_id, rubric_id, provider, request_model, thinking
 -- question: What does a cell cost, and what is the price of one comparison that can be used?
--- source: calls of all tasks. Cells that share requests each show the full cost, so their sum can exceed the bill:
---   `costs` counts a request once.
+-- source: calls of all tasks, of models alone. Cells that share requests each show the full cost, so their sum can
+--   exceed the bill: `costs` counts a request once.
 -- estimators:
 --   - cost_usd: sum of the known costs; a lower bound where n_cost_unknown > 0
 --   - cost_spent_usd, cost_simulated_usd: of it what was money, and what simulated answers would have cost
@@ -120,4 +120,5 @@ SELECT
   CASE WHEN n_cost_unknown = 0 THEN cost_usd / nullif(n_consistent_win, 0) END AS cost_per_decided_pair_usd,
   input_tokens, input_tokens_p50, input_tokens_p95,
   output_tokens, output_tokens_p50, output_tokens_p95
-FROM cells;
+FROM cells
+WHERE provider <> 'human';

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections import defaultdict
 from pathlib import Path
 from statistics import fmean
@@ -274,3 +275,14 @@ def test_what_cannot_be_judged_is_refused_before_anything_is_bought(
         path.write_text(path.read_text().replace(old, new))
     with pytest.raises(StudyError, match=problem.replace("'", ".").replace("/", ".")):
         rig.planned()
+
+
+def test_a_list_that_is_text_is_told_where_lists_go(tmp_path: Path) -> None:
+    """As it stands in a cell of CSV: it is no rubric's id."""
+    rig = rig_of(tmp_path, grade(OUTPUTS))
+    for path in rig.study_path.parent.glob("*.jsonl"):
+        text = path.read_text()
+        path.write_text(re.sub(r'"criteria": (\[.*?\])', lambda one: f'"criteria": {json.dumps(one[1])}', text))
+    with pytest.raises(StudyError) as told:
+        rig.planned()
+    assert "lists of them stand in JSON Lines or Parquet" in (told.value.hint or "")

@@ -1,4 +1,4 @@
-"""A study file that was changed and not planned again: what is sent is what was planned, and that is said."""
+"""A study or its items, changed and not planned again: what is sent is what was planned, and that is said."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from batchpond.cli import main
 from batchpond.cli.init import EXAMPLES
 from batchpond.errors import ExitCode
 
-SAYS = "study.toml says something else than was planned of"
+SAYS = "study.toml, or a file that it names, says something else than was planned of"
 
 
 @pytest.fixture(params=EXAMPLES)
@@ -47,6 +47,13 @@ def test_submit_says_that_a_study_file_was_changed_since_it_was_planned(
     Path("as-it-was.toml").write_text(before)
     assert SAYS not in submitted(study, capsys)
     Path("as-it-was.toml").unlink()
+    path.write_text(before)
+    for rows in (one for one in Path().iterdir() if one.suffix in {".csv", ".jsonl"}):
+        text = rows.read_text()
+        rows.write_text(text.replace("the ", "a "))
+        assert f"{SAYS} {study}" in submitted(study, capsys)
+        rows.write_text(text)
+    assert SAYS not in submitted(study, capsys)
     assert main(["plan"]) == ExitCode.DONE
     assert SAYS not in submitted(study, capsys)
     path.write_text("study = ")

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from batchpond.cli import formats, output
 from batchpond.cli.formats import priced_by, provider_text, summed
@@ -189,6 +189,9 @@ def _remarks(report: PlanReport) -> Iterator[str]:
 SENT_COLUMNS = ("provider", "model", "requests", "batches", "tokens in", "expected", "at worst")
 
 
+_INPUTS: Final = frozenset({".toml", ".csv", ".tsv", ".jsonl", ".parquet", ".txt"})
+
+
 @pond_command("submit")
 def submit(
     invocation: Invocation,
@@ -225,25 +228,27 @@ def submit(
 
 
 def _note_changed(invocation: Invocation, study: str) -> None:
-    """Say where the study's file in this folder says something else than what is planned, which is what is sent.
+    """Say where the study's file in this folder, or one it names, says something else than is planned, and is sent.
 
     Reading it takes as long as all else that is done before sending: what is older than the plan is not looked at.
     """
     from batchpond.plan.versions import written_ns
 
     planned_ns = written_ns(invocation.store(), study)
-    if not any(path.stat().st_mtime_ns > planned_ns for path in Path().glob("*.toml") if path.is_file()):
+    near = (path for pattern in ("*", "*/*") for path in Path().glob(pattern) if path.suffix.lower() in _INPUTS)
+    if not any(path.stat().st_mtime_ns > planned_ns for path in near if path.is_file()):
         return
     from batchpond.plan.verb import is_as_planned
     from batchpond.study.file import files_of, load
 
     same = dict[Path, bool]()
     for path in files_of(study, Path()):
-        with suppress(BatchpondError):  # one that cannot be planned as it is
+        with suppress(BatchpondError, OSError):  # one that cannot be planned as it is
             same[path] = is_as_planned(invocation.store(), load(path))
     if same and not any(same.values()):
-        text = f"{next(iter(same))} says something else than was planned of {study}, which is what is sent"
-        invocation.diagnostics.warning(text, hint=f"`batchpond plan {next(iter(same))}` plans what it says")
+        text = f"{next(iter(same))}, or a file that it names, says something else than was planned of {study}"
+        hint = f"what was planned is sent; `batchpond plan {next(iter(same))}` plans what it says"
+        invocation.diagnostics.warning(text, hint=hint)
 
 
 def sent(

@@ -369,7 +369,9 @@ def _said(value: object) -> str | None:
 
 def unknown_rubric(stage: StageSpec, item_id: str, name: str) -> StudyError:
     """Return the error of a row that names a rubric which its stage lacks."""
+    hint = f"its rubrics: {', '.join(rubric.rubric_id for rubric in stage.rubrics[:20])}"
+    if name.startswith("["):
+        hint = f"a cell of CSV is one rubric's id; lists of them stand in JSON Lines or Parquet; {hint}"
     return StudyError(
-        f"stage {stage.name}: {item_id!r} belongs to the rubric {name!r}, which the stage lacks",
-        hint=f"its rubrics: {', '.join(rubric.rubric_id for rubric in stage.rubrics[:20])}",
+        f"stage {stage.name}: {item_id!r} belongs to the rubric {name!r}, which the stage lacks", hint=hint
     )

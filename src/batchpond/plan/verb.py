@@ -51,7 +51,6 @@ from batchpond.study.spec import (
     StageSpec,
     Study,
     Words,
-    from_config,
 )
 from batchpond.tasks import inputs
 from batchpond.tasks.base import READER, About, Gives
@@ -348,13 +347,10 @@ _TABLES: Final = ("requests", "plan", "responses", "shard_requests")
 
 
 def is_as_planned(store: Store, study: Study) -> bool:
-    """Whether a study says what its newest version in the lake says, but for the rows of files; True without one."""
+    """Whether a study and the files that it names say what its newest version in the lake says; True without one."""
     version = fold(EventLog(store).events).current_versions.get(study.name)
-    planned = versions.study_settings(store, version) if version is not None else {}
-    if study.has_rounds and planned:  # what came later has its default there
-        return forms.config_json(from_config(planned)) == forms.config_json(study)
-    now = orjson.loads(forms.config_json(study))
-    return all(now[name] == planned[name] for name in now.keys() & planned.keys())
+    with MediaSpool(store) if study.media else nullcontext() as media:
+        return version is None or draft_of(store, study, registry.module, media).version == version
 
 
 def plan_file(
