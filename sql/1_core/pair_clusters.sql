@@ -12,6 +12,9 @@
 --   in one. n_consistent_win to n_soft_recency count statuses, which are of majorities, n_split pairs in n_both without
 --   one. n_undecided and n_missing_reverse have no vote in an order. wins_least, ties_least, flips_least: the shares if
 --   answers that are unread or missing agree with none, left_open what they leave open.
+--   both_good and both_bad: of each of the n_said pairs with a vote in any order the share of its votes that say so, ties
+--   of that kind; the shares if answers that are unread or missing say no such thing are _least, of n_asked pairs, and
+--   unsaid what they leave open. n_both_good and n_both_bad count votes.
 --   Lists whose best alone was asked for are left out: only pairs with the best in both orders could be seen there.
 
 CREATE OR REPLACE VIEW pair_clusters AS
@@ -19,7 +22,9 @@ WITH tables AS (
   SELECT
     study, template_id, rubric_id, provider, request_model, thinking, unit_id, item_lo, item_hi, status,
     coalesce(candidate_lo, candidate_hi) AS candidate,
-    list_kind,
+    list_kind, n_both_good, n_both_bad, has_tie_kinds,
+    n_lo_won_lo_first + n_hi_won_lo_first + n_tied_lo_first + n_lo_won_hi_first + n_hi_won_hi_first + n_tied_hi_first AS n_said,
+    n_open_lo_first + n_open_hi_first AS n_open,
     n_lo_won_lo_first, n_hi_won_lo_first, n_lo_won_hi_first, n_hi_won_hi_first,
     CAST(n_lo_won_lo_first + n_hi_won_lo_first + n_lo_won_hi_first + n_hi_won_hi_first AS DOUBLE) AS n_votes,
     coalesce(lo_part + hi_part, 0) AS win,
@@ -40,6 +45,9 @@ terms AS (
     coalesce(n_lo_won_lo_first * n_hi_won_hi_first / nullif(n_votes, 0), 0) AS first_term,
     coalesce(n_hi_won_lo_first * n_lo_won_hi_first / nullif(n_votes, 0), 0) AS second_term,
     coalesce(n_crossed_votes / nullif(n_crossed_asked, 0), 0) AS known,
+    coalesce(n_both_good / nullif(n_said, 0), 0) AS both_good,
+    coalesce(n_both_bad / nullif(n_said, 0), 0) AS both_bad,
+    n_said + n_open AS n_asked,
     CASE WHEN (n_lo_won_lo_first + n_hi_won_lo_first) * (n_lo_won_hi_first + n_hi_won_hi_first) > 0 THEN 1 ELSE 0 END
       AS is_crossed
   FROM tables
@@ -84,6 +92,18 @@ SELECT
   sum(CASE WHEN status <> 'pending' THEN tie * known END) AS ties_least,
   sum(CASE WHEN status <> 'pending' THEN flip * known END) AS flips_least,
   sum(CASE WHEN status <> 'pending' THEN 1 - known END) AS left_open,
+  bool_or(has_tie_kinds) AS has_tie_kinds,
+  CAST(sum(n_both_good) AS BIGINT) AS n_both_good,
+  CAST(sum(n_both_bad) AS BIGINT) AS n_both_bad,
+  count(*) FILTER (WHERE n_said > 0) AS n_said,
+  count(*) FILTER (WHERE n_asked > 0) AS n_asked,
+  sum(both_good) AS both_good,
+  sum(both_bad) AS both_bad,
+  sum(both_good * both_good) AS both_good_squares,
+  sum(both_bad * both_bad) AS both_bad_squares,
+  sum(n_both_good / nullif(n_asked, 0)) AS both_good_least,
+  sum(n_both_bad / nullif(n_asked, 0)) AS both_bad_least,
+  sum(n_open / nullif(n_asked, 0)) AS unsaid,
   CAST(sum(is_crossed) AS BIGINT) AS n_crossed,
   count(*) FILTER (WHERE first_term + second_term > 0) AS n_terms,
   max(CASE WHEN first_term + second_term > 0 THEN n_votes END) AS votes_max,

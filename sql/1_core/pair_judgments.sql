@@ -10,7 +10,8 @@
 -- shown earlier. What is one list and its reverse is one unit (unit_id is the list where items have none of their own),
 -- and its pairs are not independent. repeat_no counts the planned showings of a pair in one order. Of imported lists
 -- the pairs are what was imported. list_kind: `order` of lists, `best` where the best alone was asked for. What a list
--- costs stands in `calls`.
+-- costs stands in `calls`. tie_kind: which of both_good and both_bad a tie is, where the judge said; has_tie_kinds: it
+-- could say so.
 CREATE OR REPLACE VIEW pair_judgments AS
 -- Who else is shown in a list stands in the plan, so that results are read once.
 WITH others AS (
@@ -90,7 +91,9 @@ SELECT
   CASE WHEN NOT is_listed THEN output_tokens END AS output_tokens,
   CASE WHEN NOT is_listed THEN cost_usd END AS cost_usd,
   origin,
-  CASE WHEN is_listed THEN CASE WHEN parser_id LIKE 'listwise-best-%' THEN 'best' ELSE 'order' END END AS list_kind
+  CASE WHEN is_listed THEN CASE WHEN parser_id LIKE 'listwise-best-%' THEN 'best' ELSE 'order' END END AS list_kind,
+  CASE WHEN verdict = 'tie' AND label IN ('both_good', 'both_bad') THEN label END AS tie_kind,
+  parser_id LIKE '%-kinds-%' AS has_tie_kinds
 FROM judged
 WHERE NOT is_listed OR pair_verdict IS NOT NULL OR coalesce(outcome, '') NOT IN ('decided', 'tie')
 UNION ALL
@@ -120,6 +123,8 @@ SELECT
   output_tokens,
   cost_usd,
   coalesce(origin, 'imported') AS origin,
-  list_kind
+  list_kind,
+  CASE WHEN verdict = 'tie' AND label IN ('both_good', 'both_bad') THEN label END AS tie_kind,
+  parser_id LIKE '%-kinds-%' AS has_tie_kinds
 FROM imported_judgments
 WHERE coalesce(task, 'pairwise') IN ('pairwise', 'ranking', 'listwise') AND coalesce(purpose, '') <> 'shared';

@@ -6,7 +6,8 @@
 --   An order with answers but no majority: undecided. An order with no answer although one is planned: pending. An
 --   order with no answer and none planned: missing_reverse. candidate_lo and candidate_hi are the models whose outputs
 --   the two items are, where that is known. Of an order's answers n_open_ are unread or missing, n_pending_ are to come.
---   list_kind: of pairs that lists imply, as in pair_judgments.
+--   list_kind: of pairs that lists imply, as in pair_judgments. Of the ties of both orders n_both_good and n_both_bad say
+--   that both are; has_tie_kinds: the judge could say so, or somebody did.
 --   Each vote of one order with each of the other, so that repeats that split count in part: lo_part and hi_part are the
 --   share of these that both name that item, tie_part that are two ties, primacy_part and recency_part that both name
 --   the first, or the second; NULL without votes in both orders. With one vote per order they are 1 or 0, as the status says.
@@ -22,6 +23,9 @@ WITH votes AS (
     min(CASE WHEN is_lo_first THEN candidate_first ELSE candidate_second END) AS candidate_lo,
     min(CASE WHEN is_lo_first THEN candidate_second ELSE candidate_first END) AS candidate_hi,
     max(list_kind) AS list_kind,
+    count(*) FILTER (WHERE tie_kind = 'both_good') AS n_both_good,
+    count(*) FILTER (WHERE tie_kind = 'both_bad') AS n_both_bad,
+    bool_or(coalesce(has_tie_kinds, FALSE) OR tie_kind IS NOT NULL) AS has_tie_kinds,
     count(outcome) FILTER (WHERE is_lo_first) AS n_answered_lo_first,
     count(outcome) FILTER (WHERE NOT is_lo_first) AS n_answered_hi_first,
     count(*) FILTER (WHERE is_lo_first AND verdict = 'first') AS n_lo_won_lo_first,
@@ -73,7 +77,7 @@ SELECT
   n_lo_won_hi_first, n_hi_won_hi_first, n_tied_hi_first,
   n_pending,
   n_open_lo_first, n_open_hi_first, n_pending_lo_first, n_pending_hi_first,
-  candidate_lo, candidate_hi, list_kind,
+  candidate_lo, candidate_hi, list_kind, n_both_good, n_both_bad, has_tie_kinds,
   n_lo_won_lo_first * n_lo_won_hi_first / n_crossed AS lo_part,
   n_hi_won_lo_first * n_hi_won_hi_first / n_crossed AS hi_part,
   n_tied_lo_first * n_tied_hi_first / n_crossed AS tie_part,

@@ -1,5 +1,5 @@
 -- grain: study, template_id, rubric_id, provider, request_model, thinking
--- question: How often does a judge give the same verdict when the two items are swapped?
+-- question: How often does a judge give the same verdict when the two items are swapped, and call both good, or bad?
 -- source: the votes of pair_status, every one of them, as pair_clusters adds them up by item: of a pair the share of its
 --   votes of one order with its votes of the other, each with each, that agree. So a pair on which repeats split counts
 --   in part, and asking more often leaves a rate where it is. n_both pairs have votes in both orders, n_repeated of them
@@ -8,25 +8,29 @@
 --   are the statuses of pair_status, of majorities of repeats, n_split those in n_both that lack a majority: a rate of
 --   majorities, as n_consistent_win / (n_consistent_win + n_primacy + n_recency), loses them, and is too high.
 --   n_clusters items (prompts, where pairs are models' outputs) have a pair in n_both, n_clusters_decided in n_decided.
+--   n_both_good and n_both_bad are the votes that are ties of that kind, of n_said pairs with a vote in any order.
 -- estimators:
 --   - consistency_decided: n_consistent_win / n_decided with one vote per order; with more, of all votes of one order with
 --     those of the other that name a winner in both, a pair weighing by its share of these, those that name the same
 --   - consistency_all: the mean over the n_both pairs of the share that agrees, ties too: cross_order_agreement of
 --     metric_repeat
 --   - conflict_rate: the mean over the n_both pairs of the share whose winner flips
---   - consistency_decided_se, consistency_all_se, conflict_rate_se: for items in general (clustered_variance), and the
---     ends _lo and _hi with them: Wilson's with mean_size, by t over n_clusters, and n_clusters_decided for
---     consistency_decided
+--   - both_good_rate, both_bad_rate: the mean over the n_said pairs of the share of a pair's votes that say so
+--   - consistency_decided_se, consistency_all_se, conflict_rate_se, both_good_rate_se, both_bad_rate_se: for items in
+--     general (clustered_variance), and the ends _lo and _hi with them: Wilson's with mean_size, by t over n_clusters, for
+--     consistency_decided n_clusters_decided, and for the kinds of ties the items with a pair in n_said
 --   - consistency_decided_lo_these_items, consistency_decided_hi_these_items, consistency_all_lo_these_items,
 --     consistency_all_hi_these_items, conflict_rate_lo_these_items, conflict_rate_hi_these_items: Wilson with
 --     mean_size, pairs being draws: how the same judge would do on the same items again
 --   - consistency_decided_min, consistency_decided_max, consistency_all_min, consistency_all_max, conflict_rate_min,
 --     conflict_rate_max: what is left open by answers that are unread or missing, and by the n_undecided and
 --     n_missing_reverse pairs: all of it flips, or all of it is consistent wins
+--   - both_good_rate_min, both_good_rate_max, both_bad_rate_min, both_bad_rate_max: the answers that are unread or missing
+--     say no such thing, or all of them do
 -- reference: Zheng et al. 2023 (same verdict in both orders), Wang et al. 2023 (conflict rate); clustered, wilson_mean.
 -- nulls: a rate is NULL where its denominator is 0, its bounds where no pair has an answer; ends for items in general
 --   are NULL below 5 items (of consistency_decided, below 5 with a decided pair), those for these items where lists imply
---   the pairs, which are no draws then. A _se of one item alone (n_clusters 1) is that of its pairs as draws, too small
+--   the pairs, which are no draws then. What is said of both_good and both_bad is NULL where a judge could not say so. A _se of one item alone (n_clusters 1) is that of its pairs as draws, too small
 --   for items in general: it has no ends.
 
 CREATE OR REPLACE VIEW metric_consistency AS
@@ -38,7 +42,10 @@ WITH clusters AS (
     round(sum(ties / n_sides) OVER cell, 12) AS ties_all,
     round(sum(flips / n_sides) OVER cell, 12) AS flips_all,
     round(sum(n_decided / n_sides) OVER cell) AS decided_all,
-    round(sum(n_both / n_sides) OVER cell) AS both_all
+    round(sum(n_both / n_sides) OVER cell) AS both_all,
+    round(sum(both_good / n_sides) OVER cell, 12) AS both_good_all,
+    round(sum(both_bad / n_sides) OVER cell, 12) AS both_bad_all,
+    round(sum(n_said / n_sides) OVER cell) AS said_all
   FROM pair_clusters
   WINDOW cell AS (PARTITION BY study, template_id, rubric_id, provider, request_model, thinking)
 ),
@@ -51,7 +58,9 @@ left_out AS (
       AS decided_moved,
     (wins_all + ties_all - wins - ties) / nullif(both_all - n_both, 0) - (wins_all + ties_all) / nullif(both_all, 0)
       AS all_moved,
-    (flips_all - flips) / nullif(both_all - n_both, 0) - flips_all / nullif(both_all, 0) AS conflict_moved
+    (flips_all - flips) / nullif(both_all - n_both, 0) - flips_all / nullif(both_all, 0) AS conflict_moved,
+    (both_good_all - both_good) / nullif(said_all - n_said, 0) - both_good_all / nullif(said_all, 0) AS good_moved,
+    (both_bad_all - both_bad) / nullif(said_all - n_said, 0) - both_bad_all / nullif(said_all, 0) AS bad_moved
   FROM clusters
 ),
 counts AS (
@@ -89,7 +98,22 @@ counts AS (
     round(sum(left_open / n_sides), 12) AS left_open,
     sum(CASE WHEN n_decided > 0 THEN decided_moved * decided_moved END) AS decided_squares,
     sum(CASE WHEN n_both > 0 THEN all_moved * all_moved END) AS all_squares,
-    sum(CASE WHEN n_both > 0 THEN conflict_moved * conflict_moved END) AS conflict_squares
+    sum(CASE WHEN n_both > 0 THEN conflict_moved * conflict_moved END) AS conflict_squares,
+    bool_or(has_tie_kinds) AS has_tie_kinds,
+    CAST(max(said_all) AS BIGINT) AS n_said,
+    count(*) FILTER (WHERE n_said > 0 AND (n_sides < 3 OR cluster_item <> '')) AS n_clusters_said,
+    CAST(round(sum(n_both_good / n_sides)) AS BIGINT) AS n_both_good,
+    CAST(round(sum(n_both_bad / n_sides)) AS BIGINT) AS n_both_bad,
+    max(both_good_all) AS both_good,
+    max(both_bad_all) AS both_bad,
+    sum(both_good_squares / n_sides) AS both_good_squares,
+    sum(both_bad_squares / n_sides) AS both_bad_squares,
+    sum(CASE WHEN n_said > 0 THEN good_moved * good_moved END) AS good_moved_squares,
+    sum(CASE WHEN n_said > 0 THEN bad_moved * bad_moved END) AS bad_moved_squares,
+    nullif(round(sum(CASE WHEN has_tie_kinds THEN n_asked / n_sides END)), 0) AS n_asked,
+    round(sum(both_good_least / n_sides), 12) AS both_good_least,
+    round(sum(both_bad_least / n_sides), 12) AS both_bad_least,
+    round(sum(unsaid / n_sides), 12) AS unsaid
   FROM left_out
   GROUP BY study, template_id, rubric_id, provider, request_model, thinking
 ),
@@ -102,7 +126,11 @@ rates AS (
     flips / nullif(n_both, 0) AS conflict_rate,
     decided_squares * (n_clusters_decided - 1) / nullif(n_clusters_decided, 0) AS decided_jack,
     all_squares * (n_clusters - 1) / n_clusters AS all_jack,
-    conflict_squares * (n_clusters - 1) / n_clusters AS conflict_jack
+    conflict_squares * (n_clusters - 1) / n_clusters AS conflict_jack,
+    CASE WHEN has_tie_kinds THEN both_good / nullif(n_said, 0) END AS both_good_rate,
+    CASE WHEN has_tie_kinds THEN both_bad / nullif(n_said, 0) END AS both_bad_rate,
+    good_moved_squares * (n_clusters_said - 1) / nullif(n_clusters_said, 0) AS good_jack,
+    bad_moved_squares * (n_clusters_said - 1) / nullif(n_clusters_said, 0) AS bad_jack
   FROM counts
 ),
 -- pairs being draws: with one vote per order p (1 - p) / n
@@ -112,7 +140,9 @@ drawn AS (
     greatest(0.0, power(1 - consistency_decided, 2) * win_squares + power(consistency_decided, 2) * flip_squares
       - 2 * consistency_decided * (1 - consistency_decided) * win_flips) / nullif(decided * decided, 0) AS decided_by_pair,
     greatest(0.0, agreed_squares - n_both * consistency_all * consistency_all) / nullif(n_both * n_both, 0) AS all_by_pair,
-    greatest(0.0, flip_squares - n_both * conflict_rate * conflict_rate) / nullif(n_both * n_both, 0) AS conflict_by_pair
+    greatest(0.0, flip_squares - n_both * conflict_rate * conflict_rate) / nullif(n_both * n_both, 0) AS conflict_by_pair,
+    greatest(0.0, both_good_squares - n_said * both_good_rate * both_good_rate) / nullif(n_said * n_said, 0) AS good_by_pair,
+    greatest(0.0, both_bad_squares - n_said * both_bad_rate * both_bad_rate) / nullif(n_said * n_said, 0) AS bad_by_pair
   FROM rates
 ),
 errors AS (
@@ -121,6 +151,9 @@ errors AS (
     sqrt(clustered_variance(decided_jack, decided_by_pair, n_sides)) AS consistency_decided_se,
     sqrt(clustered_variance(all_jack, all_by_pair, n_sides)) AS consistency_all_se,
     sqrt(clustered_variance(conflict_jack, conflict_by_pair, n_sides)) AS conflict_rate_se,
+    CASE WHEN has_tie_kinds THEN sqrt(clustered_variance(good_jack, good_by_pair, n_sides)) END AS both_good_rate_se,
+    CASE WHEN has_tie_kinds THEN sqrt(clustered_variance(bad_jack, bad_by_pair, n_sides)) END AS both_bad_rate_se,
+    CASE WHEN n_clusters_said >= 5 THEN t_two_sided_95(n_clusters_said - 1) END AS t_said,
     CASE WHEN n_clusters >= 5 THEN t_two_sided_95(n_clusters - 1) END AS t,
     CASE WHEN n_clusters_decided >= 5 THEN t_two_sided_95(n_clusters_decided - 1) END AS t_decided
   FROM drawn
@@ -133,7 +166,9 @@ sized AS (
     CASE WHEN t > 0 THEN mean_size(conflict_rate, n_both, conflict_rate_se) END AS conflict_size,
     CASE WHEN list_kind IS NULL THEN mean_size(consistency_decided, decided, sqrt(decided_by_pair)) END AS decided_these,
     CASE WHEN list_kind IS NULL THEN mean_size(consistency_all, n_both, sqrt(all_by_pair)) END AS all_these,
-    CASE WHEN list_kind IS NULL THEN mean_size(conflict_rate, n_both, sqrt(conflict_by_pair)) END AS conflict_these
+    CASE WHEN list_kind IS NULL THEN mean_size(conflict_rate, n_both, sqrt(conflict_by_pair)) END AS conflict_these,
+    CASE WHEN t_said > 0 THEN mean_size(both_good_rate, n_said, both_good_rate_se) END AS good_size,
+    CASE WHEN t_said > 0 THEN mean_size(both_bad_rate, n_said, both_bad_rate_se) END AS bad_size
   FROM errors
 )
 SELECT
@@ -164,5 +199,16 @@ SELECT
   wilson_lo(conflict_rate * conflict_these, conflict_these) AS conflict_rate_lo_these_items,
   wilson_hi(conflict_rate * conflict_these, conflict_these) AS conflict_rate_hi_these_items,
   flips_least / nullif(n_pairs, 0) AS conflict_rate_min,
-  (flips_least + left_open) / nullif(n_pairs, 0) AS conflict_rate_max
+  (flips_least + left_open) / nullif(n_pairs, 0) AS conflict_rate_max,
+  n_said, n_both_good, n_both_bad,
+  both_good_rate, both_good_rate_se,
+  wilson_lo(both_good_rate * good_size, good_size, t_said) AS both_good_rate_lo,
+  wilson_hi(both_good_rate * good_size, good_size, t_said) AS both_good_rate_hi,
+  both_good_least / n_asked AS both_good_rate_min,
+  (both_good_least + unsaid) / n_asked AS both_good_rate_max,
+  both_bad_rate, both_bad_rate_se,
+  wilson_lo(both_bad_rate * bad_size, bad_size, t_said) AS both_bad_rate_lo,
+  wilson_hi(both_bad_rate * bad_size, bad_size, t_said) AS both_bad_rate_hi,
+  both_bad_least / n_asked AS both_bad_rate_min,
+  (both_bad_least + unsaid) / n_asked AS both_bad_rate_max
 FROM sized;

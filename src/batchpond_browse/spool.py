@@ -151,4 +151,4 @@ def _word(row: Row) -> str:
     if row["score"] is not None:
         return f"{row['score']:g}"
     verdict = row["verdict"]
-    return {"first": "1", "second": "2"}.get(verdict, verdict or row["label"] or "")
+    return {"first": "1", "second": "2", "tie": row["label"] or "tie"}.get(verdict, verdict or row["label"] or "")

@@ -34,6 +34,7 @@ from batchpond.model import Origin, Outcome, Verdict
 from batchpond.plan.items import Item
 from batchpond.study.spec import CONVERSATION
 from batchpond.tasks import pairwise, ranking, registry
+from batchpond.tasks.base import TIE_KINDS
 from batchpond.text import Shown, plural
 from batchpond.views import refresh
 
@@ -454,7 +455,14 @@ def _file_rows(store: Store, file: RowFile) -> Iterator[str]:
 
 def _take(connection: duckdb.DuckDBPyConnection, given: str, file: RowFile) -> None:
     """Make the view of the file's judgments; raises UsageError if any row of it is unusable by itself."""
-    lists = {"pairs": _PAIRS, "tasks": _TASKS, "made": _MADE, "words": WORDS, "origins": tuple(Origin)}
+    lists = {
+        "pairs": _PAIRS,
+        "tasks": _TASKS,
+        "made": _MADE,
+        "words": WORDS,
+        "kinds": TIE_KINDS,
+        "origins": tuple(Origin),
+    }
     parts = {name: ", ".join(map(tables.literal, words)) for name, words in lists.items()}
     connection.execute(_query("import_given", given=given, **parts))
     found = f"FROM ({_query('import_problems', **parts)}) WHERE problem IS NOT NULL"
@@ -462,7 +470,7 @@ def _take(connection: duckdb.DuckDBPyConnection, given: str, file: RowFile) -> N
     n_bad = n_found + file.problems.n
     first = connection.execute(f"{found} ORDER BY line_no LIMIT {PROBLEMS_SHOWN_MAX}").fetchall() if n_found else []
     lines = [f"{file.unit} {line_no} {problem}" for line_no, problem in sorted([*first, *file.problems.shown])]
-    known = {"verdict": WORDS, "task": _TASKS, "origin": tuple(Origin)}
+    known = {"verdict": (*WORDS, *TIE_KINDS), "task": _TASKS, "origin": tuple(Origin)}
     named = [name for name in known if any(f" {name}" in line for line in lines)]
     hints = [*(f"{name} is one of {', '.join(known[name])}" for name in named), "nothing was imported"]
     foreign.refuse(file.path, f"{plural(n_bad, 'row')} cannot be imported", lines, n_bad, "; ".join(hints))

@@ -31,8 +31,8 @@ from batchpond.interop.imports import ForeignReport, import_foreign
 from batchpond.lake import tables
 from batchpond.lake.disk import placed
 from batchpond.lake.store import Store
-from batchpond.model import Outcome
-from batchpond.tasks.base import Judgment
+from batchpond.model import Outcome, Verdict
+from batchpond.tasks.base import TIE_KINDS, Judgment
 from batchpond.text import Shown, defused, did_you_mean, plural
 from batchpond.views import read
 
@@ -52,8 +52,9 @@ _TEMPLATE: Final = Path(__file__).with_name("labels.html")
 _ITEMS: Final = ("item", "item_1", "item_2")
 """The columns of a table of labels that name what a row is about: an item, or the two of a pair."""
 _FIELD: Final = "field"
-_PAIR: Final = {"1": "first", "2": "second", "tie": "tie"}
 _PLACES: Final = ("1", "2")
+_DECIDED: Final = {place: Judgment(verdict, Outcome.DECIDED) for place, verdict in zip(_PLACES, Verdict, strict=False)}
+_PAIR: Final = {**_DECIDED, "tie": Judgment(Verdict.TIE, Outcome.TIE), **TIE_KINDS}
 
 
 class By(StrEnum):
@@ -156,10 +157,12 @@ def choices(lake_path: Path, study: str) -> dict[str, tuple[str, ...]]:
 
 def _choices(lens: duckdb.DuckDBPyConnection, study: str) -> dict[str, tuple[str, ...]]:
     """Return what may be said of a unit of each task: the words of the task's rule, or those that judges gave."""
-    found = {"pair": tuple(_PAIR), "compliance": ("true", "false")}
     sql = "SELECT parsers FROM studies JOIN studies_current USING (study, study_version) WHERE study = $study"
     parsers = lens.execute(sql, {"study": study}).fetchall()
-    for rule in (rule for (text,) in parsers for rule in json.loads(text or "{}").values()):
+    rules = {name: rule for (text,) in parsers for name, rule in json.loads(text or "{}").items()}
+    of_pair = tuple(_PAIR) if any("-kinds-" in name for name in rules) else (*_PLACES, "tie")
+    found = {"pair": of_pair, "compliance": ("true", "false")}
+    for rule in rules.values():
         match rule.get("task"):
             case "likert" if rule.get("step", 1) == 1:
                 found["likert"] = tuple(map(str, range(int(rule["minimum"]), int(rule["maximum"]) + 1)))
@@ -355,7 +358,9 @@ def _labelled(
             findings.problem(place, f"names no unit of study {study}: key {key!r}")
             continue
         kind, words = _of(choices, unit, study)
-        said = {word.lower(): word for word in words}.get(label.strip().lower())
+        # A data set's people tell ties apart where no judge was asked to.
+        known = (*words, *TIE_KINDS) if kind == "pair" else words
+        said = {word.lower(): word for word in known}.get(label.strip().lower())
         if said is None and label.strip() != TAKEN_BACK:
             findings.problem(place, f"says {label!r} where one of {', '.join(words)} can be said")
         else:
@@ -375,7 +380,7 @@ def _judgment(
         case _ if label is None:
             found = Judgment(None, Outcome.MISSING)
         case "pair":
-            found = decided._replace(verdict=_PAIR[label], outcome=Outcome.TIE if label == "tie" else Outcome.DECIDED)
+            found = _PAIR[label]._replace(explanation=comment)
         case "likert" | "score":
             found = decided._replace(score=float(label))
         case "compliance":

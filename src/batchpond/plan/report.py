@@ -375,9 +375,10 @@ def _of_answers(draft: StageDraft) -> Iterator[str]:
         has_answers = all(f"{{{name}}}" in template.text for name in rule.values())
         if not has_answers and not all(answer in template.text for answer in rule.answers):
             *most, last = rule.answers
+            number = ("two", "three", "four", "five")[len(most) - 1]
             yield (
-                f"template {template.template_id} does not spell out the {'two' if len(most) == 1 else 'three'} "
-                f"answers; a reply counts only if it holds exactly one of {', '.join(most)} and {last}"
+                f"template {template.template_id} does not spell out the {number} answers; "
+                f"a reply counts only if it holds exactly one of {', '.join(most)} and {last}"
             )
 
 

@@ -401,6 +401,7 @@ def _with_texts(
         turns = [message.where() for message in table.elements("templates")[place].elements("messages")]
         where = one.file or table.where("templates", place, "messages" if turns else "text")
         template.check(where, rule.placeholders, one.literal, turns)
+        rule.check_shown(where, text)
         found.append(template)
     return tuple(found)
 

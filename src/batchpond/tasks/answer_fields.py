@@ -3,8 +3,8 @@
 Each is a cell of its own that shares the request, its name the rubric: so every figure has a row for each. It stands at
 a JSON pointer (`/name` if nothing is said), in a tag or where a pattern with the group `value` finds it:
 
-- `verdict`: one of `words`, each of which means first, second or tie of two items, true or false of one, or
-  not_applicable or unsure. A number after the meaning is its strength, kept as `score`: `"A>>B" = "first 2"`.
+- `verdict`: one of `words`, each of which means first, second or tie (both_good, both_bad) of two items, true or false
+  of one, or not_applicable or unsure. A number after it is its strength, kept as `score`: `"A>>B" = "first 2"`.
 - `graded`: a verdict on two items from A>>B to B>>A, of strength 2, 1 or 0
 - `score`: a number within `range`; `label`: one of `labels`, or any word
 - `text`: kept as `explanation`; `list`: its entries as a JSON array in `explanation`, their number in `score`
@@ -86,6 +86,11 @@ class Field(Rule):
     def allowed(self) -> Mapping[str, float]:
         """Each score by its digits, where the expected one is read."""
         return self.scale.allowed
+
+    @property
+    def has_tie_kinds(self) -> bool:
+        """Whether one of its words means that both are good, or both are bad."""
+        return any(said.partition(" ")[0] in base.TIE_KINDS for said in self.words.values())
 
     @property
     def place(self) -> str:
@@ -219,9 +224,10 @@ class Field(Rule):
     def _verdict(self, value: object) -> Judgment:
         meaning, _, strength = self._meanings.get(_bare(prompts.word_of(value)), "").partition(" ")
         outcome = OUTCOMES.get(meaning, Outcome.UNPARSED)
-        if outcome not in prompts.RATED:
+        found = base.TIE_KINDS.get(meaning) or Judgment(meaning, outcome)
+        if found.outcome not in prompts.RATED:
             return Judgment(None, outcome)
-        return Judgment(meaning, outcome, score=float(strength) if strength else None)
+        return found._replace(score=float(strength) if strength else None)
 
 
 def _decided(**said: Any) -> Judgment:
@@ -251,6 +257,7 @@ class FieldsRule(Rule):
     KINDS: ClassVar[Sequence[str]]
     WORDS: ClassVar[Mapping[str, Mapping[str, str]]]
     """By kind of verdict: the words that are read where a field names none."""
+    TIES: ClassVar[Sequence[str]] = ()
 
     fields: tuple[Field, ...] = ()
 
@@ -294,7 +301,7 @@ class FieldsRule(Rule):
         if one.kind not in self.KINDS:
             other = 'one item alone is told by `task = "prompts"`, two are compared by `task = "pairwise"`'
             raise StudyError(f"{where}.kind is {one.kind!r}, not one of {', '.join(self.KINDS)}", hint=other)
-        known = (*dict.fromkeys(self.WORDS["verdict"].values()), "not_applicable", "unsure")
+        known = (*dict.fromkeys(self.WORDS["verdict"].values()), *self.TIES, "not_applicable", "unsure")
         prompts.check_words(where, {word: _STRENGTH.sub("", said) for word, said in one.words.items()}, known, _bare)
 
     def _fields(self) -> dict[str, Any]:
@@ -310,6 +317,7 @@ class PairFields(FieldsRule):
     PLACEHOLDERS: ClassVar[Placeholders] = Placeholders(("SAMPLE_1", "SAMPLE_2"), ("ANSWER_FORMAT",))
     KINDS: ClassVar[Sequence[str]] = _VERDICTS
     WORDS: ClassVar[Mapping[str, Mapping[str, str]]] = {"verdict": _PAIR, "graded": _GRADED}
+    TIES: ClassVar[Sequence[str]] = tuple(base.TIE_KINDS)
 
 
 @dataclass(frozen=True)
@@ -321,6 +329,7 @@ class CandidateFields(FieldsRule):
     PLACEHOLDERS: ClassVar[Placeholders] = Placeholders(("INPUT", "OUTPUT_A", "OUTPUT_B"), ("ANSWER_FORMAT",))
     KINDS: ClassVar[Sequence[str]] = _VERDICTS
     WORDS: ClassVar[Mapping[str, Mapping[str, str]]] = {"verdict": _CANDIDATES, "graded": _GRADED}
+    TIES: ClassVar[Sequence[str]] = tuple(base.TIE_KINDS)
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ import msgspec
 from msgspec import Meta
 
 from batchpond import ids
-from batchpond.errors import LakeError
+from batchpond.errors import LakeError, StudyError
 from batchpond.model import Finish, Outcome, Response, ResponseStatus, Verdict
 from batchpond.tasks.templates import Placeholders, table
 
@@ -41,7 +41,7 @@ Text = Annotated[str, Meta(max_length=10_000)]
 Texts = Annotated[tuple[Text, ...], Meta(max_length=1_000)]
 Number = Annotated[float, Meta(ge=-NUMBER_MAX, le=NUMBER_MAX)]
 Logprobs = Annotated[bool, Meta(description="the expected score, by the probabilities of the answer's tokens")]
-_LATER: Final = frozenset({"logprobs"})
+_LATER: Final = frozenset({"logprobs", "both_good", "both_bad"})
 """What is kept of a rule only where it is set: one without has the name that it had before."""
 
 
@@ -90,6 +90,10 @@ class Judgment(NamedTuple):
     explanation: str | None = None
 
 
+TIE_KINDS: Final = {name: Judgment(Verdict.TIE, Outcome.TIE, label=name) for name in ("both_good", "both_bad")}
+"""What a tie may be beside that, by the word that its label is; it counts as any tie does."""
+
+
 class Rule:
     """How a task's answers are asked for and read: the base of frozen dataclasses, one for each way to read one task.
 
@@ -119,8 +123,13 @@ class Rule:
     def parser_id(self) -> str:
         """The name of this way to read answers; another rule has another name."""
         text = json.dumps(self._fields(), sort_keys=True)
-        name = f"{self.TASK}-{self.READER}" if self.READER else self.TASK
+        name = "-".join(filter(None, (self.TASK, self.READER, "kinds" if self.has_tie_kinds else "")))
         return f"{name}-{self.PARSER_VERSION}-{ids.digest('answer', name, text, length=8)}"
+
+    @property
+    def has_tie_kinds(self) -> bool:
+        """Whether a judge may say that both are good, or both are bad: its parser's name tells the views so."""
+        return any(getattr(self, name, None) for name in TIE_KINDS)
 
     @property
     def placeholders(self) -> Placeholders:
@@ -143,6 +152,13 @@ class Rule:
 
     def check(self, where: str) -> None:
         """Raise StudyError when answers could not be read reliably by it."""
+
+    def check_shown(self, where: str, text: str) -> None:
+        """Raise StudyError for a template that does not tell of a kind of ties for which there is a word."""
+        for name in TIE_KINDS:
+            word, shown = getattr(self, name, None), f"{{ANSWER_{name.upper()}}}"
+            if word and shown not in text and word.casefold() not in text.casefold():
+                raise StudyError(f"{where} shows no {shown}, so no judge will say it", hint="write a template of yours")
 
     def output_schema(self) -> dict[str, Any] | None:
         """Return the JSON schema of an answer for providers that can hold a model to one, if there is one."""
@@ -197,7 +213,8 @@ class CarefulRule(Rule):
 
     @cached_property
     def _doubts(self) -> Care:
-        return care_of(self.READER or self.TASK, *((one, getattr(self, one, None) or "") for one in Verdict))
+        names = [*((one, one) for one in Verdict), *((one, Verdict.TIE) for one in TIE_KINDS)]
+        return care_of(self.READER or self.TASK, *((means, getattr(self, one, None) or "") for one, means in names))
 
     def _found_with_care(self, text: str, care: Care) -> Judgment | None:
         raise NotImplementedError

@@ -3,7 +3,8 @@
 An answer is a tag's prefix, a word and the tag's suffix, for example `<BETTER_SAMPLE>SAMPLE_1</BETTER_SAMPLE>`. White
 space around the word and the case of letters do not matter; the words do. One of the answers in the text: decided,
 also when the text was cut after it; more than one: ambiguous; none: the rules of `base`. A tie is what a judge says in
-the word for it, where the study has one: a judge that will not choose is unparsed, not a tie.
+the word for it, where the study has one: a judge that will not choose is unparsed, not a tie. Where the study has words
+for "both are good" and "both are bad", these are ties whose label says which.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import permutations
+from itertools import chain, permutations, repeat
 from typing import Annotated, Any, ClassVar, Final, Self
 
 from msgspec import Meta
@@ -27,20 +28,27 @@ from batchpond.tasks.templates import Placeholders
 TASK: Final = "pairwise"
 _PART_MAX_CHARS: Final = 200
 _Part = Annotated[str, Meta(min_length=1, max_length=_PART_MAX_CHARS, pattern=r"\S")]
+_SAID: Final = {
+    "first": Judgment(Verdict.FIRST, Outcome.DECIDED),
+    "second": Judgment(Verdict.SECOND, Outcome.DECIDED),
+    "tie": Judgment(Verdict.TIE, Outcome.TIE),
+    **base.TIE_KINDS,
+}
+"""What each word means, by its name among the settings."""
 
 
 @dataclass(frozen=True)
 class PairwiseRule(CarefulRule):
     """What a judge of pairs must write: `prefix`, one of the words, `suffix`; a text with two of them is no answer.
 
-    `tie` is the word for neither; without one, a judge has to choose.
+    `tie` is the word for neither, `both_good` and `both_bad` for why; without any, a judge has to choose.
     """
 
     TASK: ClassVar[str] = TASK
     ABOUT: ClassVar[About] = About.PAIR
     SAYS: ClassVar[tuple[str, ...]] = ("text", "verdict")
     PLACEHOLDERS: ClassVar[Placeholders] = Placeholders(
-        ("TRAIT_NAME", "TRAIT_DESCRIPTION", "SAMPLE_1", "SAMPLE_2"), ("ANSWER_FIRST", "ANSWER_SECOND", "ANSWER_TIE")
+        ("TRAIT_NAME", "TRAIT_DESCRIPTION", "SAMPLE_1", "SAMPLE_2"), tuple(f"ANSWER_{name.upper()}" for name in _SAID)
     )
 
     prefix: _Part = "<BETTER_SAMPLE>"
@@ -48,17 +56,25 @@ class PairwiseRule(CarefulRule):
     second: _Part = "SAMPLE_2"
     suffix: Annotated[str, Meta(max_length=_PART_MAX_CHARS, pattern=r"^$|\S")] = "</BETTER_SAMPLE>"
     tie: _Part | None = None
+    both_good: _Part | None = None
+    both_bad: _Part | None = None
     logprobs: Logprobs = False
 
     @property
     def allowed(self) -> Mapping[str, float]:
         """What each word counts for the sample shown first, where the expected share of its wins is read."""
-        return dict(zip(map(base.bare, self.words), (1.0, 0.0, 0.5), strict=False)) if self.logprobs else {}
+        worth = chain((1.0, 0.0), repeat(0.5))
+        return dict(zip(map(base.bare, self.words), worth, strict=False)) if self.logprobs else {}
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """What this study has a word for: the sample shown first, the one shown second, neither and why."""
+        return tuple(name for name in _SAID if getattr(self, name) is not None)
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The words for the sample shown first, the one shown second and, if there is one, neither."""
-        return (self.first, self.second) if self.tie is None else (self.first, self.second, self.tie)
+        """The words, by `names`."""
+        return tuple(getattr(self, name) for name in self.names)
 
     @property
     def answers(self) -> tuple[str, ...]:
@@ -68,21 +84,23 @@ class PairwiseRule(CarefulRule):
     @property
     def parser_id(self) -> str:
         """The name of this way to read answers, as it was before other tasks had rules."""
-        parts = (self.prefix, self.first, self.second, self.suffix, *self.words[2:])
+        others = (f"{name} {getattr(self, name)}" if name in base.TIE_KINDS else self.tie for name in self.names[2:])
+        parts = (self.prefix, self.first, self.second, self.suffix, *others)
         name = f"{TASK}-logprobs" if self.logprobs else TASK
+        name = f"{name}-kinds" if self.has_tie_kinds else name
         return f"{name}-{self.PARSER_VERSION}-{ids.digest('answer', *parts, length=8)}"
 
     @property
     def placeholders(self) -> Placeholders:
         """What its templates must and may contain; the answer for neither only where there is a word for it."""
-        return replace(self.PLACEHOLDERS, optional=self.PLACEHOLDERS.optional[: len(self.words)])
+        return replace(self.PLACEHOLDERS, optional=tuple(f"ANSWER_{name.upper()}" for name in self.names))
 
     def values(self) -> dict[str, str]:
         """Return what the rule itself fills in, by placeholder."""
         return dict(zip(self.placeholders.optional, self.answers, strict=True))
 
     def _found(self, text: str) -> Judgment | None:
-        found = [one for one, known in zip(_SAID, self.patterns, strict=False) if known.search(text)]
+        found = [_SAID[one] for one, known in zip(self.names, self.patterns, strict=True) if known.search(text)]
         return base.agreed(found)
 
     def _found_with_care(self, text: str, care: Care) -> Judgment | None:
@@ -90,8 +108,8 @@ class PairwiseRule(CarefulRule):
         if self.suffix.strip() and self.bare:
             tags = base.tags(shown, self.prefix, self.suffix)
             return care.meant(shown, [(self.bare.get(base.bare(tag.words), _UNPARSED), tag) for tag in tags])
-        known = zip(_SAID, self.patterns, strict=False)
-        places = [(one, match) for one, pattern in known for match in pattern.finditer(shown)]
+        known = zip(self.names, self.patterns, strict=True)
+        places = [(_SAID[one], match) for one, pattern in known for match in pattern.finditer(shown)]
         return care.meant(shown, [(one, base.Found(match[0], *match.span())) for one, match in places])
 
     @cached_property
@@ -104,7 +122,8 @@ class PairwiseRule(CarefulRule):
         if not all(words) or len(set(words)) < len(words):
             return {}
         signs = [word[-1] for word in words[:2]] if words[0][:-1] == words[1][:-1] else []
-        return dict(zip(signs, _SAID, strict=False)) | dict(zip(words, _SAID, strict=False))
+        said = [_SAID[name] for name in self.names]
+        return dict(zip(signs, said, strict=False)) | dict(zip(words, said, strict=True))
 
     @cached_property
     def patterns(self) -> tuple[re.Pattern[str], ...]:
@@ -117,7 +136,7 @@ class PairwiseRule(CarefulRule):
     def check(self, where: str) -> None:
         """Raise StudyError when two answers could not be told apart in a text."""
         if not self.prefix.strip() or not all(word.strip() for word in self.words):
-            raise StudyError(f"{where}: prefix, first, second and tie must not be blank")
+            raise StudyError(f"{where}: prefix, {', '.join(self.names)} must not be blank")
         for (pattern, own), (_, other) in permutations(zip(self.patterns, self.answers, strict=True), 2):
             if pattern.search(other):
                 raise StudyError(
@@ -140,9 +159,4 @@ class PairwiseRule(CarefulRule):
         return super().from_spec({"tie": None, **spec})
 
 
-_SAID: Final = (
-    Judgment(Verdict.FIRST, Outcome.DECIDED),
-    Judgment(Verdict.SECOND, Outcome.DECIDED),
-    Judgment(Verdict.TIE, Outcome.TIE),
-)
 _UNPARSED: Final = Judgment(None, Outcome.UNPARSED)

@@ -5,13 +5,14 @@ quotes, brackets, a bullet and a full stop around it do not matter; prose on oth
 words on the line make it no answer: `Model: a better choice is B` does not mean A. Two lines that say
 different things are ambiguous; the last line of a text that was cut for length is not read.
 
-A is the output shown first. N/A and unsure are no ties: they have outcomes of their own.
+A is the output shown first. N/A and unsure are no ties: they have outcomes of their own. A study may have words for
+"both are good" and "both are bad", ties whose label says which.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar, Final
 
@@ -28,6 +29,7 @@ _READINGS: Final = {
     "tie": Judgment(Verdict.TIE, Outcome.TIE),
     "not_applicable": Judgment(None, Outcome.NOT_APPLICABLE),
     "unsure": Judgment(None, Outcome.UNSURE),
+    **base.TIE_KINDS,
 }
 _SPECEVAL: Final = re.compile(r"^Model:\s*(A|B|equal|N/A|unsure)\b", re.IGNORECASE | re.MULTILINE)
 _SPECEVAL_RANKS: Final = {"a": 1, "b": -1}
@@ -35,7 +37,7 @@ _SPECEVAL_RANKS: Final = {"a": 1, "b": -1}
 
 @dataclass(frozen=True)
 class RankingRule(CarefulRule):
-    """How a judge is told to answer: `prefix` and one of five words, on a line of its own."""
+    """How a judge is told to answer: `prefix` and one of five words, or more, on a line of its own."""
 
     TASK: ClassVar[str] = TASK
     ABOUT: ClassVar[About] = About.CANDIDATES
@@ -51,30 +53,44 @@ class RankingRule(CarefulRule):
     tie: Text = "equal"
     not_applicable: Text = "N/A"
     unsure: Text = "unsure"
+    both_good: Text | None = None
+    both_bad: Text | None = None
+
+    @property
+    def placeholders(self) -> Placeholders:
+        """What its templates must and may contain; of the kinds of ties those that there are words for."""
+        unknown = {f"ANSWER_{name.upper()}" for name in _READINGS.keys() - self.readings.keys()}
+        optional = tuple(name for name in self.PLACEHOLDERS.optional if name not in unknown)
+        return replace(self.PLACEHOLDERS, optional=optional)
+
+    @cached_property
+    def readings(self) -> dict[str, Judgment]:
+        """What each word means, by its name among the settings, of those that the study has."""
+        return {name: said for name, said in _READINGS.items() if getattr(self, name) is not None}
 
     def answer(self, name: str) -> str:
-        """Return the whole line for `first`, `second`, `tie`, `not_applicable` or `unsure`."""
+        """Return the whole line for `first`, `second`, `tie`, `not_applicable`, `unsure` or another of `readings`."""
         return f"{self.prefix.rstrip()} {getattr(self, name).strip()}"
 
     def values(self) -> dict[str, str]:
-        """Return the five whole answers by placeholder."""
-        return {f"ANSWER_{name.upper()}": self.answer(name) for name in _READINGS}
+        """Return the whole answers by placeholder."""
+        return {f"ANSWER_{name.upper()}": self.answer(name) for name in self.readings}
 
     @cached_property
     def bare(self) -> dict[str, Judgment]:
         """What each answer means, by its line without markup."""
-        return {bare_words(self.answer(name)): reading for name, reading in _READINGS.items()}
+        return {bare_words(self.answer(name)): reading for name, reading in self.readings.items()}
 
     def check(self, where: str) -> None:
         """Raise StudyError when two answers could not be told apart, or one is nothing but markup."""
         prefix = bare_words(self.prefix)
-        blank = [name for name in _READINGS if not bare_words(getattr(self, name))]
+        blank = [name for name in self.readings if not bare_words(getattr(self, name))]
         if not prefix or blank:
             raise StudyError(f"{where}.{'prefix' if not prefix else blank[0]} has no letter, number or sign of its own")
-        if len(self.bare) < len(_READINGS):
+        if len(self.bare) < len(self.readings):
             raise StudyError(
-                f"{where}: two of the five answers cannot be told apart",
-                hint="white space, case, quotes, brackets and emphasis are not read; choose five different words",
+                f"{where}: two of the answers cannot be told apart",
+                hint="white space, case, quotes, brackets and emphasis are not read; choose different words",
             )
 
     def _found(self, text: str) -> Judgment | None:
@@ -86,7 +102,7 @@ class RankingRule(CarefulRule):
 
     def _found_with_care(self, text: str, care: Care) -> Judgment | None:
         shown = base.plain(text)
-        own = set(self.prefix + "".join(self.answer(name) for name in _READINGS))
+        own = set(self.prefix + "".join(self.answer(name) for name in self.readings))
         blank = {sign: other for sign, other in _BLANK.items() if chr(sign) not in own}
         matches = self.lines[care.doubts].finditer(shown.translate(blank))
         found = [match for match in matches if _IS_REST.fullmatch(match["rest"])]
@@ -97,7 +113,7 @@ class RankingRule(CarefulRule):
     def words(self) -> dict[str, Judgment]:
         """What each word means, by its small letters, others that mean the same included."""
         also = {word: _READINGS[name] for name, words in _ALSO.items() for word in words}
-        return also | {getattr(self, name).strip().casefold(): reading for name, reading in _READINGS.items()}
+        return also | {getattr(self, name).strip().casefold(): reading for name, reading in self.readings.items()}
 
     @cached_property
     def lines(self) -> tuple[re.Pattern[str], ...]:

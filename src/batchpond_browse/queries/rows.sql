@@ -19,9 +19,9 @@ WITH judged AS (
 )
 SELECT
     row_key, task, stage, template_id, rubric_id, provider, request_model, thinking, unit_id, item_first, item_second,
-    candidate_first, turn_no, repeat_no, state, coalesce(verdict, label, CAST(score AS VARCHAR)) AS answer, error_class,
+    candidate_first, turn_no, repeat_no, state, coalesce(kind, verdict, label, CAST(score AS VARCHAR)) AS answer, error_class,
     error_code, input_tokens, output_tokens, cost_usd, origin{columns}
-FROM judged
+FROM (SELECT *, CASE WHEN verdict = 'tie' AND label IN ('both_good', 'both_bad') THEN label END AS kind FROM judged)
 WHERE {conditions}
 ORDER BY {order}
 LIMIT {limit}

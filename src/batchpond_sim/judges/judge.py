@@ -32,7 +32,7 @@ from batchpond_sim import SimulatorError
 from batchpond_sim.judges import replies
 
 RATES = ("error_rate", "refusal_rate", "filtered_rate", "empty_rate", "unparsed_rate", "both_tags_rate", "tie_rate",
-          "not_applicable_rate", "unsure_rate")  # fmt: skip
+          "not_applicable_rate", "unsure_rate", "both_good_rate", "both_bad_rate")  # fmt: skip
 _SHARES = ("compliance_rate", "mislabel_rate", "flip_rate", "soft_rate", "wrong_rate")
 
 
@@ -63,6 +63,8 @@ class Judge:
     error_rate: float = 0.0
     not_applicable_rate: float = 0.0
     unsure_rate: float = 0.0
+    both_good_rate: float = 0.0
+    both_bad_rate: float = 0.0
     compliance_rate: float = 0.7
     mislabel_rate: float = 0.0
     flip_rate: float = 0.2
@@ -168,6 +170,8 @@ class _Answers:
     first: str
     second: str
     tie: str
+    both_good: str = ""
+    both_bad: str = ""
 
 
 class Panel:
@@ -352,7 +356,7 @@ _SAYS = {
 }
 
 
-_WORDED = frozenset({"both_tags_rate", "tie_rate", "unparsed_rate"})
+_WORDED = frozenset({"both_tags_rate", "tie_rate", "both_good_rate", "both_bad_rate", "unparsed_rate"})
 
 
 def _gauss(u_a: float, u_b: float) -> float:
@@ -385,19 +389,21 @@ def _answers(judge: Judge, prompt: str) -> _Answers | None:
 @lru_cache(maxsize=1024)
 def _answers_in(tags: tuple[tuple[str, str, str], ...]) -> _Answers | None:
     for name in dict.fromkeys(tag for _, tag, _ in reversed(tags)):
-        first = second = tie = ""
+        first = second = tie = both_good = both_bad = ""
         for whole, tag, value in tags:
             if tag != name:
                 continue
             word = re.split(r"[^a-z0-9]", value.lower())[-1]
-            if word in ("1", "a", "one", "first") or word.endswith("1"):
+            if word in ("good", "bad"):
+                both_good, both_bad = (whole, both_bad) if word == "good" else (both_good, whole)
+            elif word in ("1", "a", "one", "first") or word.endswith("1"):
                 first = whole
             elif word in ("2", "b", "two", "second") or word.endswith("2"):
                 second = whole
             elif word in _TIE_WORDS:
                 tie = whole
         if first and second:
-            return _Answers(first, second, tie)
+            return _Answers(first, second, tie, both_good, both_bad)
     return None
 
 
@@ -410,8 +416,9 @@ def _words(choice: str, answers: _Answers, u: float, n_asked: int | None) -> tup
             return reason + answers.first, thoughts
         case "second":
             return reason + answers.second, thoughts
-        case "tie_rate":
-            return reason + (answers.tie or "The two samples are of equal quality."), thoughts
+        case "tie_rate" | "both_good_rate" | "both_bad_rate":
+            own = getattr(answers, choice.removesuffix("_rate")) or answers.tie
+            return reason + (own or "The two samples are of equal quality."), thoughts
         case "both_tags_rate":
             return f"It is either {answers.first} or {answers.second}.", thoughts
         case _:

@@ -144,6 +144,8 @@ def _ranking_prefix(prompt: str) -> str | None:
 
 def _ranked(judge: Judge, prompt: str, kind: str, draws: Draws, prefix: str, p_first: Prefers) -> str:
     words = {"tie_rate": "equal", "not_applicable_rate": "N/A", "unsure_rate": "unsure"}
+    for match in re.finditer(rf"{re.escape(prefix)} ([^\n\"]*(good|bad))\b", prompt):  # where ties are told apart
+        words[f"both_{match[2]}_rate"] = match[1]
     if kind == "both_tags_rate":
         return f"{prefix} A\n{prefix} B"
     if kind in words:
@@ -222,8 +224,8 @@ class Fields:
         if len(sides) < 2:
             return _label(self.judge, self.prompt, self.kind, self.draws, labels)
         others = [label for label in labels if label not in sides]
-        if self.kind == "tie_rate" and others:
-            return others[0]
+        if self.kind in ("tie_rate", "both_good_rate", "both_bad_rate") and others:
+            return next((label for label in others if label.endswith(self.kind.split("_")[1])), others[0])
         is_first = self.draws.own(f"choice {name}") < self.p_first(self.judge, self.prompt, 0.0)
         same = [label for label in sides if (label[-1] == "1" or label[0] == "A") is is_first]
         return same[int(self.draws.own(f"strength {name}") * len(same))] if same else sides[0]

@@ -124,6 +124,16 @@ def test_every_outcome_word_is_understood(store: Store, folder: Path) -> None:
     assert got == dict.fromkeys(set(Outcome) - {"decided", "tie"})
 
 
+def test_a_tie_that_says_why_is_a_tie_with_that_label(store: Store, folder: Path) -> None:
+    """By the verdict's own word, with the outcome beside it or not; of a single item there is none."""
+    rows = "item_first,item_second,verdict,outcome\nA,B,both_bad,\nA,C,both_good,tie\nA,D,tie,\n"
+    import_judgments(store, write(folder, rows))
+    got = {(row["item_second"], row["verdict"], row["outcome"], row["label"]) for row in imported(store)}
+    assert got == {("B", "tie", "tie", "both_bad"), ("C", "tie", "tie", "both_good"), ("D", "tie", "tie", None)}
+    with pytest.raises(UsageError, match="both_bad"):
+        import_judgments(store, write(folder, "item_first,verdict,task\nA,both_bad,compliance\n"))
+
+
 def test_importing_again_changes_nothing(store: Store, folder: Path) -> None:
     """The same rows, in whatever file, order and number, are a no-op down to the bytes of the lake."""
     import_judgments(store, write(folder, HEADER + "A,B,first\nB,A,second\nA,C,unparsed\n"))

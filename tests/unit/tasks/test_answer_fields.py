@@ -114,6 +114,17 @@ def test_a_verdict_keeps_its_strength_as_a_score(text: str, said: list[str]) -> 
     assert all((one.outcome is Outcome.TIE) == (one.verdict == "tie") for one in found.values())
 
 
+def test_a_word_may_mean_that_both_are_bad() -> None:
+    """A tie whose label says so, with its strength; of one item no word can."""
+    words = {"left": "first", "right": "second", "neither": "both_bad 2"}
+    rule = fields("pairwise", {"name": "clarity", "kind": "verdict", "words": words})
+    assert read(rule, '{"clarity": "neither"}')["clarity"] == Judgment("tie", Outcome.TIE, "both_bad", 2.0)
+    assert "-kinds-" in rule.parts["clarity"].parser_id
+    assert "-kinds-" not in PAIR.parts["clarity"].parser_id
+    with pytest.raises(StudyError, match="both_bad"):
+        fields("prompts", {"name": "ok", "kind": "verdict", "words": {"neither": "both_bad"}}).check("answer")
+
+
 def test_a_pair_has_no_truth_and_a_word_may_say_that_there_is_no_answer() -> None:
     found = read(PAIR, '{"clarity": true, "style": "N/A"}')
     assert (found["clarity"], found["style"]) == (UNPARSED, Judgment(None, Outcome.NOT_APPLICABLE))

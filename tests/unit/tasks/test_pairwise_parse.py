@@ -155,3 +155,18 @@ def test_a_word_for_ties_is_a_rule_of_its_own_and_none_leaves_the_rule_as_it_was
     assert (TIED.to_spec()["tie"], TIED.to_spec()["answer_tie"]) == ("TIE", "<BETTER_SAMPLE>TIE</BETTER_SAMPLE>")
     for rule in (RULE, TIED):
         assert registry.rule_of(rule.to_spec()) == rule
+
+
+@pytest.mark.parametrize("read", ["read", "read_with_care"])
+def test_a_tie_may_say_why_where_there_are_words_for_it(read: str) -> None:
+    """It is a tie whose label says which; two kinds in one text differ, and one kind alone is enough of a rule."""
+    rule = PairwiseRule(tie="TIE", both_good="BOTH_GOOD", both_bad="BOTH_BAD")
+    bad, good = (f"<BETTER_SAMPLE>BOTH_{word}</BETTER_SAMPLE>" for word in ("BAD", "GOOD"))
+    assert getattr(rule, read)(answered(f"Poor.\n{bad}")) == Judgment(Verdict.TIE, Outcome.TIE, label="both_bad")
+    assert getattr(rule, read)(answered(f"Poor.\n{bad}\n{good}")).outcome is Outcome.AMBIGUOUS
+    assert getattr(rule, read)(answered("<BETTER_SAMPLE>TIE</BETTER_SAMPLE>")).label is None
+    alone = PairwiseRule(both_bad="BOTH_BAD")
+    assert getattr(alone, read)(answered(bad)).label == "both_bad"
+    assert registry.rule_of(alone.to_spec()) == alone
+    assert alone.parser_id != PairwiseRule(tie="BOTH_BAD").parser_id != PairwiseRule(both_good="BOTH_BAD").parser_id
+    assert not {"both_good", "answer_both_good"} & alone.to_spec().keys()

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from batchpond.errors import StudyError
 from batchpond.model import Finish, Outcome, Verdict
+from batchpond.tasks import registry
 from batchpond.tasks.base import Judgment
 from batchpond.tasks.ranking import RankingRule, parse_speceval
 from tests.rigs.task import ANY_TEXT, answered
@@ -116,3 +117,18 @@ def test_words_that_cannot_be_told_apart_are_refused(rule: RankingRule) -> None:
     """Case and markup are not read, so they make no difference."""
     with pytest.raises(StudyError, match=r"^study\.toml: answer"):
         rule.check("study.toml: answer")
+
+
+def test_a_tie_may_say_why_where_there_are_words_for_it() -> None:
+    """It is a tie whose label says which; without the word the line is no answer, and the rule is as it was."""
+    rule = RankingRule(both_good="both good", both_bad="both bad")
+    rule.check("answer")
+    for read in (rule.read, rule.read_with_care):
+        assert read(answered("Model: both bad")) == TIE._replace(label="both_bad")
+        assert read(answered("Model: equal")) == TIE
+    assert RULE.read(answered("Model: both bad")) == UNPARSED
+    assert rule.values()["ANSWER_BOTH_GOOD"] == "Model: both good"
+    assert "ANSWER_BOTH_GOOD" not in RULE.placeholders.optional
+    assert registry.rule_of(rule.to_spec()) == rule
+    assert registry.rule_of(RULE.to_spec()) == RULE
+    assert RULE.to_spec().keys().isdisjoint({"both_good", "both_bad"})

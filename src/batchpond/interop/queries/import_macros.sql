@@ -9,7 +9,9 @@ CREATE TEMP MACRO is_no_amount(said) AS number(said) IS NOT NULL
 -- Lengths keep ("ab", "c") and ("a", "bc") apart.
 CREATE TEMP MACRO prefixed(part) AS concat(length(CAST(part AS VARCHAR)), ':', part);
 -- "decided" alone does not say for which item.
-CREATE TEMP MACRO word_of(verdict, label, score, outcome) AS coalesce(verdict, label, CAST(score AS VARCHAR), outcome);
+CREATE TEMP MACRO tie_kind(word) AS CASE WHEN word IN ('both_good', 'both_bad') THEN word END;
+CREATE TEMP MACRO word_of(verdict, label, score, outcome) AS
+  coalesce(CASE verdict WHEN 'tie' THEN tie_kind(label) END, verdict, label, CAST(score AS VARCHAR), outcome);
 -- What a person labels, by whichever template and in whichever order it was shown.
 CREATE TEMP MACRO labelled(study, task, rubric_id, rater, unit_id, item_1, item_2, turn_no) AS concat(
   prefixed(study), prefixed(CASE WHEN task IN ('pairwise', 'ranking') THEN 'pair' ELSE task END), prefixed(rubric_id),

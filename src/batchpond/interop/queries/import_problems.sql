@@ -20,9 +20,9 @@ SELECT
     WHEN item_second <> nfc_normalize(item_second) AND nfc_normalize(item_second) IN (FROM named)
       THEN 'has ' || shown(item_second) || ', which stands in the file in another Unicode form'
     WHEN word IS NULL THEN 'has no verdict'
-    WHEN word NOT IN ({words}) AND (is_pair OR word NOT IN ('true', 'false', 'decided'))
+    WHEN word NOT IN ({words}) AND CASE WHEN is_pair THEN word NOT IN ({kinds}) ELSE word NOT IN ('true', 'false', 'decided') END
       THEN 'has verdict ' || shown(word)
-    WHEN outcome NOT IN (verdict, 'decided') THEN 'has a verdict and outcome ' || shown(outcome)
+    WHEN outcome NOT IN (CASE WHEN verdict IN ({kinds}) THEN 'tie' ELSE verdict END, 'decided') THEN 'has a verdict and outcome ' || shown(outcome)
     WHEN direction NOT IN ('forward', 'reverse') THEN 'has direction ' || shown(direction)
     WHEN origin NOT IN ({origins}) THEN 'has origin ' || shown(origin)
     WHEN is_no_count(turn_no) THEN 'has turn_no ' || shown(turn_no) || ', not a whole number'
