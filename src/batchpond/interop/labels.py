@@ -17,7 +17,7 @@ import hashlib
 import io
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from functools import partial
@@ -32,6 +32,7 @@ from batchpond.lake import tables
 from batchpond.lake.disk import placed
 from batchpond.lake.store import Store
 from batchpond.model import Outcome, Verdict
+from batchpond.tasks import registry
 from batchpond.tasks.base import TIE_KINDS, Judgment
 from batchpond.text import Shown, defused, did_you_mean, plural
 from batchpond.views import read
@@ -51,7 +52,6 @@ COLUMNS: Final = ("study", "key", "criterion", "question", "text_1", "text_2", "
 _TEMPLATE: Final = Path(__file__).with_name("labels.html")
 _ITEMS: Final = ("item", "item_1", "item_2")
 """The columns of a table of labels that name what a row is about: an item, or the two of a pair."""
-_FIELD: Final = "field"
 _PLACES: Final = ("1", "2")
 _DECIDED: Final = {place: Judgment(verdict, Outcome.DECIDED) for place, verdict in zip(_PLACES, Verdict, strict=False)}
 _PAIR: Final = {**_DECIDED, "tie": Judgment(Verdict.TIE, Outcome.TIE), **TIE_KINDS}
@@ -163,13 +163,7 @@ def _choices(lens: duckdb.DuckDBPyConnection, study: str) -> dict[str, tuple[str
     of_pair = tuple(_PAIR) if any("-kinds-" in name for name in rules) else (*_PLACES, "tie")
     found = {"pair": of_pair, "compliance": ("true", "false")}
     for rule in rules.values():
-        match rule.get("task"):
-            case "likert" if rule.get("step", 1) == 1:
-                found["likert"] = tuple(map(str, range(int(rule["minimum"]), int(rule["maximum"]) + 1)))
-            case "pressure":
-                found["pressure"] = tuple(rule["labels"])
-            case "prompts" if rule["reader"] == _FIELD:
-                found |= _of_field(rule)
+        found |= registry.rule_of(rule).choices
     said: dict[str, list[str]] = {}
     for row in read.plain_rows(lens, _SAID, {"study": study, "free": []}):
         said.setdefault(row["task"], []).append(row["held"])
@@ -181,18 +175,6 @@ def said_of(choices: Mapping[str, tuple[str, ...]], task: str, rubric_id: str | 
     names = (f"score {rubric_id}", f"label {rubric_id}") if task == "prompts" else ()
     name = next((name for name in names if name in choices), task)
     return name.partition(" ")[0], choices.get(name, ())
-
-
-def _of_field(rule: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
-    """Return what people may say of one field of an answer: nothing of a text, a list or too long a scale."""
-    words: Iterable[str] = rule["labels"]
-    if rule["kind"] == "verdict":
-        words = dict.fromkeys(meaning for meaning in rule["words"].values() if meaning in {"true", "false"})
-    elif rule["kind"] == "score" and rule["is_whole"] and rule["range"]:
-        low, high = map(int, rule["range"])
-        words = map(str, range(low, min(high, low + CHOICES_MAX) + 1))
-    kind = "score" if rule["kind"] == "score" else "label"
-    return {f"{kind} {rule['name']}": tuple(words)}
 
 
 def _of(choices: Mapping[str, tuple[str, ...]], unit: Mapping[str, Any], study: str) -> tuple[str, tuple[str, ...]]:

@@ -88,6 +88,17 @@ class Field(Rule):
         return self.scale.allowed
 
     @property
+    def choices(self) -> Mapping[str, tuple[str, ...]]:
+        """What may be said of this field: nothing of a text or a list."""
+        words: Iterable[str] = self.labels
+        if self.kind == "verdict":
+            words = dict.fromkeys(said for said in self.words.values() if said in {"true", "false"})
+        elif self.kind == "score" and self.is_whole and self.range:
+            low, high = map(int, self.range)
+            words = map(str, range(low, min(high, low + base.CHOICES_MAX) + 1))
+        return {f"{'score' if self.kind == 'score' else 'label'} {self.name}": tuple(words)}
+
+    @property
     def has_tie_kinds(self) -> bool:
         """Whether one of its words means that both are good, or both are bad."""
         return any(said.partition(" ")[0] in base.TIE_KINDS for said in self.words.values())

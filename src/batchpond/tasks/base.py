@@ -28,6 +28,8 @@ from batchpond.model import Finish, Outcome, Response, ResponseStatus, Verdict
 from batchpond.tasks.templates import Placeholders, table
 
 NUMBER_MAX: Final = 1e15
+CHOICES_MAX: Final = 100
+"""More words or numbers than that are nothing to choose from."""
 READER: Final = 4
 """The newest way of reading answers: 1 takes what stands in the asked form for an answer, 2 reads with care, 3 takes an
 error by which a provider's filter spoke for what that is: blocked, 4 also doubts what is quoted, or revised later."""
@@ -144,6 +146,11 @@ class Rule:
     @property
     def allowed(self) -> Mapping[str, float]:
         """Where the score is the expected one: what each answer counts, by its letters and digits alone."""
+        return {}
+
+    @property
+    def choices(self) -> Mapping[str, tuple[str, ...]]:
+        """What people may say in a judge's place, by the kind of their label, where its settings tell."""
         return {}
 
     def values(self) -> dict[str, str]:

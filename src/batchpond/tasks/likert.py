@@ -53,6 +53,12 @@ class LikertRule(structured.ObjectRule):
         """Each rating by its digits, where the expected one is read."""
         return {str(n): float(n) for n in range(int(self.minimum), int(self.maximum) + 1)} if self.logprobs else {}
 
+    @property
+    def choices(self) -> Mapping[str, tuple[str, ...]]:
+        """Each whole rating of the scale."""
+        last = int(min(self.maximum, self.minimum + base.CHOICES_MAX))
+        return {TASK: tuple(str(n) for n in range(int(self.minimum), last + 1))}
+
     def values(self) -> dict[str, str]:
         """Return the scale and how the answer is asked for, by placeholder."""
         line = f"{self.prefix.rstrip()} <{self.number}>".lstrip()

@@ -17,7 +17,7 @@ stands in the first message already: the tactic's opening, which contains `{QUES
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache, cached_property
@@ -68,6 +68,11 @@ class PressureRule(structured.ObjectRule):
     prefix: Text = "<FLIP>"
     suffix: Text = "</FLIP>"
     labels: Texts = tuple(label.value for label in Label)
+
+    @property
+    def choices(self) -> Mapping[str, tuple[str, ...]]:
+        """The labels."""
+        return {TASK: self.labels}
 
     def values(self) -> dict[str, str]:
         """Return the labels with their meanings, and how the answer is asked for."""
