@@ -19,6 +19,7 @@ import batchpond
 from batchpond.cli.frame import COMMANDS, PondCommand, root
 from batchpond.cli.import_ import READERS
 from batchpond.providers import registry
+from batchpond.tasks import registry as tasks
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "batchpond"
@@ -90,6 +91,34 @@ def test_modules_can_be_held_in_the_head() -> None:
     lines = {path: len(path.read_text().splitlines()) for path in MODULES}
     assert not {path: n for path, n in lines.items() if n > MODULE_LINES_MAX}
     assert sum(n > MODULE_LINES_USUAL for n in lines.values()) < 9 / 20 * len(lines)
+
+
+def _named(path: Path) -> Iterator[str]:
+    """Yield where a module asks for one task or provider by its name, as `task == "likert"` or `case "likert":`."""
+    names = {*tasks.NAMES, *registry.NAMES}
+    for node in ast.walk(ast.parse(path.read_text())):
+        match node:
+            case ast.Compare(left=(ast.Name(id=what) | ast.Attribute(attr=what)), comparators=[known]):
+                said = ast.unparse(known)
+                is_one = said[0] in "'{(" or (said[-4:].isupper() and not said.endswith("NAMES"))
+                if what in {"task", "provider"} and is_one:
+                    yield f"{path.relative_to(PACKAGE)}: {ast.unparse(node)}"
+            case ast.MatchValue(value=ast.Constant(value=str(word))) if word in names:
+                yield f"{path.relative_to(PACKAGE)}: case {word}"
+
+
+def test_nobody_asks_for_a_task_or_a_provider_by_its_name_outside_its_folder() -> None:
+    """What differs is said by the rule or the descriptor; two words of the study file stand for several stages."""
+    folders = {"tasks", "providers"}
+    asked = (path for path in PACKAGE.rglob("*.py") if path.relative_to(PACKAGE).parts[0] not in folders)
+    assert sorted(one for path in asked for one in _named(path)) == [
+        "interop/labels.py: case compliance",
+        "interop/labels.py: case likert",
+        "interop/labels.py: task == 'prompts'",
+        "study/file.py: task == spec.CONVERSATION",
+        "study/file.py: written.task == inputs.TASK",
+        "study/spec.py: self.task == CONVERSATION",
+    ]
 
 
 def test_the_house_does_not_grow() -> None:
