@@ -189,6 +189,7 @@ def _remarks(report: PlanReport) -> Iterator[str]:
 SENT_COLUMNS = ("provider", "model", "requests", "batches", "tokens in", "expected", "at worst")
 
 
+_NEAR_MAX: Final = 10_000
 _INPUTS: Final = frozenset({".toml", ".csv", ".tsv", ".jsonl", ".parquet", ".txt"})
 
 
@@ -236,6 +237,7 @@ def _note_changed(invocation: Invocation, study: str) -> None:
 
     planned_ns = written_ns(invocation.store(), study)
     near = (path for pattern in ("*", "*/*") for path in Path().glob(pattern) if path.suffix.lower() in _INPUTS)
+    near = itertools.islice(near, _NEAR_MAX)  # a folder may hold anything
     if not any(path.stat().st_mtime_ns > planned_ns for path in near if path.is_file()):
         return
     from batchpond.plan.verb import is_as_planned
