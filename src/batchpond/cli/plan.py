@@ -237,8 +237,8 @@ def _note_changed(invocation: Invocation, study: str) -> None:
 
     planned_ns = written_ns(invocation.store(), study)
     near = (path for pattern in ("*", "*/*") for path in Path().glob(pattern) if path.suffix.lower() in _INPUTS)
-    near = itertools.islice(near, _NEAR_MAX)  # a folder may hold anything
-    if not any(path.stat().st_mtime_ns > planned_ns for path in near if path.is_file()):
+    some = itertools.islice(near, _NEAR_MAX)  # a folder may hold anything
+    if not any(path.stat().st_mtime_ns > planned_ns for path in some if path.is_file()):
         return
     from batchpond.plan.verb import is_as_planned
     from batchpond.study.file import files_of, load

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Final, Protocol
+from typing import IO, TYPE_CHECKING, Final, Protocol, Self
 
 from batchpond import ids
 from batchpond.clock import Work
@@ -35,6 +35,8 @@ from batchpond.model import FileRole, Media
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
+
+    from batchpond.lake.attempts import Attempt
 
 _BATCH_ROWS = 1_024
 _BUFFER_BYTES = 1 << 20
@@ -277,6 +279,12 @@ class RawFile:
     sha256: str
     created_at: datetime | None
 
+    @classmethod
+    def of(cls, attempt: Attempt, role: FileRole, file_id: str, sha256: str) -> Self:
+        """Return the identity of a result file of an attempt."""
+        known = (attempt.provider, attempt.known_batch_id, attempt.attempt_id)
+        return cls(*known, file_id, role, sha256, attempt.created_at)
+
     @property
     def stem(self) -> str:
         """The file's name in every table made from it, without its part number."""
@@ -286,6 +294,12 @@ class RawFile:
         """Return the name of one part in the raw table."""
         day = self.created_at.strftime("%Y-%m-%d") if self.created_at else "unknown"
         return f"p_provider={self.provider}/p_day={day}/{self.stem}-{part:05d}"
+
+
+def files_of(attempt: Attempt) -> tuple[RawFile, ...]:
+    """Return all that was downloaded of an attempt, output before error."""
+    found = (RawFile.of(attempt, event.file_role, event.file_id, event.sha256) for event in attempt.downloads)
+    return tuple(sorted(found, key=lambda file: file.role != FileRole.OUTPUT))
 
 
 def whose(stem: str) -> str:

@@ -1,7 +1,8 @@
 """Requests by the block: what a round asks as columns and lists in step, and as rows of `requests` and `plan`.
 
 Pairs that all cells are asked alike are a grid: cell by cell, `slot = cell number * asks of a cell + number of the
-ask`. Any other asks go one after the other, each to every model configuration and template at once."""
+ask`. Any other asks go one after the other, each to every model configuration and template at once. And the draft of a
+study, all stages worked out: what they ask from the start."""
 
 from __future__ import annotations
 
@@ -19,16 +20,19 @@ from numpy.typing import NDArray
 from batchpond import ids
 from batchpond.lake.jsonl import sent_bytes
 from batchpond.lake.schemas import PLAN, REQUESTS
-from batchpond.model import Direction, Prompt
+from batchpond.model import Direction, Media, Prompt
+from batchpond.plan import asks as questions
 from batchpond.plan import prompts
 from batchpond.plan.asks import NO_RUBRIC, Ask, Asks
-from batchpond.plan.cells import Cell, ModelConfig, cell_id
+from batchpond.plan.cells import Cell, Dropped, ModelConfig, cell_id
 from batchpond.plan.items import Item, Pairs, named, names_of, pair_ids, showings, strings_of
 from batchpond.plan.prompts import Bodies, Column, Prompts, Said
+from batchpond.plan.rounds import adaptive
+from batchpond.plan.rounds.inputs import talk_asks
 from batchpond.plan.rows import Rows, SourceRow, SourceRows
 from batchpond.plan.versions import check_line, limits_of
-from batchpond.study.spec import StageSpec, label_of
-from batchpond.tasks.base import Gives
+from batchpond.study.spec import StageSpec, Study, label_of
+from batchpond.tasks.base import About, Gives
 from batchpond.tasks.templates import Rubric, Template
 
 ASK_COLUMNS: Final = (
@@ -409,3 +413,62 @@ def _alike(asks: Asks) -> Iterable[Sequence[int]]:
     for place, key in enumerate(keys):
         found.setdefault(key, []).append(place)
     return found.values()
+
+
+@dataclass(frozen=True, slots=True)
+class StageDraft:
+    """A stage with its ways to ask; where it waits for nothing, its rows, the pairs of them and how many asks.
+
+    `choices` are what an adaptive first round asks, from which its pairs follow.
+    `grid` is set where every cell is asked the same pairs and the study is nothing but them. `n_listed` is by how many
+    rubrics an answer is judged, on average, where its question says by which.
+    """
+
+    stage: StageSpec
+    configs: Sequence[ModelConfig]
+    seed: int
+    rows: SourceRows | None = None
+    n_asks: int = 0
+    pairs: Pairs | None = None
+    choices: Sequence[adaptive.Choice] = ()
+    grid: Grid | None = None
+    n_listed: float = 0.0
+
+    @property
+    def n_cells(self) -> int:
+        """How many cells it has, as far as its own rubrics make them."""
+        return len(self.configs) * len(self.stage.templates) * max(1, len(self.stage.rubrics))
+
+    @property
+    def n_plan_rows(self) -> int:
+        """How many rows its first round has, where it waits for nothing."""
+        if self.grid is not None:
+            return len(self.grid) * self.n_cells
+        return self.n_asks * len(self.configs) * len(self.stage.templates) * self.stage.repeats
+
+    def asks(self) -> Iterator[Asks]:
+        """Yield the asks of a stage that waits for nothing."""
+        stage, rows = self.stage, self.rows or ()
+        if stage.about is About.TALK:
+            return talk_asks(stage, rows, {})
+        return questions.asks(stage, rows, self.seed, self.pairs, self.choices)
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A study worked out; `media` is all that it shows, once each."""
+
+    study: Study
+    stages: Sequence[StageDraft]
+    dropped: Sequence[Dropped]
+    version: str
+    media: Sequence[Media] = ()
+
+    @property
+    def configs(self) -> Mapping[tuple[str, str, str, str], ModelConfig]:
+        """All ways to ask, by stage, provider, model and thinking."""
+        return {
+            (draft.stage.name, config.spec.provider, config.spec.model, config.thinking): config
+            for draft in self.stages
+            for config in draft.configs
+        }

@@ -26,7 +26,7 @@ from batchpond.lake.tables import rows
 from batchpond.model import Media, Mode
 from batchpond.providers import base, registry
 from batchpond.providers.shared.dialect import SCHEMA, Dialect, ModelSettings
-from batchpond.study.prices import LENGTHS, NOTHING, Length, Prices, nearest
+from batchpond.study.prices import LENGTHS, NOTHING, Estimate, Length, Prices, nearest
 from batchpond.study.spec import (
     THINKING_DEFAULT,
     ModelSpec,
@@ -45,7 +45,6 @@ from batchpond.tasks.templates import Rubric, Template
 from batchpond.text import plain
 
 if TYPE_CHECKING:
-    from batchpond.plan.forecast import Forecast
     from batchpond.plan.items import Item
     from batchpond.plan.rows import SourceRow, SourceRows
 
@@ -255,17 +254,20 @@ def _config(study: Study) -> dict[str, Any]:
     return without_checks({**values, **of_stage, "items": stage["rows"]["items"], "answer": answer})
 
 
-def config_json(study: Study, foreseen: Sequence[Forecast] = ()) -> str:
-    """Return a study as `studies.config` keeps it, with how long its answers and how dear its later rounds will be."""
+def config_json(study: Study, later: Mapping[str, Estimate] | None = None) -> str:
+    """Return a study as `studies.config` keeps it, with how long its answers and how dear its later rounds will be.
+
+    `later` is that cost by stage, of those that have any.
+    """
     lengths = [(one.name, t.template_id, *length_of(one, t)) for one in study.stages for t in one.templates]
     if not study.has_rounds:
         return orjson.dumps({**_config(study), "lengths": lengths}, option=orjson.OPT_SORT_KEYS).decode("utf-8")
-    later = {
-        found.stage.name: {**dataclasses.asdict(found.later), "n_rounds": found.stage.n_later_rounds}
-        for found in foreseen
-        if found.later != NOTHING
+    costs = {
+        name: {**dataclasses.asdict(cost), "n_rounds": study.stage(name).n_later_rounds}
+        for name, cost in (later or {}).items()
+        if cost != NOTHING
     }
-    return orjson.dumps({**to_config(study), "later": later, "lengths": lengths}).decode("utf-8")
+    return orjson.dumps({**to_config(study), "later": costs, "lengths": lengths}).decode("utf-8")
 
 
 def version(study: Study, stages: Sequence[tuple[StageSpec, Sequence[ModelConfig], SourceRows]]) -> str:

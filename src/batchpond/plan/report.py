@@ -30,7 +30,7 @@ from batchpond.tasks.templates import STATEMENT_PLACEHOLDERS
 from batchpond.text import Shown, plural
 
 if TYPE_CHECKING:
-    from batchpond.plan.verb import Draft, StageDraft
+    from batchpond.plan.blocks import Draft, StageDraft
 
 _FETCH_ROWS: Final = 10_000
 _LACKING_MAX: Final = 5

@@ -8,9 +8,9 @@ the study's newest. A version whose row stands is complete and is not written ag
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import chain, islice, product
 from pathlib import Path
@@ -28,19 +28,19 @@ from batchpond.lake.events import EventLog
 from batchpond.lake.records import FINAL, INCOMPLETE, Planned
 from batchpond.lake.schemas import REQUESTS, STUDIES
 from batchpond.lake.store import CONFIG, TMP, Store
-from batchpond.model import Media, Prompt
+from batchpond.model import Prompt
 from batchpond.plan import cells as forms
 from batchpond.plan import report, versions
-from batchpond.plan.asks import NO_RUBRIC, Ask, Asks, asks, n_asks
-from batchpond.plan.blocks import Grid
-from batchpond.plan.cells import Dropped, ModelConfig, Modules, length_of
+from batchpond.plan.asks import NO_RUBRIC, Ask, n_asks
+from batchpond.plan.blocks import Draft, Grid, StageDraft
+from batchpond.plan.cells import Dropped, Modules, length_of
 from batchpond.plan.forecast import Forecast, Known, forecast
 from batchpond.plan.items import ItemColumns, Pairs, allowed_pairs, balance, choose_pairs, each, read_any, read_pairs
 from batchpond.plan.media import MediaSpool
 from batchpond.plan.prompts import BYTES_PER_TOKEN, check_prompts, prompt_of, size_bytes
 from batchpond.plan.report import CellReport, Counted, PlanReport, StageReport
 from batchpond.plan.rounds import adaptive
-from batchpond.plan.rounds.inputs import KINDS, OF_TALK, talk_asks, users
+from batchpond.plan.rounds.inputs import KINDS, OF_TALK, users
 from batchpond.plan.rounds.rounds import check, open_rounds, round_event
 from batchpond.plan.rows import Columns, SourceRow, SourceRows, SpilledRows, judged_by_of, placed, row_of_file, size_of
 from batchpond.plan.write import FIRST_ROUND, publish_round
@@ -58,65 +58,6 @@ from batchpond.views import refresh
 
 CELLS_MAX: Final = 100_000
 _SAMPLE_ASKS: Final = 200
-
-
-@dataclass(frozen=True, slots=True)
-class StageDraft:
-    """A stage with its ways to ask; where it waits for nothing, its rows, the pairs of them and how many asks.
-
-    `choices` are what an adaptive first round asks, from which its pairs follow.
-    `grid` is set where every cell is asked the same pairs and the study is nothing but them. `n_listed` is by how many
-    rubrics an answer is judged, on average, where its question says by which.
-    """
-
-    stage: StageSpec
-    configs: Sequence[ModelConfig]
-    seed: int
-    rows: SourceRows | None = None
-    n_asks: int = 0
-    pairs: Pairs | None = None
-    choices: Sequence[adaptive.Choice] = ()
-    grid: Grid | None = None
-    n_listed: float = 0.0
-
-    @property
-    def n_cells(self) -> int:
-        """How many cells it has, as far as its own rubrics make them."""
-        return len(self.configs) * len(self.stage.templates) * max(1, len(self.stage.rubrics))
-
-    @property
-    def n_plan_rows(self) -> int:
-        """How many rows its first round has, where it waits for nothing."""
-        if self.grid is not None:
-            return len(self.grid) * self.n_cells
-        return self.n_asks * len(self.configs) * len(self.stage.templates) * self.stage.repeats
-
-    def asks(self) -> Iterator[Asks]:
-        """Yield the asks of a stage that waits for nothing."""
-        stage, rows = self.stage, self.rows or ()
-        if stage.about is About.TALK:
-            return talk_asks(stage, rows, {})
-        return asks(stage, rows, self.seed, self.pairs, self.choices)
-
-
-@dataclass(frozen=True, slots=True)
-class Draft:
-    """A study worked out; `media` is all that it shows, once each."""
-
-    study: Study
-    stages: Sequence[StageDraft]
-    dropped: Sequence[Dropped]
-    version: str
-    media: Sequence[Media] = ()
-
-    @property
-    def configs(self) -> Mapping[tuple[str, str, str, str], ModelConfig]:
-        """All ways to ask, by stage, provider, model and thinking."""
-        return {
-            (draft.stage.name, config.spec.provider, config.spec.model, config.thinking): config
-            for draft in self.stages
-            for config in draft.configs
-        }
 
 
 def draft_of(
@@ -440,7 +381,7 @@ def _study_row(draft: Draft, foreseen: Sequence[Forecast], n_requests: int) -> d
     return {
         "study": draft.study.name,
         "study_version": draft.version,
-        "config": forms.config_json(draft.study, foreseen),
+        "config": forms.config_json(draft.study, {one.stage.name: one.later for one in foreseen}),
         "parsers": orjson.dumps(parsers, option=orjson.OPT_SORT_KEYS).decode("utf-8"),
         "n_items": sum(len(one.rows or ()) for one in stages),
         "n_pairs": _n_pairs(stages)[0],

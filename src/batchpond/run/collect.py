@@ -243,7 +243,7 @@ def _fetch(session: Session, arrival: _Arrival, role: FileRole, file_id: str) ->
         failpoints.reach("Y4")
         if download is None:
             return False
-        file = file_of(attempt, role, file_id, download.sha256)
+        file = jsonl.RawFile.of(attempt, role, file_id, download.sha256)
         failpoints.reach("Y5")
         n_lines = jsonl.publish_raw(session.store, file, path)
         failpoints.reach("Y6")
@@ -265,19 +265,6 @@ def _note_unavailable(session: Session, provider: BatchProvider, attempt: Attemp
     )
 
 
-def file_of(attempt: Attempt, role: FileRole, file_id: str, sha256: str) -> jsonl.RawFile:
-    """Return where the raw lines of an attempt's result file are."""
-    return jsonl.RawFile(
-        provider=attempt.provider,
-        batch_id=attempt.known_batch_id,
-        attempt_id=attempt.attempt_id,
-        file_id=file_id,
-        role=role,
-        sha256=sha256,
-        created_at=attempt.created_at,
-    )
-
-
 def record_download(
     session: Session, file: jsonl.RawFile, size_bytes: int, n_lines: int, *, is_urgent: bool = True
 ) -> int:
@@ -296,16 +283,14 @@ def record_download(
 
 
 def source_of(attempt: Attempt) -> derive.Source:
-    """Return all downloads of an attempt's files, output before error."""
-    found = (file_of(attempt, event.file_role, event.file_id, event.sha256) for event in attempt.downloads)
-    files = sorted(found, key=lambda file: file.role != FileRole.OUTPUT)
+    """Return what answers of an attempt are read from."""
     return derive.Source(
         attempt.shard_id,
         attempt.attempt_id,
         attempt.sender_id,
         attempt.provider,
         attempt.intent.origin,
-        tuple(files),
+        jsonl.files_of(attempt),
         attempt.take,
     )
 

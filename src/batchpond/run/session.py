@@ -582,9 +582,9 @@ class Rules:
         left_out = {one.attempt_id: one for one in without}
         names = self.published()
         if left_out:
-            from batchpond.run.collect import source_of  # loads Arrow, and an idle pass reads nothing
+            from batchpond.lake.jsonl import files_of  # an idle pass reads nothing
 
-            stems = {file.stem for one in left_out.values() for file in source_of(one).files}
+            stems = {file.stem for one in left_out.values() for file in files_of(one)}
             names = [name for name in names if name.rpartition("/")[2].rpartition("-")[0] not in stems]
         # How they stand, too: a derived file that was damaged is made again.
         names = [f"{name} {disk.stands(f'{self._store.path}/{name}')}" for name in names]

@@ -36,7 +36,7 @@ from batchpond.plan import versions
 from batchpond.providers.base import LiveStart
 from batchpond.providers.shared.live import LiveClient
 from batchpond.run import collect
-from batchpond.run.collect import file_of, price_of, record_download, rules_for
+from batchpond.run.collect import price_of, record_download, rules_for
 from batchpond.run.live import spool
 from batchpond.run.live.calls import Item
 from batchpond.run.session import Session, Severity
@@ -72,7 +72,7 @@ def _seal_one(session: Session, attempt: Attempt, segment: Path, forgotten: froz
     scratch = session.store.scratch(".jsonl")
     try:
         content = _split(segment, scratch, session.store.clock.boot_id(), forgotten)
-        file = file_of(attempt, FileRole.LIVE, segment.stem, content.sha256)
+        file = jsonl.RawFile.of(attempt, FileRole.LIVE, segment.stem, content.sha256)
         if content.doubts:
             _publish_doubts(session, attempt, file, content.doubts)
         if content.n_lines:
