@@ -64,7 +64,7 @@ def test_minutes_are_never_late() -> None:
 @pytest.mark.parametrize(
     ("provider", "days", "words"),
     [("openai", 1 / 16, None), ("openai", 19, "had ended by"), ("openai", 21, "in 9 days"),
-     ("anthropic", 28, "in 1 day"), ("openai", 31, "any time now"), ("gemini", 1.5, "not documented")],
+     ("anthropic", 28, "in 1 day"), ("openai", 31, "deleted by now"), ("gemini", 1.5, "not documented")],
 )  # fmt: skip
 def test_what_was_not_collected_counts_down(provider: str, days: float, words: str | None) -> None:
     """An hour after the end it is said; from a third of the retention on how long is left, or that nobody knows."""
