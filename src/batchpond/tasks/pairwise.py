@@ -84,9 +84,8 @@ class PairwiseRule(CarefulRule):
     @property
     def parser_id(self) -> str:
         """The name of this way to read answers, as it was before other tasks had rules."""
-        others = (
-            f"{name} {getattr(self, name)}" if name in base.TIE_KINDS else self.tie or "" for name in self.names[2:]
-        )
+        own = {name: f"{name} " if name in base.TIE_KINDS else "" for name in self.names[2:]}
+        others = (f"{kind}{getattr(self, name)}" for name, kind in own.items())
         parts = (self.prefix, self.first, self.second, self.suffix, *others)
         name = f"{TASK}-logprobs" if self.logprobs else TASK
         name = f"{name}-kinds" if self.has_tie_kinds else name

@@ -170,8 +170,7 @@ class _Answers:
     first: str
     second: str
     tie: str
-    both_good: str = ""
-    both_bad: str = ""
+    kinds: Mapping[str, str]
 
 
 class Panel:
@@ -382,20 +381,18 @@ def _kind(judge: Judge, u: float) -> str:
 
 def _answers(judge: Judge, prompt: str) -> _Answers | None:
     if judge.answer_first and judge.answer_second:
-        return _Answers(judge.answer_first, judge.answer_second, judge.answer_tie)
+        return _Answers(judge.answer_first, judge.answer_second, judge.answer_tie, {})
     return _answers_in(tuple(_TAG.findall(prompt)))
 
 
 @lru_cache(maxsize=1024)
 def _answers_in(tags: tuple[tuple[str, str, str], ...]) -> _Answers | None:
     for name in dict.fromkeys(tag for _, tag, _ in reversed(tags)):
-        first = second = tie = both_good = both_bad = ""
-        for whole, tag, value in tags:
-            if tag != name:
-                continue
+        (first, second, tie), kinds = ("", "", ""), dict[str, str]()
+        for whole, value in ((whole, value) for whole, tag, value in tags if tag == name):
             word = re.split(r"[^a-z0-9]", value.lower())[-1]
             if word in ("good", "bad"):
-                both_good, both_bad = (whole, both_bad) if word == "good" else (both_good, whole)
+                kinds[f"both_{word}_rate"] = whole
             elif word in ("1", "a", "one", "first") or word.endswith("1"):
                 first = whole
             elif word in ("2", "b", "two", "second") or word.endswith("2"):
@@ -403,7 +400,7 @@ def _answers_in(tags: tuple[tuple[str, str, str], ...]) -> _Answers | None:
             elif word in _TIE_WORDS:
                 tie = whole
         if first and second:
-            return _Answers(first, second, tie, both_good, both_bad)
+            return _Answers(first, second, tie, kinds)
     return None
 
 
@@ -417,8 +414,8 @@ def _words(choice: str, answers: _Answers, u: float, n_asked: int | None) -> tup
         case "second":
             return reason + answers.second, thoughts
         case "tie_rate" | "both_good_rate" | "both_bad_rate":
-            own = getattr(answers, choice.removesuffix("_rate")) or answers.tie
-            return reason + (own or "The two samples are of equal quality."), thoughts
+            equal = answers.kinds.get(choice) or answers.tie or "The two samples are of equal quality."
+            return reason + equal, thoughts
         case "both_tags_rate":
             return f"It is either {answers.first} or {answers.second}.", thoughts
         case _:

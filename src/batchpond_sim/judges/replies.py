@@ -144,8 +144,8 @@ def _ranking_prefix(prompt: str) -> str | None:
 
 def _ranked(judge: Judge, prompt: str, kind: str, draws: Draws, prefix: str, p_first: Prefers) -> str:
     words = {"tie_rate": "equal", "not_applicable_rate": "N/A", "unsure_rate": "unsure"}
-    for match in re.finditer(rf"{re.escape(prefix)} ([^\n\"]*(good|bad))\b", prompt):  # where ties are told apart
-        words[f"both_{match[2]}_rate"] = match[1]
+    kinds = re.finditer(rf"{re.escape(prefix)} ([^\n\"]*(good|bad))\b", prompt)
+    words |= {f"both_{one[2]}_rate": one[1] for one in kinds}
     if kind == "both_tags_rate":
         return f"{prefix} A\n{prefix} B"
     if kind in words:
