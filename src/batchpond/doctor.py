@@ -9,7 +9,6 @@ import os
 import shutil
 import stat
 import warnings
-from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -121,10 +120,9 @@ def _files(store: Store, *, is_deep: bool) -> Iterator[Finding]:
         problem = "its bytes are not those that were written; it holds copies of rows alone"
         yield _damage("files", f"{name}: {problem}", "`batchpond doctor --fix` drops it and a pass makes it again")
     strange: list[str] = []
-    for name in TABLES:
-        deque(parquet_files(store.path / name, strange=strange), maxlen=0)
-    for name in relative(store.path, sorted(strange)[:FINDINGS_MAX]):
-        yield _warning("files", f"{name} is no file of this lake, by its name or as a link: it is left out", _STRANGE)
+    _ = [[*parquet_files(store.path / name, strange=strange)] for name in TABLES]
+    for known in relative(store.path, sorted(strange)[:FINDINGS_MAX]):
+        yield _warning("files", f"{known} is no file of this lake, by its name or as a link: it is left out", _STRANGE)
     if not found:
         read = f", and {n_rows:,} rows read as they were written" if is_deep else ""
         yield _ok("files", f"{n_files:,} published files have their table's columns{read}")

@@ -96,6 +96,7 @@ def test_an_empty_account_waits_for_a_person_and_not_for_time(account: FakeOpenA
     told = program.submit()
     assert told.returncode == 3
     assert "add credit" in told.stderr
+    assert told.stderr.splitlines()[-1] == "hint: what keeps them is said above"
     for _ in range(2):
         done = program.sync()
         assert done.returncode == 3
@@ -105,6 +106,8 @@ def test_an_empty_account_waits_for_a_person_and_not_for_time(account: FakeOpenA
     account.refusals = []
     assert program.submit().returncode == 0
     assert len(account.batches) == 3
+    for wish in ("--dry-run", "--yes"):
+        assert "note: nothing is asked again" in program.run("retry", STUDY, wish).stderr.splitlines()
 
 
 def test_results_that_do_not_come_are_said_by_status_too(account: FakeOpenAI, program: Program) -> None:

@@ -353,16 +353,18 @@ def document(report: SubmitReport) -> dict[str, Any]:
 
 def _conclude(diagnostics: Diagnostics, report: SubmitReport, command: str, *, dry_run: bool) -> None:
     counts, n_live = report.counts, report.n_live
-    if dry_run:
+    if not report.preview.is_due:
+        diagnostics.note("nothing is asked again", hint="`batchpond status` says what helps against what failed")
+    elif dry_run:
         diagnostics.note("dry run: nothing was sent", hint=f"`batchpond {command}` sends it")
     elif counts is not None:
         if not report.preview.n_requests:
             diagnostics.note("what follows from the answers is approved", hint="`batchpond sync` sends it as they come")
         elif counts.n_existing or report.n_unsent or report.n_unclear or not n_live:
-            diagnostics.note(
-                created_text(report, counts),
-                hint="`batchpond sync` collects the answers and sends what waits; run it as often as you like",
-            )
+            hint = "`batchpond sync` collects the answers and sends what waits; run it as often as you like"
+            if report.exit_code and not counts.n_existing:
+                hint = "what keeps them is said above"
+            diagnostics.note(created_text(report, counts), hint=hint)
         if n_live:
             hint = f"`batchpond live {report.preview.study}` asks them"
             diagnostics.note(f"{plural(n_live, 'live request')} approved", hint=hint)

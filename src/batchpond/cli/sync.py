@@ -161,7 +161,7 @@ def conclude(diagnostics: Diagnostics, total: Counts, report: SyncReport) -> Non
         (report.n_pending - bool(report.n_unsent) * report.n_waiting, "batch", "pending", ""),
         (report.n_unclear, "batch", "unclear", ""),
         (report.n_unsent, "approved request", "not sent yet", ""),
-        (report.n_failed, "request", "failed", "`batchpond status` says how they failed, `batchpond retry` asks again"),
+        (report.n_failed, "request", "failed", "`batchpond status` says how they failed, and what helps"),
         (report.n_live, "live request", "due", "`batchpond live` asks what is live"),
         (report.n_unapproved, "planned request", "not approved", "`batchpond status` says what waits for `submit`"),
         (report.n_attention, "batch", "to be looked at", "`batchpond status` shows which"),

@@ -154,19 +154,16 @@ def replace(staged: Path, final: Path) -> None:
 NAMED: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.=@+-]*")
 """What files of a lake are named like: no other is published."""
 # By Syncthing, git-annex and OneDrive; other tools put a blank in the name.
-_COPY: Final = re.compile(
-    r"(?:\.sync-conflict-[0-9-]+-[A-Z0-9]+|\.variant-[0-9a-f]+|-(?:DESKTOP|LAPTOP)-[A-Z0-9]+)\.parquet$"
-)
+_COPY: Final = re.compile(r"(?:\.sync-conflict-[0-9A-Z-]+|\.variant-[0-9a-f]+|-(?:DESKTOP|LAPTOP)-[A-Z0-9]+)\.parquet$")
 
 
-def is_strange(name: str) -> bool:
+def is_strange(path: str) -> bool:
     """Whether no file or folder of a lake's tables is named so, whatever it holds."""
+    name = path.rpartition("/")[2]
     return NAMED.fullmatch(name) is None or _COPY.search(name) is not None
 
 
-def parquet_files(
-    folder: str | os.PathLike[str], depth: int = DEPTH_MAX, strange: list[str] | None = None
-) -> Iterator[str]:
+def parquet_files(folder: str | Path, depth: int = DEPTH_MAX, strange: list[str] | None = None) -> Iterator[str]:
     """Yield the paths of the Parquet files below a folder, never following a symbolic link.
 
     What is named as no file of a lake is, as tools that synchronise folders name copies, is left out: its rows would

@@ -119,13 +119,9 @@ def missing(lake_path: Path, tables: Collection[str] = GUARDED) -> list[str]:
     entries = load(lake_path, tables).entries  # before the folders: whatever is listed here stood there already
     tables = {*tables}.difference(disk.aside(lake_path))  # nor before this: a table that comes does so at once
     present = _present(lake_path, tables)
-    absent = {name for name in entries.keys() - present if _table(name) in tables}
-    return sorted(_missed(absent) - _covered(lake_path, present)) if absent else []
-
-
-def _missed(absent: Collection[str]) -> set[str]:
-    """Return which listed files are missed: none of the copies that earlier versions listed."""
-    return {name for name in absent if not is_strange(name.rpartition("/")[2])}
+    # copies that tools make are left out, which earlier versions listed
+    absent = {name for name in entries.keys() - present if _table(name) in tables and not is_strange(name)}
+    return sorted(absent - _covered(lake_path, present)) if absent else []
 
 
 def require(store: Store, tables: Collection[str]) -> None:
@@ -152,7 +148,7 @@ def take_up(store: Store, there: Collection[str] | None = None) -> list[Damage]:
     new = {name: _seen(store.path / name) for name in sorted(present - known)}
     rows = [_row(name, entry) for name, entry in new.items()]
     rows += [{"name": name, "size_bytes": None} for name in sorted((manifest.entries.keys() & covered) - present)]
-    lost = sorted(_missed(manifest.entries.keys() - present - covered))
+    lost = sorted(name for name in manifest.entries.keys() - present - covered if not is_strange(name))
     for name in known.intersection(lost):
         rows.append(_row(name, manifest.entries[name]) | {"is_missing": True})
     damaged = [Damage(FOLDER, problem) for problem in manifest.problems]

@@ -127,10 +127,7 @@ class PutOff(Event, frozen=True, kw_only=True, tag="put_off", rename={"message":
 
 
 class Access(Event, frozen=True, kw_only=True, tag="access", rename={"message": "detail"}):
-    """A provider, named as its client is, let a pass in again or, as `message` says, did not, or had no key to show.
-
-    Of live calls it may be one model, as `provider/model`.
-    """
+    """A client, or a `provider/model` asked live, let a pass in again or, as `message` says, did not, or had no key."""
 
     is_occurrence = True
     provider: str

@@ -274,10 +274,7 @@ def tell_refused(session: Session) -> None:
 
 
 def refused(lake_state: LakeState, study: str | None = None, *, is_live: bool = False) -> Iterator[Note]:
-    """Yield what providers refused for want of a key, of rights or of money, while something of a study waits for that.
-
-    Of live calls alone, if wanted.
-    """
+    """Yield what providers refused for want of a key, rights or money while a study waits for it, or live calls do."""
     pending = ((lake_state.shards.get(shard_id), latest) for shard_id, latest in due.pending_shards(lake_state).items())
     mine = [(shard, latest) for shard, latest in pending if shard is not None and study in {None, shard.study}]
     live = [(shard, latest) for shard, latest in mine if shard.mode is Mode.LIVE]

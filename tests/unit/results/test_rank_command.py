@@ -384,9 +384,25 @@ def test_studies_that_share_answers_are_not_ranked_as_one(tmp_path: Path) -> Non
     builder.plan(rows, "one")
     builder.plan(rows[:1], "two")
     builder.build()
-    with pytest.raises(UsageError, match="1 of the requests are asked by several of these studies") as told:
+    with pytest.raises(UsageError, match="1 of the answers are of several of these studies") as told:
         call(builder.store.path, "rank", "one", "two")
     assert "`repeats` in one study" in str(told.value.hint)
+
+
+def test_a_run_that_was_imported_under_two_names_is_not_ranked_as_two(tmp_path: Path) -> None:
+    """All that one study says another says, too; where a single judgment differs they are two runs."""
+    builder = LakeBuilder(tmp_path / "lake")
+    for study in ("run", "copy", "other"):
+        builder.imported([
+            {"study": study, "import_key": f"{study}{pair}", "source": f"{study}.csv", "provider": "p",
+             "request_model": "m", "item_first": pair[0], "item_second": pair[1], "output_tokens": 9,
+             "verdict": "second" if (study, pair) == ("other", ("a", "b")) else "first", "outcome": "decided"}
+            for pair in permutations("abc", 2)
+        ])  # fmt: skip
+    builder.build()
+    assert len(ranked(builder.store.path, "run", "other")) == 3
+    with pytest.raises(UsageError, match="6 of the answers are of several of these studies"):
+        call(builder.store.path, "rank", "other", "run", "copy")
 
 
 def test_a_failing_rank_prints_nothing(tmp_path: Path) -> None:

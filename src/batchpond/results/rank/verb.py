@@ -342,9 +342,7 @@ def _together(connection: duckdb.DuckDBPyConnection, studies: Sequence[str], req
     if lacking := [study for study in studies if study not in held]:
         raise UsageError(f"study {lacking[0]!r} has no pair judgments to rank", hint="leave it out")
     if n_shared:
-        text = (
-            f"{n_shared:,} of the requests are asked by several of these studies, and one answer would count for each"
-        )
+        text = f"{n_shared:,} of the answers are of several of these studies, and each would count for each"
         raise UsageError(text, hint="rank one of them, or ask again with `repeats` in one study")
     return name, "rank_together"
 
