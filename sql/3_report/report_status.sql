@@ -2,8 +2,8 @@
 -- question: How far is each study with each model, what did it cost so far, and how long has its oldest batch waited?
 -- source: results by request_state (each planned row counts; a request that cells share counts in each), costs, and
 --   the batches in flight. A model that only earlier versions of the study asked has a row too, with nothing planned:
---   what it cost was spent. Where only some of a model's answers are simulated, cost_usd leaves them out. Age runs from
---   the provider's creation time, or from sending where that is not known.
+--   what it cost was spent. Where only some of a model's answers are simulated, those of earlier versions among
+--   them, cost_usd leaves them out. Age runs from the provider's creation time, or from sending where that is not known.
 CREATE OR REPLACE VIEW report_status AS
 WITH states AS (
   SELECT
@@ -43,7 +43,8 @@ SELECT
   spent.cost_max_usd,
   spent.cost_usd,
   coalesce(spent.n_cost_unknown, 0) AS n_cost_unknown,
-  CASE WHEN states.study IS NULL THEN spent.origin ELSE states.origin END AS origin
+  CASE WHEN states.origin = 'simulated' AND spent.origin <> 'simulated' THEN 'mixed'
+       ELSE coalesce(states.origin, spent.origin) END AS origin
 FROM states
 FULL OUTER JOIN (
   SELECT

@@ -56,6 +56,12 @@ def test_submit_says_that_a_study_file_was_changed_since_it_was_planned(
     assert SAYS not in submitted(study, capsys)
     assert main(["plan"]) == ExitCode.DONE
     assert SAYS not in submitted(study, capsys)
+    Path("elsewhere").mkdir()
+    for file in [one for one in Path().iterdir() if one.is_file()]:
+        Path("elsewhere", file.name).write_text(file.read_text())
+    Path("elsewhere/study.toml").write_text(changed)
+    assert main(["plan", "elsewhere/study.toml"]) == ExitCode.DONE
+    assert f"{SAYS} {study}" in submitted(study, capsys)
     path.write_text("study = ")
     assert SAYS not in submitted(study, capsys)
 

@@ -231,7 +231,7 @@ def submit(
 def _note_changed(invocation: Invocation, study: str) -> None:
     """Say where the study's file in this folder, or one it names, says something else than is planned, and is sent.
 
-    Reading it takes as long as all else that is done before sending: what is older than the plan is not looked at.
+    Reading it takes as long as all else that is done before sending: what is older than the only plan is not looked at.
     """
     from batchpond.plan.versions import written_ns
 

@@ -99,9 +99,10 @@ def keep(store: Store) -> None:
 
 
 def written_ns(store: Store, study: str) -> int:
-    """Return when something new was planned of a study last, in ns as its file's time; 0 where nothing ever was."""
+    """Return when a study was planned, in ns as its file's time; 0 where it was not, or in several versions."""
     with suppress(OSError), os.scandir(store.path / STUDIES.name / f"p_study={study}") as files:
-        return max((file.stat().st_mtime_ns for file in files), default=0)
+        times = [file.stat().st_mtime_ns for file in files]
+        return times[0] if len(times) == 1 else 0
     return 0
 
 

@@ -208,6 +208,20 @@ def test_what_an_earlier_version_asked_stays_paid(lake: LakeBuilder) -> None:
     assert [tuple(row.values()) for row in rows] == [("m1", 0, 0.02), ("new", 1, None)]
 
 
+def test_what_an_earlier_version_cost_is_money_or_not_as_then(lake: LakeBuilder) -> None:
+    """A study that was tried on a simulator and then asked, or asked and then tried, says what was spent."""
+    for n, (study, origins) in enumerate({"a": ("simulated", None), "b": ("batch", "simulated")}.items()):
+        for version, origin in zip(("v1", "v2"), origins, strict=True):
+            name = f"{study}{version}"
+            lake.plan([{"slot": 1, "request_id": name}], study=study, version=name)
+            if origin:
+                lake.sent(f"A{name}", f"S{name}", [name], study=study, origin=origin)
+                lake.lines(f"A{name}", [{"request_id": name} | OK | {"origin": origin, "cost_usd": 1.0 + n}])
+                lake.ended(f"A{name}")
+    rows = lake.query("SELECT study, cost_usd, origin FROM report_status ORDER BY study")
+    assert [tuple(row.values()) for row in rows] == [("a", 1.0, "simulated"), ("b", 2.0, "mixed")]
+
+
 def test_a_batch_that_waits_to_be_sent_again_is_expected_to_cost_nothing(lake: LakeBuilder) -> None:
     """One that failed whole and unbilled for want of room counts once it was sent again, and then once."""
     lake.plan([{"slot": 1, "request_id": "r1"}])
