@@ -62,6 +62,13 @@ def file_of(program: Program, pattern: str) -> Path:
     return found
 
 
+def test_days_and_hours_are_those_of_utc_wherever_the_lake_is_read(finished: Program) -> None:
+    """Sums by day, and rows that SQL of a stage chooses, are the same on every machine, and through daylight saving."""
+    finished.more["TZ"] = "America/New_York"
+    sql = "SELECT DISTINCT hour(TIMESTAMPTZ '2026-07-01 02:00:00+00') AS h FROM batches"
+    assert finished.run("query", sql, "--format", "csv").stdout.split() == ["h", "2"]
+
+
 # -- bytes that changed ----------------------------------------------------------------------------
 
 

@@ -30,8 +30,8 @@ FOLDED: Final[Mapping[str, tuple[str, ...]]] = {"shard_requests": (), "responses
 FOLD_ABOVE = 64
 _FOLD: Final = "2"
 FOLD_SHARE = 16  # what is folded is copied again once so large a part of it has come since
-QUIET: Final = "SET enable_progress_bar = FALSE;"
-"""For each connection: where DuckDB takes Python for interactive, as in `python -c`, it draws a bar on stdout."""
+QUIET: Final = "SET enable_progress_bar = FALSE; SET TimeZone = 'UTC';"
+"""For each connection, which else draws a bar on stdout in `python -c`, and has days and hours as the machine has."""
 
 
 @dataclass(slots=True)
