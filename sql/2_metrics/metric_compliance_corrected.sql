@@ -18,7 +18,8 @@
 --     outputs leave open, n_null_labelled of which have a label that then counts: whatever the judge says of them,
 --     PPI++ with this weight, and Rogan-Gladen, are inside
 --   - rogan_gladen_compliance: the judge's rate on the n_unlabelled outputs, corrected by its sensitivity and
---     specificity, for labels that were collected elsewhere
+--     specificity, for labels that were collected elsewhere, on outputs as hard for it: not on those that judges differ
+--     on (five times as likely to be labelled, of a true .76 it was .93 on average; PPI++ was .75)
 --   - compliance_se, people_compliance_se, ppi_compliance_se, rogan_gladen_compliance_se: for statements in general,
 --     clustered by statement (CR1), where statements share outputs, or prompts, in two ways, by these too
 --     (shared_variance), and the ends _lo and _hi with them: the first three as wilson_clustered, the last by t, cut

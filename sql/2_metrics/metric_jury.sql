@@ -6,7 +6,8 @@
 --   right in part (truth_part). The best judge (best_template_id and so on) is the one that is
 --   right on most of the n_labelled units, of equals the one wrong least often, then the first by name. It is
 --   chosen by the labels that it is measured by, which flatters it, not the jury. What labels say is of the labelled: of
---   all units only where these are a random part.
+--   all units only where these are a random part, as units are not that people, or a draw, took for what judges made of
+--   them: n_heard_labelled of the n_heard units are labelled, n_unanimous_labelled of the n_unanimous.
 --   A judge has one word on a unit, however often it was asked: most of its repeats (of a pair in either order), and none
 --   where they are drawn. So all of it is of a jury whose judges are asked as often as these were: asking more often is
 --   another jury, more often unanimous and right, as one with more judges is. How far single answers agree and are right,
@@ -15,6 +16,8 @@
 --   - unanimous_share: n_unanimous / n_heard, where all that spoke said the same
 --   - majority_share: n_majority / n_heard, where more than half of those that spoke said the same; 1 whenever an odd
 --     number of judges all say one of two words, which its interval then always holds
+--   - p_labels_alike: that judges are unanimous as often on the labelled of the n_heard units as on the others
+--     (two_proportions_p): small where labels lean to what judges differ on, or agree on
 --   - majority_accuracy, weighted_accuracy, best_judge_accuracy: of the labelled units with a verdict of the majority,
 --     of the weighted jury and of the best judge, the share that people call right: of other units each, as who is
 --     silent on the hard ones is right more often
@@ -353,6 +356,8 @@ counts AS (
     count(*) AS n_units,
     count(*) FILTER (WHERE n_spoke > 1) AS n_heard,
     count(*) FILTER (WHERE share = 1) AS n_unanimous,
+    count(truth_words) FILTER (WHERE n_spoke > 1) AS n_heard_labelled,
+    count(truth_words) FILTER (WHERE share = 1) AS n_unanimous_labelled,
     count(majority) AS n_majority,
     count(truth_words) AS n_labelled
   FROM juries
@@ -431,6 +436,10 @@ SELECT
   weighted_shared_p AS weighted_accuracy_shared,
   best_judge_shared_p AS best_judge_accuracy_shared,
   best_template_id, best_provider, best_request_model, best_thinking,
+  n_heard_labelled,
+  n_unanimous_labelled,
+  two_proportions_p(n_unanimous_labelled, n_heard_labelled, n_unanimous - n_unanimous_labelled, n_heard - n_heard_labelled)
+    AS p_labels_alike,
   cost_usd,
   n_cost_unknown,
   CASE WHEN n_cost_unknown = 0 THEN cost_usd / nullif(n_majority, 0) END AS cost_per_verdict_usd,

@@ -19,6 +19,7 @@ from batchpond.interop.foreign import ForeignText
 from batchpond.interop.imports import ForeignReport, import_foreign, import_judgments
 from batchpond.lake.store import Store
 from batchpond.views import database, refresh
+from batchpond_report import build, markdown
 
 N_ITEMS = 12
 STUDY = "essays"
@@ -154,6 +155,23 @@ def test_the_same_seed_draws_the_same_and_the_next_hundred_leaves_out_what_is_la
     import_labels(copied, tmp_path / "rest.csv")
     with pytest.raises(UsageError, match="people have labelled all of them"):
         labels.draw(copied, STUDY, 1)
+
+
+def test_the_report_says_where_labels_lean_to_what_judges_differ_on(copied: Path, tmp_path: Path) -> None:
+    """Such labels are of themselves alone; those that were drawn by lot are not called anything else."""
+    sheet = tmp_path / "sheet.csv"
+    labels.write(labels.draw(copied, STUDY, 20), sheet)
+    shutil.copytree(copied, tmp_path / "drawn")
+    fill(sheet, better_of)
+    import_labels(tmp_path / "drawn", sheet)
+    split = query(
+        copied, "select item_lo, item_hi from jury_verdicts where n_spoke > 1 and share < 1 order by all limit 12"
+    )
+    of_study(copied, written(tmp_path / "chosen.csv", "item_1,item_2,label", *(f"{lo},{hi},{lo}" for lo, hi in split)))
+    said = "People's labels are no random part: judges are unanimous on 0 of 12 units with a label"
+    assert said in markdown.render(build.build(copied, STUDY))
+    ((p,),) = query(tmp_path / "drawn", "select p_labels_alike from metric_jury")
+    assert p > 0.05
 
 
 def test_two_raters_of_one_sheet_are_compared(copied: Path, tmp_path: Path) -> None:
