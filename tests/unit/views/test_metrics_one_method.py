@@ -75,6 +75,7 @@ ALONE = {
     "metric_pairwisellm": {"p_sample1_main", "p_sample1_rev", "p_sample1_overall"},
     "metric_power": {"p"},
     "metric_agreement_categories": {"p_mcnemar"},
+    "metric_jury": {"p_labels_alike"},
 }
 
 
