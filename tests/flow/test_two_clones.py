@@ -21,6 +21,7 @@ from batchpond.lake.records import DuplicateRemote, Event
 from batchpond.run.dispatch import Budget
 from batchpond.run.recover import adopt_by_lines
 from batchpond.run.session import Session
+from batchpond.run.told import refused
 from batchpond.run.unknown import waive
 from batchpond_sim.world.world import Settings
 from tests.rigs.sim_providers import SIMULATED
@@ -234,6 +235,8 @@ def test_batches_that_were_cut_otherwise_hold_the_study_until_it_is_submitted_in
     report = other.submit()
     assert (report.counts.n_created, report.exit_code) == (0, ExitCode.ATTENTION)
     assert any("was made by this lake, which does not know of it" in note for note in other.notes)
+    (told,) = refused(other.lake_state())  # whoever only looks is told, too
+    assert (told.exit_code, f"study {STUDY} is not sent on since" in told.message) == (ExitCode.ATTENTION, True)
     assert backup.submit(limit=6).counts.n_adopted == 1
     assert backup.submit().counts.n_adopted == n_batches - 1
     rig.clock.advance(1_000)
@@ -275,8 +278,10 @@ def test_what_a_copy_sent_for_another_study_that_asks_the_same_is_not_bought_aga
     report = rig.submit(study="other")
     assert (report.counts.n_created, report.exit_code) == (0, ExitCode.ATTENTION)
     assert any(f"of study {STUDY} was made by this lake, which does not know of it" in note for note in rig.notes)
+    assert [one.exit_code for one in refused(rig.lake_state())] == [ExitCode.ATTENTION]
     assert len(rig.recover().batches) == n_batches
     rig.submit(study="other")
+    assert [*refused(rig.lake_state())] == []
     rig.clock.advance(1_000)
     assert rig.sync().exit_code is ExitCode.DONE
     assert len(rig.answers()) == N_REQUESTS

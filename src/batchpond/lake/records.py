@@ -127,7 +127,10 @@ class PutOff(Event, frozen=True, kw_only=True, tag="put_off", rename={"message":
 
 
 class Access(Event, frozen=True, kw_only=True, tag="access", rename={"message": "detail"}):
-    """A client, or a `provider/model` asked live, let a pass in again or, as `message` says, did not, or had no key."""
+    """A client, or a `provider/model` asked live, let a pass in again or, as `message` says, did not, or had no key.
+
+    Or a study, after the client and a blank, was sent or, as `message` says, waits for a person.
+    """
 
     is_occurrence = True
     provider: str

@@ -23,8 +23,8 @@ from batchpond.lake.schemas import JUDGMENTS, RESPONSES
 from batchpond.lake.store import CONFIG, TMP
 from batchpond.model import BatchState, Download, FileRole, Mode, RemoteBatch
 from batchpond.providers.base import BatchProvider
-from batchpond.run.find import check_host
-from batchpond.run.session import LARGE, TAKE_HINT, Session, Severity, answered, beside, given_up
+from batchpond.run.find import check_host, given_up
+from batchpond.run.session import LARGE, TAKE_HINT, Session, Severity, answered, beside
 from batchpond.study import prices
 from batchpond.views import database
 

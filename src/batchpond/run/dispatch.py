@@ -149,7 +149,7 @@ def send_due(session: Session, *, only_study: str | None = None, is_explicit: bo
             continue
         approval = approval_of(session, study)
         session.uncut.add(study)
-        with session.isolated("", f"sending what is due of study {study}"):
+        with session.isolated("", f"sending what is due of study {study}", study):
             if approval is not None:
                 due.form_shards(session, study, approval)
                 again = versions.automatic_again(session.store, approval.study_version)
@@ -346,7 +346,8 @@ def _send(
         return None
     look_before(session, shard.study, shard.client_name)
     session.tried.add(shard.shard_id)
-    with session.isolated(shard.client_name, f"sending {shard.n_requests} requests to {shard.client_name}"):
+    what = f"sending {shard.n_requests} requests to {shard.client_name}"
+    with session.isolated(shard.client_name, what, shard.study):
         _begin_following(session, shard, approval, budget, following)
         match send_shard(session, shard, approval):
             case Sending.WAITING:

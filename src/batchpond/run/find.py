@@ -398,6 +398,12 @@ def check_unsold(session: Session, attempt: Attempt, listed: Iterable[RemoteBatc
     _check_answered(session, attempt)
 
 
+def given_up(attempt: Attempt) -> str:
+    """Return what to do about a batch whose results the provider has deleted."""
+    lost = f"`batchpond resolve {attempt.batch_id} --lost` gives up what is gone for good"
+    return f"{lost}, and `batchpond retry {attempt.intent.study} --only lost` asks it again"
+
+
 def is_waived(session: Session, study: str) -> bool:
     """Whether somebody said that a study is to be bought whether or not another lake, or a copy, has bought it."""
     return any(isinstance(event, records.Fresh) and event.study == study for event in session.log.events)

@@ -27,6 +27,7 @@ from batchpond import answers
 from batchpond.clock import Clock, each
 from batchpond.errors import (
     AccessError,
+    AttentionError,
     BatchpondError,
     BusyError,
     ExitCode,
@@ -368,31 +369,33 @@ class Session:
         self.note(severity, message, hint=hint, exit_code=ExitCode.ATTENTION)
 
     @contextmanager
-    def isolated(self, provider: str, what: str) -> Iterator[None]:
-        """Keep one batch's or provider's failure from stopping the others.
+    def isolated(self, provider: str, what: str, study: str = "") -> Iterator[None]:
+        """Keep one batch's or provider's failure from stopping the others, and remember what keeps a `study` unsent.
 
         A damaged lake or disk stops everything: going on could send what cannot be recorded.
         """
+        sent = f"{provider} {study}"
         try:
             yield
         except LakeError:
             raise
         except BatchpondError as error:
             is_refused = isinstance(error, AccessError)
-            severity = Severity.ERROR if is_refused else Severity.WARNING
             text = error.message if is_refused else f"{what}: {error.message}"
-            self.note(severity, text, hint=error.hint, exit_code=error.exit_code)
-            if is_refused and provider:
-                self.denied.setdefault(provider, error.message)
+            self.note(
+                Severity.ERROR if is_refused else Severity.WARNING, text, hint=error.hint, exit_code=error.exit_code
+            )
+            if name := provider if is_refused else sent if study and isinstance(error, AttentionError) else "":
+                self.denied.setdefault(name, error.message)
             if isinstance(error, AccessError | UnreachableError):
                 self.providers.out[provider] = error
             elif isinstance(error, ProviderError):
                 self._put_off(provider, error)
         else:
-            self.heard.add(provider)
+            self.heard |= {provider, sent}
 
     def keep_access(self) -> None:
-        """Remember which providers refused the key of this pass, and which of those that had before took it.
+        """Remember who refused the key of this pass, or what was not sent, and which that had before went well.
 
         `status` says so until a pass gets through. What changes in a message from call to call makes no news.
         """
@@ -427,12 +430,6 @@ class Session:
             return float(setting)
         found = provider.descriptor
         return found.settle_s + (self.store.mirror is not None) * (ELSEWHERE_S + found.create_deadline_s)
-
-
-def given_up(attempt: Attempt) -> str:
-    """Return what to do about a batch whose results the provider has deleted."""
-    lost = f"`batchpond resolve {attempt.batch_id} --lost` gives up what is gone for good"
-    return f"{lost}, and `batchpond retry {attempt.intent.study} --only lost` asks it again"
 
 
 def _gist(message: str | None) -> list[str]:

@@ -31,7 +31,8 @@ from batchpond.providers.shared.files import RECENT
 from batchpond.providers.shared.folder import Folder, of_host
 from batchpond.run import dispatch, due
 from batchpond.run.dispatch import Obstacle
-from batchpond.run.session import Note, Providers, Session, Severity, answered, given_up
+from batchpond.run.find import given_up
+from batchpond.run.session import Note, Providers, Session, Severity, answered
 from batchpond.study.prices import load_config
 from batchpond.text import plural
 
@@ -274,7 +275,10 @@ def tell_refused(session: Session) -> None:
 
 
 def refused(lake_state: LakeState, study: str | None = None, *, is_live: bool = False) -> Iterator[Note]:
-    """Yield what providers refused for want of a key, rights or money while a study waits for it, or live calls do."""
+    """Yield what providers refused for want of a key, rights or money while a study waits for it, or live calls do.
+
+    And what keeps a study from being sent until a person has seen to it.
+    """
     pending = ((lake_state.shards.get(shard_id), latest) for shard_id, latest in due.pending_shards(lake_state).items())
     mine = [(shard, latest) for shard, latest in pending if shard is not None and study in {None, shard.study}]
     live = [(shard, latest) for shard, latest in mine if shard.mode is Mode.LIVE]
@@ -288,6 +292,11 @@ def refused(lake_state: LakeState, study: str | None = None, *, is_live: bool = 
         text = f"nothing goes on at {name} since {event.occurred_at:%Y-%m-%d %H:%M} UTC: {event.message}"
         hint = "mend that, then `batchpond sync`; `batchpond keys --check` tries every key that is set here"
         yield Note(Severity.ERROR, text, hint, ExitCode.ACCESS)
+    sent = {f"{of} {shard.study}" for shard, _ in mine for of in (shard.client_name, "")}
+    for name in sorted(sent & lake_state.denied.keys()):
+        event, of = lake_state.denied[name], name.rpartition(" ")[2]
+        text = f"study {of} is not sent on since {event.occurred_at:%Y-%m-%d %H:%M} UTC: {event.message}"
+        yield Note(Severity.ERROR, text, "`batchpond sync` asks again, and says what helps", ExitCode.ATTENTION)
     n_requests = Counter[tuple[str, str, str]]()
     for shard, latest in mine:
         if found := dispatch.refusal(latest, ErrorClass.ACCESS):
