@@ -294,7 +294,7 @@ def test_a_voided_shard_gives_its_requests_back(lake: LakeBuilder) -> None:
 PAIR_COLUMNS = (
     "study template_id rubric_id provider request_model thinking unit_id pair_id item_first item_second"
     " candidate_first candidate_second item_lo item_hi is_lo_first direction repeat_no purpose verdict outcome"
-    " confidence input_tokens output_tokens cost_usd origin list_kind"
+    " confidence input_tokens output_tokens cost_usd origin list_kind tie_kind has_tie_kinds"
 )
 
 
