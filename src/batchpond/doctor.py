@@ -120,7 +120,8 @@ def _files(store: Store, *, is_deep: bool) -> Iterator[Finding]:
         problem = "its bytes are not those that were written; it holds copies of rows alone"
         yield _damage("files", f"{name}: {problem}", "`batchpond doctor --fix` drops it and a pass makes it again")
     strange: list[str] = []
-    _ = [[*parquet_files(store.path / name, strange=strange)] for name in TABLES]
+    for table in TABLES:
+        sum(1 for _ in parquet_files(store.path / table, strange=strange))
     for known in relative(store.path, sorted(strange)[:FINDINGS_MAX]):
         yield _warning("files", f"{known} is no file of this lake, by its name or as a link: it is left out", _STRANGE)
     if not found:

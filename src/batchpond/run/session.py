@@ -385,8 +385,10 @@ class Session:
             self.note(
                 Severity.ERROR if is_refused else Severity.WARNING, text, hint=error.hint, exit_code=error.exit_code
             )
-            if name := provider if is_refused else sent if study and isinstance(error, AttentionError) else "":
-                self.denied.setdefault(name, error.message)
+            if is_refused and provider:
+                self.denied.setdefault(provider, error.message)
+            elif study and isinstance(error, AttentionError):
+                self.denied.setdefault(sent, error.message)
             if isinstance(error, AccessError | UnreachableError):
                 self.providers.out[provider] = error
             elif isinstance(error, ProviderError):

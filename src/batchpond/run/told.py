@@ -292,7 +292,8 @@ def refused(lake_state: LakeState, study: str | None = None, *, is_live: bool = 
         text = f"nothing goes on at {name} since {event.occurred_at:%Y-%m-%d %H:%M} UTC: {event.message}"
         hint = "mend that, then `batchpond sync`; `batchpond keys --check` tries every key that is set here"
         yield Note(Severity.ERROR, text, hint, ExitCode.ACCESS)
-    sent = {f"{of} {shard.study}" for shard, _ in mine for of in (shard.client_name, "")}
+    # Whoever sends has just said it.
+    sent = set() if is_live else {f"{of} {shard.study}" for shard, _ in mine for of in (shard.client_name, "")}
     for name in sorted(sent & lake_state.denied.keys()):
         event, of = lake_state.denied[name], name.rpartition(" ")[2]
         text = f"study {of} is not sent on since {event.occurred_at:%Y-%m-%d %H:%M} UTC: {event.message}"

@@ -95,7 +95,7 @@ class Field(Rule):
             words = dict.fromkeys(said for said in self.words.values() if said in {"true", "false"})
         elif self.kind == "score" and self.is_whole and self.range:
             low, high = map(int, self.range)
-            words = map(str, range(low, min(high, low + base.CHOICES_MAX) + 1))
+            words = map(str, range(low, min(high, low + base.SCALE_LISTED_MAX) + 1))
         return {f"{'score' if self.kind == 'score' else 'label'} {self.name}": tuple(words)}
 
     @property

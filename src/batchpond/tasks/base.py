@@ -28,8 +28,8 @@ from batchpond.model import Finish, Outcome, Response, ResponseStatus, Verdict
 from batchpond.tasks.templates import Placeholders, table
 
 NUMBER_MAX: Final = 1e15
-CHOICES_MAX: Final = 100
-"""More words or numbers than that are nothing to choose from."""
+SCALE_LISTED_MAX: Final = 100
+"""Of a longer scale the numbers are not listed one by one: nobody chooses among so many."""
 READER: Final = 4
 """The newest way of reading answers: 1 takes what stands in the asked form for an answer, 2 reads with care, 3 takes an
 error by which a provider's filter spoke for what that is: blocked, 4 also doubts what is quoted, or revised later."""

@@ -56,7 +56,7 @@ class LikertRule(structured.ObjectRule):
     @property
     def choices(self) -> Mapping[str, tuple[str, ...]]:
         """Each whole rating of the scale."""
-        last = int(min(self.maximum, self.minimum + base.CHOICES_MAX))
+        last = int(min(self.maximum, self.minimum + base.SCALE_LISTED_MAX))
         return {TASK: tuple(str(n) for n in range(int(self.minimum), last + 1))}
 
     def values(self) -> dict[str, str]:
