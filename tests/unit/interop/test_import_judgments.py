@@ -343,6 +343,8 @@ def test_judgments_of_every_task_come_in(store: Store, folder: Path) -> None:
         ("likert,a,b,,,4,,", "line 2 has item_second, which likert does not judge"),
         ("likert,a,,,,,,", "line 2 has no verdict"),
         ("likert,a,,,,many,,", "line 2 has score 'many', not a number"),
+        ("likert,a,,,,nan,,", "line 2 has no verdict"),
+        ("likert,a,,,decided,,,", "line 2 has no verdict"),
         ("likert,a,,perhaps,,4,,", "line 2 has verdict 'perhaps'"),
         (",a,b,,decided,,,", "line 2 has verdict 'decided'"),
         (",a,b,first,refused,,,", "line 2 has a verdict and outcome 'refused'"),

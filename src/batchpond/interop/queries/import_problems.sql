@@ -19,7 +19,7 @@ SELECT
       THEN 'has ' || shown(item_first) || ', which stands in the file in another Unicode form'
     WHEN item_second <> nfc_normalize(item_second) AND nfc_normalize(item_second) IN (FROM named)
       THEN 'has ' || shown(item_second) || ', which stands in the file in another Unicode form'
-    WHEN word IS NULL THEN 'has no verdict'
+    WHEN word IS NULL OR (word = 'decided' AND NOT is_pair AND coalesce(label, number(score)) IS NULL) THEN 'has no verdict'
     WHEN word NOT IN ({words}) AND CASE WHEN is_pair THEN word NOT IN ({kinds}) ELSE word NOT IN ('true', 'false', 'decided') END
       THEN 'has verdict ' || shown(word)
     WHEN outcome NOT IN (CASE WHEN verdict IN ({kinds}) THEN 'tie' ELSE verdict END, 'decided') THEN 'has a verdict and outcome ' || shown(outcome)
