@@ -245,6 +245,10 @@ def test_options_change_the_model(golden_lake: Path) -> None:
     (said,) = notes([moved, moved | {"component_id": 2}], ranking.Options())
     assert said.startswith("in 1 of the rankings the item shown first")
     assert "p < .05" not in call(golden_lake, "rank", "10_bt_ties").stderr
+    unbalanced = moved | {"is_moved_by_position": False, "n_pairs_unbalanced": 1}
+    ((asks,), (has_asked,)) = (notes([unbalanced], ranking.Options(has_position=is_asked)) for is_asked in (None, True))
+    assert "rank --position" in asks
+    assert "--position" not in has_asked, "who asked for it is not sent for it"
 
 
 def test_what_being_shown_first_adds_is_left_out_where_both_orders_were_asked(golden_lake: Path) -> None:

@@ -493,12 +493,12 @@ def notes(rankings: Sequence[dict[str, Any]], options: Options, n_open: int = 0)
         "jury": n_open,
         "apart": sum(row["component_id"] == 1 and not row["is_comparable"] for row in known),
         "open": sum(not row["mle_exists"] for row in known),
-        "unbalanced": sum(
+        ("confounded" if options.has_position else "unbalanced"): sum(
             row["n_pairs_unbalanced"] > 0 and not row["has_position"] and row.get("request_model") not in [*Jury]
             for row in known
         ),
     }
-    yield from (text.format(n=counts[key], right=right) for key, text in _NOTES.items() if counts[key])
+    yield from (text.format(n=counts[key], right=right) for key, text in _NOTES.items() if counts.get(key))
 
 
 _NOTES: Final = tomllib.loads(Path(__file__).with_name("notes.toml").read_text("utf-8"))
