@@ -12,11 +12,12 @@ CREATE TEMP MACRO equally_with(name, value, cell) AS coalesce(
 
 -- What tells a row's cell apart among all rows, beside its judge; a rubric that the sentence says itself is NULL. A panel
 -- has no thinking of its own.
-CREATE TEMP MACRO where_of(template_id, rubric_id, provider, thinking) AS coalesce(
+CREATE TEMP MACRO where_of(template_id, rubric_id, provider, thinking, model) AS coalesce(
   ' (' || nullif(concat_ws(
     ', ',
     CASE WHEN min(template_id) OVER () < max(template_id) OVER () THEN 'template ' || template_id END,
     CASE WHEN min(rubric_id) OVER () < max(rubric_id) OVER () THEN 'rubric ' || rubric_id END,
+    CASE WHEN min(provider) OVER (PARTITION BY model) < max(provider) OVER (PARTITION BY model) THEN 'provider ' || provider END,
     CASE
       WHEN provider <> 'panel'
         AND min(CASE WHEN provider <> 'panel' THEN thinking END) OVER ()

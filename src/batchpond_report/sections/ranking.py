@@ -22,6 +22,7 @@ RUBRICS_MAX: Final = 6
 FIGURE_ITEMS_MAX: Final = 60
 FULL_ITEMS_MAX: Final = 200
 _WRITTEN: Final = chapter("ranking")
+_MOVED: Final = " Pairs were not judged equally often in both orders: a favoured place would be part of this."
 
 
 def section(source: Source) -> Section | None:
@@ -43,11 +44,13 @@ def section(source: Source) -> Section | None:
     made = (table.of(Rows.of(frame, f"{command}{how} --format csv")) for table, frame, how in tables)
     notes = (f"{note[0].upper()}{note[1:]}." for note in said)
     parts = [part for part in made if part is not None]
-    return Section(_WRITTEN.key, _WRITTEN.title, (*_WRITTEN.words, *notes), parts, list(_winners(items, by)))
+    return Section(_WRITTEN.key, _WRITTEN.title, (*_WRITTEN.words, *notes), parts, list(_winners(items, quality, by)))
 
 
-def _winners(frame: pl.DataFrame, by: tuple[str, ...]) -> Iterator[Finding]:
+def _winners(frame: pl.DataFrame, quality: pl.DataFrame, by: tuple[str, ...]) -> Iterator[Finding]:
     """Yield who won, and how surely: the first of each ranking with the places that fit the data."""
+    key = by[0] if by else "study"
+    unbalanced = quality.filter(~pl.col("has_position") & (pl.col("n_pairs_unbalanced") > 0))[key]
     ranked = frame.drop_nulls("rank").sort("rank", maintain_order=True)
     for rows in ranked.partition_by(*(by or ["item_kind"]), maintain_order=True):
         best = rows.row(0, named=True)
@@ -55,10 +58,11 @@ def _winners(frame: pl.DataFrame, by: tuple[str, ...]) -> Iterator[Finding]:
         where = f" in {best[by[0]]}" if by else ""
         places = f"places {lo} to {hi} fit" if hi > lo else f"place {lo} alone fits"
         tied = f"it is not told apart from {plural(hi - lo, 'other')}" if hi > lo else "all others are told apart"
+        moved = _MOVED if best[key] in unbalanced else ""
         if len(rows) > 1:
             yield Finding(
                 f"{best['item']} is first of {len(rows):,} {best['item_kind']}s{where}: {places} the data, "
-                f"and {tied} when all are compared at once.", "ranking", best,
+                f"and {tied} when all are compared at once.{moved}", "ranking", best,
             )  # fmt: skip
 
 

@@ -33,6 +33,23 @@ def test_the_most_consistent_judge_shares_its_place(tmp_path: Path) -> None:
     assert "m1 (equally with m2) is the most consistent" in text
 
 
+def test_who_judged_next_to_nothing_is_not_ranked(tmp_path: Path) -> None:
+    """One pair on which a third judge is consistent, and says what people say, makes it the most of nothing."""
+    rows = [
+        {"task": "pairwise", "rubric_id": "r", "request_model": judge, "item_first": one, "item_second": two,
+         "verdict": "first" if (one < two) == (judge == "m1" or one + two not in {"ab", "cd", "ef"}) else "second"}
+        for judge in ("m1", "m2", "m3") for one in "abcdef" for two in "abcdef" if one != two
+        if judge != "m3" or {one, two} == {"a", "f"}
+    ]  # fmt: skip
+    people = [row | {"provider": "human", "request_model": "h", "template_id": ""}
+              for row in rows if row["request_model"] == "m2" and row["item_first"] < row["item_second"]]  # fmt: skip
+    told = findings(tmp_path, rows + people)
+    (text,) = [text for texts in told.values() for text in texts if "most consistent" in text]
+    assert text.startswith("Of 2 judges (1 more judged too few items to be ranked), m1 is the most consistent: ")
+    assert [text.split(" says what")[0] for text in told["agreement"]] == ["m2", "m1"]
+    assert ", the most of 2 judges and templates with five items or more" in told["agreement"][0]
+
+
 def test_a_finding_names_its_template_and_thinking_where_there_are_several(tmp_path: Path) -> None:
     rows = complying({"a": 9, "b": 4}) + complying({"a": 9, "b": 4}, template_id="t2")
     rows += complying({"a": 9, "b": 4}, thinking="high")

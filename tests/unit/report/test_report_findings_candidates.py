@@ -281,3 +281,31 @@ def test_comparisons_of_outputs_of_equal_length_are_said_to_be_left_out(tmp_path
     n_same = int(exhibit.frame["n_same_length"].sum())
     assert n_same > 0
     assert f"Left out: {n_same} comparisons of outputs of equal length." in exhibit.caption
+
+
+def test_what_few_verdicts_say_is_told_with_their_number(tmp_path: Path) -> None:
+    """The last candidate was asked about two statements, the first about twelve: each rate stands with its own n."""
+    few = [row for row in complying({"b": 6}) if str(row["rubric_id"]) in {"s00", "s11"}]
+    told = findings(tmp_path, complying({"a": 9}) + few)["compliance"][0]
+    assert re.fullmatch(r"a complies .* of 12 verdicts on 12 statements; b the least, .* of 2 on 2\.", told)
+
+
+def test_a_model_of_two_providers_is_told_with_its_provider(tmp_path: Path) -> None:
+    """Both have the name m1, and say the opposite: no sentence is of m1 alone."""
+    rows = complying({"a": 9, "b": 2}) + complying({"a": 2, "b": 9}, provider="q")
+    told = [text for text in findings(tmp_path, rows)["compliance-pairs"] if "in the eyes of m1" in text]
+    assert {match[1] for text in told for match in re.finditer(r"of m1 \(provider (\w)\)", text)} <= {"p", "q"}
+    assert told
+    assert all("m1 (provider " in text for text in told)
+
+
+def test_a_winner_in_one_order_alone_may_be_a_favoured_place(tmp_path: Path) -> None:
+    """The one that is always shown first is first of two; nor has a matrix without a comparison a q."""
+    rows = [row for row in compared(1) if row["candidate_first"] == "a"]
+    (told,) = findings(tmp_path, rows)["ranking"]
+    assert told.startswith("a is first of 2 candidates")
+    assert told.endswith("both orders: a favoured place would be part of this.")
+    (matrix,) = [one for one in build.build(tmp_path / "lake", "s").exhibits() if one.key == "matrix"]
+    assert matrix.data["q_these"].null_count() == len(matrix.data)
+    (both,) = findings(tmp_path / "both", compared(1))["ranking"]
+    assert "favoured place" not in both
