@@ -18,7 +18,7 @@ import duckdb
 
 from batchpond.errors import BatchpondError, BusyError, ExitCode, LakeError, LakeWarning, UsageError
 from batchpond.lake import manifest, tables
-from batchpond.lake.attempts import Attempt, fold
+from batchpond.lake.attempts import Attempt, LakeState, fold
 from batchpond.lake.disk import drop, parquet_files, read_through, relative
 from batchpond.lake.events import read
 from batchpond.lake.schemas import TABLES
@@ -72,7 +72,7 @@ def examine(store: Store, *, is_deep: bool = False) -> list[Finding]:
         return [*found, _damage("attempts", error.message, hint), *_live(store)]
     attempts = list(lake_state.attempts.values())
     refused = [Finding("keys", Level.ERROR, one.message, one.hint, one.exit_code) for one in told.refused(lake_state)]
-    return [*found, *refused, *_attempts(attempts), *_live(store), *_exchange(store, attempts)]
+    return [*found, *refused, *_attempts(store, lake_state), *_live(store), *_exchange(store, attempts)]
 
 
 def worst(findings: list[Finding]) -> ExitCode:
@@ -253,12 +253,12 @@ def _live(store: Store) -> Iterator[Finding]:
     yield _warning("live", message, "`batchpond sync` brings them in, unless `batchpond live` is at it now")
 
 
-def _attempts(attempts: Sequence[Attempt]) -> Iterator[Finding]:
-    stuck = [*told.stuck(attempts)]
+def _attempts(store: Store, lake_state: LakeState) -> Iterator[Finding]:
+    stuck = [*told.stuck(lake_state.attempts.values()), *told.for_nothing(store, lake_state)]
     for note in stuck[:FINDINGS_MAX]:
         yield Finding("attempts", Level.WARNING, note.message, note.hint, note.exit_code)
     if not stuck:
-        yield _ok("attempts", f"none of {len(attempts):,} needs a decision")
+        yield _ok("attempts", f"none of {len(lake_state.attempts):,} needs a decision")
 
 
 def _exchange(store: Store, attempts: Sequence[Attempt]) -> Iterator[Finding]:

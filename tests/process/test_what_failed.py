@@ -30,8 +30,10 @@ def test_a_batch_that_failed_whole_is_said_with_what_to_do(account: FakeOpenAI, 
     for words in (f"{N} requests", "openai", "billing_hard_limit_reached", "Billing hard limit", "add credit"):
         assert words in told
     assert f"batchpond retry {STUDY} --only billing" in told
-    assert "add credit" not in program.sync().stderr
-    assert "add credit" in program.run("status").stderr
+    for again in (program.sync(), program.run("status"), program.run("doctor", "--format", "table")):
+        assert again.returncode == 3, "no pass mends it"
+        assert "add credit" in again.stderr + again.stdout
+    assert program.run("status").stderr.count("Billing hard limit") == 1
 
 
 def test_errored_rows_are_said_by_class_with_the_commonest_message(account: FakeOpenAI, program: Program) -> None:
@@ -44,6 +46,8 @@ def test_errored_rows_are_said_by_class_with_the_commonest_message(account: Fake
     told = program.sync().stderr
     assert "5 requests of study small failed at openai (billing, insufficient_quota): no credit at all" in told
     assert "5 requests of study small failed" in program.run("status").stderr
+    for name in ("sync", "status"):
+        assert [program.run(name, *options).returncode for options in ((), ("--exit-code",))] == [0, 3]
 
 
 def test_a_batch_past_its_window_is_for_a_person(account: FakeOpenAI, program: Program) -> None:

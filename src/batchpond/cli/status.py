@@ -121,7 +121,10 @@ def _looked(
         notes.append(Note(Severity.INFO, f"{failed} failed or missing", "`batchpond query report_errors` says why"))
         of_models = {model["study"] for model in models}
         failures = told.failures(store, state, state.attempts.values())
-        notes += [Note(Severity.INFO, one.text, one.hint) for one in failures if one.study in of_models]
+        notes += told.for_nothing(store, state, study)
+        said = "".join(note.message for note in notes)
+        mine = [one for one in failures if one.study in of_models and one.text not in said]
+        notes += [Note(Severity.INFO, one.text, one.hint) for one in mine]
     if not state.rounds:
         return notes, waiting, []
     from batchpond.run.stages import stages

@@ -88,6 +88,7 @@ class Attempt(Shown):
     n_conflicts: int = 0
     take: Take | None = None
     n_answered: int = 0
+    n_succeeded: int = 0
     not_found: tuple[records.NotFound, ...] = ()
     duplicates: tuple[records.DuplicateRemote, ...] = ()
     is_known: bool = False
@@ -180,7 +181,8 @@ def _step(event: Event, attempt: Attempt) -> None:
         case records.Downloaded():
             attempt.downloads = (*attempt.downloads, event)
         case records.Verified() if attempt.phase is Phase.ENDED:
-            attempt.phase, attempt.n_answered = Phase.VERIFIED, event.n_completed + event.n_failed
+            attempt.phase, attempt.n_succeeded = Phase.VERIFIED, event.n_completed
+            attempt.n_answered = event.n_completed + event.n_failed
         case records.Mismatch() if attempt.phase is Phase.ENDED:
             attempt.phase, attempt.n_conflicts = Phase.MISMATCH, event.n_conflicts or 0
             attempt.n_mismatches += 1
@@ -463,7 +465,7 @@ def _is_over(attempt: Attempt, lake_state: LakeState) -> bool:
     return (
         attempt.phase is Phase.VERIFIED
         and attempt.mode is Mode.BATCH
-        and attempt.failure_code is None
+        and attempt.n_succeeded > 0
         and attempt.take is None
         and not attempt.duplicates
         and not attempt.needs_attention

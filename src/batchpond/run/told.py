@@ -23,7 +23,7 @@ from batchpond.lake import tables
 from batchpond.lake.attempts import UNDER_WAY_PHASES, Attempt, LakeState, Phase, fallen_short, seconds_of
 from batchpond.lake.records import Forget, Listed, PutOff, Sharded, Status
 from batchpond.lake.store import Store
-from batchpond.model import ErrorClass, Mode
+from batchpond.model import BatchState, ErrorClass, Mode, ShardKind
 from batchpond.plan import versions
 from batchpond.providers import registry
 from batchpond.providers.http.keys import listing
@@ -96,10 +96,22 @@ def failures(
 def tell_failures(session: Session) -> None:
     """Say how requests failed that the facts of this pass show to have ended."""
     short = [session.attempt(name) for name in sorted(fallen_short(session.log.recent, session.began_ord))]
-    for failure in failures(session.store, session.open_state, short):
+    for failure in failures(session.store, session.open_state, [one for one in short if not _is_for_nothing(one)]):
         is_for_a_person = failure.error_class == ErrorClass.UNREADABLE  # paid, here, and nothing is made of it
         exit_code = ExitCode.ATTENTION if is_for_a_person else ExitCode.DONE
         session.note(Severity.WARNING, failure.text, hint=failure.hint, exit_code=exit_code)
+
+
+def _is_for_nothing(attempt: Attempt) -> bool:
+    is_meant = attempt.state is BatchState.CANCELLED or attempt.intent.shard_kind is ShardKind.RETRY  # by a person
+    return attempt.phase is Phase.VERIFIED and not attempt.n_succeeded and not is_meant
+
+
+def for_nothing(store: Store, lake_state: LakeState, study: str | None = None) -> Iterator[Note]:
+    """Yield how whole batches failed of which nobody asks anything again: no pass brings an answer to any of it."""
+    for one in failures(store, lake_state, [one for one in lake_state.attempts.values() if _is_for_nothing(one)]):
+        if study in {None, one.study}:
+            yield _for_a_person(f"no answer in whole batches: {one.text}", one.hint)
 
 
 def count_failed(session: Session) -> Mapping[str, int]:
@@ -128,6 +140,8 @@ def tell_concerns(session: Session) -> None:
     """Say which batches are late and which results perish; each needs a person."""
     for concern in concerns(session.open_state, session.store.clock.now(), session.log.archive.took_s):
         session.alert(concern.message, hint=concern.hint)
+    for failed in for_nothing(session.store, session.open_state):
+        session.alert(failed.message, hint=failed.hint)
     for begun in session.open_state.forgetting.values():
         text = f"forgetting {begun.n_requests:,} requests was begun and did not end"
         session.alert(text, hint="`batchpond forget` ends it")
