@@ -135,6 +135,15 @@ def test_a_model_that_is_not_there_is_said_and_nothing_is_burnt(rig: LiveRig) ->
     assert rig.doubts().total() == 0
 
 
+def test_calls_that_a_server_will_not_take_are_no_answers(rig: LiveRig) -> None:
+    """Of a request that is wrong for every model the run says that all failed, and ends as whoever looks later does."""
+    rig.begin(4)
+    rig.simulator.world.add_fault("live@*:status=400")
+    report = rig.live()
+    assert (report.lanes[0].counts, report.exit_code) == (CallCounts(n_failed=4), ExitCode.ATTENTION)
+    assert report.notes[-1] == rig.sync().notes[-1]
+
+
 def test_an_account_without_credit_stops_at_once(rig: LiveRig) -> None:
     """Whoever only looks is told, too, until calls are answered again."""
     rig.begin(N)

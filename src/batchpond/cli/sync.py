@@ -330,7 +330,7 @@ def progress_text(lanes: Sequence[LaneProgress], per_s: float) -> str:
     n_requests, n_answered = sum(lane.n_requests for lane in lanes), sum(lane.n_answered for lane in lanes)
     parts = [f"{n_answered:,} of {n_requests:,} answered", f"{sum(lane.n_in_flight for lane in lanes)} in flight"]
     parts.append(f"{per_s:.1f}/s" + (f", {age((n_requests - n_answered) / per_s)} left" if per_s > 0 else ""))
-    for name, words in (("n_deferred", "put off"), ("n_doubts", "in doubt"), ("n_failed", "given up")):
+    for name, words in (("n_deferred", "put off"), ("n_doubts", "in doubt"), ("n_failed", "failed")):
         if n := sum(getattr(lane.counts, name) for lane in lanes):
             parts.append(f"{n:,} {words}")
     stalled = [lane.name for lane in lanes if lane.is_stalled]
@@ -355,7 +355,7 @@ def _conclude_live(diagnostics: Diagnostics, report: LiveReport) -> None:
         return
     n_now = sum(lane.counts.n_answered for lane in report.lanes)
     n_failed = sum(lane.counts.n_failed for lane in report.lanes)
-    given_up = f", {n_failed:,} given up (`batchpond retry` asks them again)" if n_failed else ""
+    failed = f", {n_failed:,} failed (`batchpond status` says how; `batchpond retry` asks again)" if n_failed else ""
     left = f"{plural(report.n_left, 'request')} left" if report.n_left else "nothing left to ask"
     hint = "`batchpond live` goes on where this stopped" if report.n_left else "`batchpond results` shows the answers"
-    diagnostics.note(f"{n_now:,} answered{given_up}; {left}", hint=hint)
+    diagnostics.note(f"{n_now:,} answered{failed}; {left}", hint=hint)

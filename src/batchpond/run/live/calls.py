@@ -28,6 +28,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
+from http import HTTPStatus
 from typing import Final
 
 from batchpond.answers.derive import CallRecord, Failure, line_of
@@ -507,7 +508,10 @@ class Calls:
         self._record(item, asked_at, answer)
         with self._turn:
             self._pace.answered(answer.hints, item.n_tokens, self._clock.monotonic_s())
-            self.counts.n_answered += 1
+            if answer.status_code < HTTPStatus.BAD_REQUEST:
+                self.counts.n_answered += 1
+            else:
+                self.counts.n_failed += 1
             self._turn.notify()
 
     def _deferred(self, item: Item, asked_at: datetime, refusal: Deferred) -> None:

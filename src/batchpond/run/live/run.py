@@ -42,6 +42,7 @@ from batchpond.run.live.seal import (
 )
 from batchpond.run.live.spool import Spool
 from batchpond.run.session import Note, Providers, Report, Session, Severity
+from batchpond.run.told import for_nothing
 from batchpond.study import config_file, typed
 from batchpond.study.typed import Table, between
 from batchpond.text import did_you_mean, plural
@@ -466,6 +467,9 @@ class LiveRun:
                     ExitCode.ATTENTION,
                 )
             )
+        if any(lane.counts.n_failed for lane in lanes):
+            for note in for_nothing(self._store, fold(read(self._store))):
+                self._note(note)
         for study, n_requests in self._n_unfunded.items():
             text = f"{n_requests} live requests of study {study} wait for money: what was approved is reserved or spent"
             self._note(Note(Severity.WARNING, text, f"`batchpond submit {study}` approves more"))
