@@ -26,6 +26,7 @@ from batchpond.plan.verb import plan_study
 from batchpond.providers import registry
 from batchpond.providers.shared.folder import QUIET_S
 from batchpond.run.resolve import cancel, resolve
+from batchpond.run.told import stuck
 from batchpond.study.file import load
 from batchpond.views import database
 from tests.rigs import files_worker, forked
@@ -260,6 +261,13 @@ def test_what_was_written_just_now_may_still_grow(sent: FilesRig) -> None:
     assert sent.only().phase is Phase.VERIFIED
 
 
+def test_results_of_a_worker_whose_clock_is_ahead_are_taken(sent: FilesRig) -> None:
+    """They are dated tomorrow, and were called written to just now until then."""
+    sent.put(f"{sent.token()}.jsonl", sent.answers_of(), age_s=-86_400)
+    sent.sync()
+    assert sent.only().phase is Phase.VERIFIED
+
+
 def test_done_ends_what_will_not_come(sent: FilesRig) -> None:
     """`TOKEN.done` takes what is there at once; what never came counts as cancelled and can be asked again."""
     sent.put(f"{sent.token()}.jsonl", sent.answers_of()[:7], age_s=0)
@@ -345,6 +353,9 @@ def test_answers_to_other_requests_are_not_taken_for_these(sent: FilesRig) -> No
     sent.sync()
     assert sent.only().phase is Phase.OPEN
     assert any("for 0 of its 12 requests only" in note for note in sent.notes)
+    (told,) = stuck(sent.attempts())  # by status and doctor
+    assert (told.exit_code, sent.sync().exit_code) == (ExitCode.ATTENTION, ExitCode.ATTENTION)
+    assert told.hint == sent.sync().notes[0].hint
 
 
 def test_failed_rows_are_answers_too(sent: FilesRig) -> None:

@@ -465,7 +465,8 @@ def _is_over(attempt: Attempt, lake_state: LakeState) -> bool:
     return (
         attempt.phase is Phase.VERIFIED
         and attempt.mode is Mode.BATCH
-        and attempt.n_succeeded > 0
+        and attempt.failure_code is None
+        and (attempt.n_succeeded > 0 or attempt.state is BatchState.CANCELLED)
         and attempt.take is None
         and not attempt.duplicates
         and not attempt.needs_attention

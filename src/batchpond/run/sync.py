@@ -33,11 +33,10 @@ from batchpond.lake.store import Store
 from batchpond.model import EPOCH, BatchState, Mode, RemoteBatch
 from batchpond.plan import versions
 from batchpond.providers.base import BatchProvider
-from batchpond.run import due
+from batchpond.run import due, told
 from batchpond.run.dispatch import count_unapproved, count_unsent, finish_adoptions, send_due
 from batchpond.run.find import check_host, owners, pages, place, resolve_unknowns, take_in_duplicates, tell_duplicates
 from batchpond.run.session import TAKE_HINT, Counts, Note, Providers, Report, Session, Severity, answered
-from batchpond.run.told import count_failed, tell_concerns, tell_failures, tell_refused, tell_strays, tell_waiting
 from batchpond.views.refresh import refresh
 
 PENDING_PHASES = frozenset({Phase.SENT, Phase.UNKNOWN, Phase.OPEN, Phase.ENDED, Phase.INTENT, Phase.UPLOADED})
@@ -97,13 +96,13 @@ def sync_once(
         while not session.is_over:
             session.let_files_come(held, "sync")
             _exchange(session, seen, submit_due=submit_due)
-        tell_waiting(session)
-        tell_strays(session)
+        told.tell_waiting(session)
+        told.tell_strays(session)
         _tell_conflicts(session, conflicts)
         tell_duplicates(session)
-        tell_failures(session)
-        tell_concerns(session)
-        tell_refused(session)
+        told.tell_failures(session)
+        told.tell_concerns(session)
+        told.tell_refused(session)
         settled = (a for a in session.open_state.attempts.values() if a.phase in SETTLED_PHASES)
         jsonl.sweep_payloads(store, {a.attempt_id for a in settled})
         study = _scope(session, study)
@@ -113,7 +112,7 @@ def sync_once(
         session.log.keep()
         versions.keep(store)
         refresh(store)
-        unapproved, failed = count_unapproved(session), count_failed(session)
+        unapproved, failed = count_unapproved(session), told.count_failed(session)
     pending = _pending(session.open_state, study)
     n_waiting, whys = _of(study, session.waiting), [session.providers.out.get(one.client_name) for one in pending]
     mine = (a for a in session.open_state.attempts.values() if study in {None, a.intent.study})
@@ -293,7 +292,8 @@ def _observe(session: Session, pairs: Sequence[tuple[Attempt, RemoteBatch]], see
         batch = seen[attempt.attempt_id] = _settled(session, attempt, shown)
         failpoints.reach("Y2")
         if batch.errors and not batch.state.is_terminal:
-            session.note(Severity.WARNING, f"batch {batch.batch_id} cannot go on: {batch.errors[0].message}")
+            hint = told.WAYS_OUT[Phase.OPEN].replace("ATTEMPT", attempt.attempt_id[:10])
+            session.alert(f"batch {batch.batch_id} cannot go on: {batch.errors[0].message}", hint=hint)
         if attempt.not_found:
             # A status seen before is no new fact, but that the batch is there again is one.
             there = Resolved(attempt_id=attempt.attempt_id, batch_id=attempt.batch_id, resolution=Resolution.FOUND)

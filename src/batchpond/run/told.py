@@ -331,6 +331,9 @@ def stuck(attempts: Iterable[Attempt]) -> Iterator[Note]:
             text = f"attempt {one.attempt_id} at {one.provider} is {'a second batch, ' if one.is_duplicate else ''}"
             hint = WAYS_OUT.get(one.phase, WAYS_OUT["duplicate"]).replace("ATTEMPT", one.attempt_id[:10])
             yield _for_a_person(text + one.phase, hint)
+        elif one.phase is Phase.OPEN and one.status is not None and one.status.error_code:
+            text = f"attempt {one.attempt_id} at {one.provider} cannot go on: {one.status.detail}"
+            yield _for_a_person(text, WAYS_OUT[one.phase].replace("ATTEMPT", one.attempt_id[:10]))
 
 
 STRAYS_SHOWN_MAX: Final = 5

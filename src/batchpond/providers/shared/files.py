@@ -299,11 +299,12 @@ class Files(BatchProvider):
         n_answered = n_succeeded + n_failed
         is_all = n_answered >= n_total
         batch = dataclasses.replace(batch, n_completed=n_succeeded, n_failed=n_failed)
-        if not (is_all or is_closing):
+        is_at_rest = folders.is_at_rest(found, self._clock.now().timestamp(), done and done[1] / 1e9)
+        if is_at_rest and not (is_all or is_closing):
             text = f"its results have {n_lines:,} lines, but for {n_answered:,} of its {n_total:,} requests only"
             errors = (model.BatchError("files", text),)
-            return dataclasses.replace(batch, state=_RUNNING, provider_status="partial", errors=errors)
-        if not folders.is_at_rest(found, self._clock.now().timestamp(), done and done[1] / 1e9):
+            return dataclasses.replace(batch, state=_RUNNING, provider_status="unmatched", errors=errors)
+        if not is_at_rest:
             return dataclasses.replace(batch, state=_RUNNING, provider_status=RECENT)
         state = model.BatchState.COMPLETED if is_all else model.BatchState.CANCELLED
         return dataclasses.replace(batch, state=state, provider_status="complete" if is_all else "ended")

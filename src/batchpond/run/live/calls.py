@@ -28,7 +28,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
-from http import HTTPStatus
 from typing import Final
 
 from batchpond.answers.derive import CallRecord, Failure, line_of
@@ -508,10 +507,8 @@ class Calls:
         self._record(item, asked_at, answer)
         with self._turn:
             self._pace.answered(answer.hints, item.n_tokens, self._clock.monotonic_s())
-            if answer.status_code < HTTPStatus.BAD_REQUEST:
-                self.counts.n_answered += 1
-            else:
-                self.counts.n_failed += 1
+            self.counts.n_answered += answer.status_code < 400
+            self.counts.n_failed += answer.status_code >= 400
             self._turn.notify()
 
     def _deferred(self, item: Item, asked_at: datetime, refusal: Deferred) -> None:

@@ -467,9 +467,9 @@ class LiveRun:
                     ExitCode.ATTENTION,
                 )
             )
-        if any(lane.counts.n_failed for lane in lanes):
-            for note in for_nothing(self._store, fold(read(self._store))):
-                self._note(note)
+        n_failed = sum(lane.counts.n_failed for lane in lanes)
+        for note in for_nothing(self._store, fold(read(self._store))) if n_failed else ():
+            self._note(note)
         for study, n_requests in self._n_unfunded.items():
             text = f"{n_requests} live requests of study {study} wait for money: what was approved is reserved or spent"
             self._note(Note(Severity.WARNING, text, f"`batchpond submit {study}` approves more"))
