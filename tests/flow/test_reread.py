@@ -89,6 +89,28 @@ def test_what_is_derived_may_be_dropped_and_comes_back_the_same(rig: Rig) -> Non
     assert rig.violations() == []
 
 
+def test_a_price_that_is_set_holds_for_all_answers_from_the_next_pass_on(rig: Rig) -> None:
+    """It depended on when each was read last: a new answer rule made of one sum another."""
+
+    def cost_usd() -> float:
+        return float(str(rig.rows("select sum(cost_usd) from responses", "responses")[0][0]))
+
+    before = cost_usd()
+    (rig.lake / "config.toml").write_text('[prices."openai/gpt-4.1-mini"]\ninput = 40.0\noutput = 160.0\n')
+    assert rig.sync().counts.n_read_again == 2
+    after, tree = cost_usd(), rig.tree()
+    assert after > 50 * before
+    assert rig.sync().counts.n_read_again == 0
+    assert rig.tree() == tree
+    set_rule(rig, "<VERDICT>", "</VERDICT>")
+    rig.plan()
+    rig.sync()
+    assert cost_usd() == after
+    (rig.lake / "config.toml").unlink()
+    rig.sync()
+    assert cost_usd() == before
+
+
 def test_a_rule_of_other_requests_is_not_read_into_answers_that_are_not_its_own(rig: Rig) -> None:
     rules = set(outcomes(rig))
     set_rule(rig, "<VERDICT>", "</VERDICT>")

@@ -34,7 +34,7 @@ import pyarrow as pa
 from batchpond import answers, fields
 from batchpond.clock import Work
 from batchpond.errors import LakeError, StudyError
-from batchpond.lake.disk import intact
+from batchpond.lake.disk import intact, read_rows
 from batchpond.lake.jsonl import CUT, FORGOTTEN, LINE_END_BYTES, RawFile, named_in, part_paths, shard_lines
 from batchpond.lake.schemas import JUDGMENTS, RAW, RESPONSES, Table
 from batchpond.lake.store import Store
@@ -356,6 +356,17 @@ def _stems(published: Collection[str], source: Source) -> Iterator[str]:
 
 def _path(table: Table, name: str) -> str:
     return f"{table.name}/{name}.parquet"
+
+
+def is_costed(store: Store, source: Source, price: PriceRow) -> bool:
+    """Return whether responses that stand in files cost what they would if they were read now."""
+    parts = (part for file in source.files for part in part_paths(store, file))
+    paths = [store.final_path(RESPONSES, _responses_name(source.provider, part.stem)) for part in parts]
+    rows = (row for path in paths for row in read_rows(path, ["cost_usd", *_PRICED]).to_pylist())
+    return all(row.pop("cost_usd") == price(Response(None, ResponseStatus.SUCCEEDED, **row)) for row in rows)
+
+
+_PRICED: Final = ("input_tokens", "output_tokens", "cached_tokens", "cache_write_tokens")
 
 
 def derive(store: Store, source: Source, specs: Mapping[str, dict[str, Any]], price: PriceRow) -> Tally:

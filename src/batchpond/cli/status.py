@@ -123,8 +123,8 @@ def _looked(
         failures = told.failures(store, state, state.attempts.values())
         notes += told.for_nothing(store, state, study)
         said = "".join(note.message for note in notes)
-        mine = [one for one in failures if one.study in of_models and one.text not in said]
-        notes += [Note(Severity.INFO, one.text, one.hint) for one in mine]
+        told_of = [one for one in failures if one.study in of_models and one.text not in said]
+        notes += [Note(Severity.INFO, one.text, one.hint) for one in told_of]
     if not state.rounds:
         return notes, waiting, []
     from batchpond.run.stages import stages

@@ -388,10 +388,10 @@ def read_what_is_unread(session: Session, attempts: Sequence[Attempt]) -> None:
 
     The archived ones are looked at too where more than what came since may lack something.
     """
-    rules = session.rules
+    rules, store = session.rules, session.store
     unread = rules.unread(attempts)
     if unread is None:
-        for bad in database.drop_damaged(session.store.path):
+        for bad in database.drop_damaged(store.path):
             text = f"{bad.name}: {bad.problem}; it is made again of the lines that came"
             session.note(Severity.WARNING, text)
         unread = attempts = answered(session.lake_state)
@@ -399,14 +399,15 @@ def read_what_is_unread(session: Session, attempts: Sequence[Attempt]) -> None:
     published = {*rules.published()}
     n_left = 0
     for attempt in unread:
-        wanted = used[attempt.shard_id]
-        unjudged = derive.unjudged(published, source_of(attempt), wanted)
-        if not unjudged and not derive.is_unread(published, source_of(attempt)):
+        wanted, source, price = used[attempt.shard_id], source_of(attempt), price_of(session, attempt)
+        unjudged = derive.unjudged(published, source, wanted)
+        is_read = not derive.is_unread(published, source) and derive.is_costed(store, source, price)
+        if is_read and not unjudged:
             continue
         n_left += 1
         with session.isolated(attempt.client_name, f"reading batch {attempt.batch_id} again"):
             chosen = {rule: wanted[rule] for rule in unjudged}
-            derive.derive(session.store, source_of(attempt), chosen, price_of(session, attempt))
+            derive.derive(store, source, chosen, price)
             session.counts.n_read_again += 1
             n_left -= 1
     rules.keep(attempts, is_all_read=not n_left)

@@ -42,12 +42,12 @@ from batchpond.lake.events import EventLog
 from batchpond.lake.jsonl import shard_file_name
 from batchpond.lake.records import Access, Asked, Event, PutOff
 from batchpond.lake.schemas import JUDGMENTS, PLAN, RAW, RESPONSES, SHARD_REQUESTS
-from batchpond.lake.store import Memo, Store, keep_memo, recall_memo
+from batchpond.lake.store import CONFIG, Memo, Store, keep_memo, recall_memo
 from batchpond.model import RemoteBatch, RemoteFile, Summed
 from batchpond.plan import versions
 from batchpond.providers import registry
 from batchpond.providers.base import BatchProvider
-from batchpond.study.prices import load_config
+from batchpond.study.prices import basis, load_config
 from batchpond.text import Shown
 
 _T = TypeVar("_T")
@@ -588,7 +588,8 @@ class Rules:
         # How they stand, too: a derived file that was damaged is made again.
         names = [f"{name} {disk.stands(f'{self._store.path}/{name}')}" for name in names]
         taken = [f"{one.attempt_id} {one.take}" for one in attempts if one.take and one.attempt_id not in left_out]
-        return hashlib.sha256("\n".join([str(answers.READER_VERSION), *taken, *names]).encode()).hexdigest()
+        of_all = str(answers.READER_VERSION), basis(self._store.path / CONFIG)
+        return hashlib.sha256("\n".join([*of_all, *taken, *names]).encode()).hexdigest()
 
 
 def _read_by(parser_id: str, spec: Mapping[str, Any], reader: int) -> tuple[str, dict[str, Any]]:

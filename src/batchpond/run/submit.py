@@ -161,17 +161,7 @@ def _model_cost(asked: PricedModel, shards: list[Sharded]) -> ModelCost:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Wish:
-    """What is asked for: at most so much money and so many requests, or some `again`; whether the lens shows it."""
-
-    max_cost_usd: float | None
-    limit: int | None = None
-    again: Again | None = None
-    is_shown: bool = True
-
-
-def submit(
+def submit(  # noqa: PLR0913 - all that may be said of it
     store: Store,
     study: str,
     *,
@@ -181,48 +171,23 @@ def submit(
     providers: Providers,
     on_note: Callable[[Note], None] | None = None,
     again: Again | None = None,
+    is_shown: bool = True,
 ) -> SubmitReport:
     """Send a study's due requests, once `confirm` agrees to their cost; the rest is left to `sync`.
 
     Without `confirm` it is a dry run.
 
     `again` asks what was asked before once more, all of it or what failed; `results` keeps the first
-    success and `result_attempts` has them all.
+    success and `result_attempts` has them all. Without `is_shown` the lens is left to the pass that follows at once.
 
     The lock is not held while asking. Raises UsageError when there is no plan or the estimate is
     above `max_cost_usd` or the study's budget; what is sent before a failure stays on record and is never sent twice.
     """
-    return _submitted(store, study, _Wish(max_cost_usd, limit, again), confirm, providers, on_note)
-
-
-def begin(
-    store: Store,
-    study: str,
-    *,
-    max_cost_usd: float | None,
-    limit: int | None,
-    confirm: Callable[[SubmitPreview], bool] | None,
-    providers: Providers,
-    on_note: Callable[[Note], None] | None = None,
-) -> SubmitReport:
-    """As `submit`, and leave the lens to the pass that follows at once."""
-    return _submitted(store, study, _Wish(max_cost_usd, limit, is_shown=False), confirm, providers, on_note)
-
-
-def _submitted(
-    store: Store,
-    study: str,
-    wish: _Wish,
-    confirm: Callable[[SubmitPreview], bool] | None,
-    providers: Providers,
-    on_note: Callable[[Note], None] | None,
-) -> SubmitReport:
-    limit, again = wish.limit, wish.again
     lake_state = fold(read(store))
     caveats = _check_part(store, lake_state, study) if limit is not None else ()
     shown = preview(store, lake_state, study, limit, again=again)
     shown = replace(shown, caveats=shown.caveats + caveats)
-    limits_usd = [wish.max_cost_usd, versions.study_budget_usd(store, shown.study_version)]
+    limits_usd = [max_cost_usd, versions.study_budget_usd(store, shown.study_version)]
     max_cost_usd = min((usd for usd in limits_usd if usd is not None), default=None)
     _check_money(shown, max_cost_usd)
     if confirm is None or not shown.is_due or not confirm(shown):
@@ -247,7 +212,7 @@ def _submitted(
         tell_waiting(session)
         session.keep_access()
         session.log.compact(lambda: refresh(store))
-        if wish.is_shown:
+        if is_shown:
             refresh(store)
     attempts = session.open_state.attempts.values()
     n_unclear = sum(one.phase in UNCLEAR_PHASES for one in attempts if one.intent.study == study)

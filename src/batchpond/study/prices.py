@@ -280,6 +280,11 @@ def _in_data(provider: str) -> list[Any]:
     return [found for found in data_snapshot.get_snapshot().providers if found.id == name]
 
 
+def basis(config_path: Path) -> str:
+    """Return which price data are asked, and what a lake sets: what a batch costs depends on nothing else of today."""
+    return f"{_version('genai-prices')} {sorted(Prices.of_lake(config_path)._overrides.items())}"
+
+
 def overrides(data: bytes, source: str = "config.toml") -> dict[str, UnitPrices]:
     """Return the prices that a lake's configuration sets; raises UsageError that names the key."""
     from batchpond.study import config_file  # an idle pass over a lake without settings needs no reader of them
