@@ -1,4 +1,4 @@
--- grain: study, template_id, provider, request_model, thinking
+-- grain: study, template_id, judge
 -- question: When a judge says that it is 80 % sure, is it right 80 % of the time?
 -- source: judged_truths, right being what people say (`truths`), over all tasks and statements of the template. n
 --   counts verdicts with both a truth and a confidence, n_correct those that are right, n_split those that are right in
@@ -28,7 +28,7 @@
 CREATE OR REPLACE VIEW metric_calibration AS
 WITH judged AS (
   SELECT
-    study, template_id, provider, request_model, thinking, unit_id,
+    study, template_id, judge(judged_truths) AS judge, unit_id,
     least(item_first, item_second) AS item_lo,
     CASE WHEN item_second IS NOT NULL THEN greatest(item_first, item_second) END AS item_hi,
     correct_part, confidence,
@@ -46,18 +46,18 @@ scored AS (
     avg(hit) OVER binned AS bin_accuracy,
     avg(confidence) OVER binned AS bin_confidence,
     rank() OVER (
-      PARTITION BY study, template_id, provider, request_model, thinking, is_in ORDER BY confidence
+      PARTITION BY study, template_id, judge, is_in ORDER BY confidence
     ) + (count(*) OVER (
-      PARTITION BY study, template_id, provider, request_model, thinking, is_in, confidence
+      PARTITION BY study, template_id, judge, is_in, confidence
     ) - 1) / 2 AS midrank
   FROM judged
   WINDOW
-    whole AS (PARTITION BY study, template_id, provider, request_model, thinking, is_in),
-    binned AS (PARTITION BY study, template_id, provider, request_model, thinking, is_in, bin)
+    whole AS (PARTITION BY study, template_id, judge, is_in),
+    binned AS (PARTITION BY study, template_id, judge, is_in, bin)
 ),
 by_pair AS (
   SELECT
-    study, template_id, provider, request_model, thinking, unit_id, item_lo, item_hi, is_in,
+    study, template_id, judge, unit_id, item_lo, item_hi, is_in,
     count(*) AS n,
     count(*) FILTER (WHERE confidence IS NULL) AS n_no_confidence,
     count(*) FILTER (WHERE correct_part IS NULL) AS n_no_truth,
@@ -75,12 +75,12 @@ by_pair AS (
     max(abs(bin_confidence - bin_accuracy)) AS max_gap,
     sum(hit * midrank) AS rank_sum
   FROM scored
-  GROUP BY study, template_id, provider, request_model, thinking, unit_id, item_lo, item_hi, is_in
+  GROUP BY study, template_id, judge, unit_id, item_lo, item_hi, is_in
 ),
 -- what is counted once stands on side 1; a pair of texts without a prompt is a part of two items
 by_input AS (
   SELECT
-    study, template_id, provider, request_model, thinking, is_in,
+    study, template_id, judge, is_in,
     sum(n) AS n_here,
     count(*) FILTER (WHERE side = 1) AS n_draws,
     coalesce(sum(n) FILTER (WHERE side = 1), 0) AS n,
@@ -105,12 +105,12 @@ by_input AS (
   CROSS JOIN (VALUES (1), (2)) AS sides (side)
   WHERE side = 1 OR (unit_id = '' AND item_hi IS NOT NULL)
   GROUP BY
-    study, template_id, provider, request_model, thinking, is_in, unit_id,
+    study, template_id, judge, is_in, unit_id,
     CASE WHEN unit_id <> '' THEN '' WHEN side = 1 THEN item_lo ELSE item_hi END
 ),
 sums AS (
   SELECT
-    study, template_id, provider, request_model, thinking,
+    study, template_id, judge,
     count(*) FILTER (WHERE is_in) AS n_inputs,
     coalesce(CAST(sum(n) FILTER (WHERE is_in) AS BIGINT), 0) AS n,
     CAST(sum(n_no_confidence) AS BIGINT) AS n_no_confidence,
@@ -133,7 +133,7 @@ sums AS (
     max(max_gap) FILTER (WHERE is_in) AS mce10,
     sum(rank_sum) FILTER (WHERE is_in) AS rank_sum
   FROM by_input
-  GROUP BY study, template_id, provider, request_model, thinking
+  GROUP BY study, template_id, judge
 ),
 rates AS (
   SELECT
@@ -161,7 +161,7 @@ bounded AS (
   FROM sized
 )
 SELECT
-  study, template_id, provider, request_model, thinking,
+  study, template_id, judge.*,
   n, n_inputs, n_no_confidence, n_no_truth, n_correct, n_split,
   accuracy,
   accuracy_se,

@@ -1,4 +1,4 @@
--- grain: study, template_id, provider, request_model, thinking, bin
+-- grain: study, template_id, judge, bin
 -- question: At each level of stated confidence, how often is a judge right?
 -- source: judged_truths, the verdicts with a truth and a confidence, of n_inputs, right in part where people are split, as
 --   in metric_calibration:
@@ -15,7 +15,7 @@
 CREATE OR REPLACE VIEW metric_calibration_bins AS
 WITH by_pair AS (
   SELECT
-    study, template_id, provider, request_model, thinking, unit_id,
+    study, template_id, judge(judged_truths) AS judge, unit_id,
     least(item_first, item_second) AS item_lo,
     CASE WHEN item_second IS NOT NULL THEN greatest(item_first, item_second) END AS item_hi,
     CAST(least(floor(10 * confidence + 1e-9), 9) AS BIGINT) AS bin,
@@ -27,7 +27,7 @@ WITH by_pair AS (
   FROM judged_truths
   WHERE correct_part IS NOT NULL AND confidence IS NOT NULL
   GROUP BY
-    study, template_id, provider, request_model, thinking, unit_id, least(item_first, item_second),
+    study, template_id, judge, unit_id, least(item_first, item_second),
     CASE WHEN item_second IS NOT NULL THEN greatest(item_first, item_second) END,
     CAST(least(floor(10 * confidence + 1e-9), 9) AS BIGINT)
 ),
@@ -36,11 +36,11 @@ apart AS (
     *,
     hits - n * sum(hits) OVER tenth / sum(n) OVER tenth AS residual
   FROM by_pair
-  WINDOW tenth AS (PARTITION BY study, template_id, provider, request_model, thinking, bin)
+  WINDOW tenth AS (PARTITION BY study, template_id, judge, bin)
 ),
 by_input AS (
   SELECT
-    study, template_id, provider, request_model, thinking, bin,
+    study, template_id, judge, bin,
     sum(n) AS n_here,
     count(*) FILTER (WHERE side = 1) AS n_draws,
     sum(n) FILTER (WHERE side = 1) AS n,
@@ -54,12 +54,12 @@ by_input AS (
   CROSS JOIN (VALUES (1), (2)) AS sides (side)
   WHERE side = 1 OR (unit_id = '' AND item_hi IS NOT NULL)
   GROUP BY
-    study, template_id, provider, request_model, thinking, bin, unit_id,
+    study, template_id, judge, bin, unit_id,
     CASE WHEN unit_id <> '' THEN '' WHEN side = 1 THEN item_lo ELSE item_hi END
 ),
 counts AS (
   SELECT
-    study, template_id, provider, request_model, thinking, bin,
+    study, template_id, judge, bin,
     count(*) AS n_inputs,
     CAST(sum(n) AS BIGINT) AS n,
     CAST(sum(n_draws) AS BIGINT) AS n_draws,
@@ -72,7 +72,7 @@ counts AS (
     sum(residual * residual) / sum(n) / sum(n) AS squares,
     sum(pair_squares) / sum(n) / sum(n) AS by_pair
   FROM by_input
-  GROUP BY study, template_id, provider, request_model, thinking, bin
+  GROUP BY study, template_id, judge, bin
 ),
 corrected AS (
   SELECT *, squares * n_inputs / nullif(n_inputs - 1, 0) AS by_input
@@ -91,7 +91,7 @@ bounded AS (
   FROM sized
 )
 SELECT
-  study, template_id, provider, request_model, thinking, bin,
+  study, template_id, judge.*, bin,
   n, n_inputs, n_correct, n_split, confidence_mean,
   accuracy,
   accuracy_se,

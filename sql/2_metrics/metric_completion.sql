@@ -1,4 +1,4 @@
--- grain: study, template_id, rubric_id, provider, request_model, thinking
+-- grain: study, cell
 -- question: How much of each cell is judged, and what became of every request?
 -- source: counts over the calls of all tasks. origin is `mixed` where answers come from several.
 -- estimators:
@@ -15,7 +15,7 @@
 CREATE OR REPLACE VIEW metric_completion AS
 WITH counts AS (
   SELECT
-    study, template_id, rubric_id, provider, request_model, thinking,
+    study, cell(calls) AS cell,
     CASE WHEN min(origin) = max(origin) THEN min(origin) WHEN count(origin) > 0 THEN 'mixed' END AS origin,
     max(CASE WHEN task IN ('generation', 'conversation', 'inputs') THEN 0 ELSE 1 END) = 1 AS is_judgment,
     count(*) AS n_planned,
@@ -37,10 +37,12 @@ WITH counts AS (
     count(*) FILTER (WHERE outcome = 'cancelled') AS n_cancelled,
     count(*) FILTER (WHERE outcome = 'missing') AS n_missing
   FROM calls
-  GROUP BY study, template_id, rubric_id, provider, request_model, thinking
+  GROUP BY study, cell
 )
 SELECT
-  *,
+  study, cell.*,
+  origin, is_judgment, n_planned, n_answered, n_pending, n_valid, n_decided, n_tie, n_not_applicable, n_unsure,
+  n_ambiguous, n_unparsed, n_truncated, n_empty, n_refused, n_blocked, n_error, n_expired, n_cancelled, n_missing,
   n_answered / n_planned AS completion_rate,
   n_valid / nullif(n_answered, 0) AS valid_rate,
   wilson_lo(n_valid, n_answered) AS valid_rate_lo,

@@ -1,4 +1,4 @@
--- grain: study, template_id, rubric_id, provider, request_model, thinking, candidate
+-- grain: study, cell, candidate
 -- question: How often does a candidate model comply with one statement, by one judge?
 -- source: item_status of task compliance. An item counts by the part of a judge's verdicts on it that are true
 --   (true_part), so that asking more often moves no rate; n_compliant counts those on which most are.
@@ -16,7 +16,7 @@
 CREATE OR REPLACE VIEW metric_compliance AS
 WITH prompts AS (
   SELECT
-    study, template_id, rubric_id, provider, request_model, thinking, candidate,
+    study, cell(item_status) AS cell, candidate,
     coalesce(nullif(unit_id, ''), item) AS prompt,
     count(*) FILTER (WHERE status <> 'pending') AS n_answered,
     count(true_part) AS n_valid,
@@ -28,11 +28,11 @@ WITH prompts AS (
   FROM item_status
   WHERE task = 'compliance'
   GROUP BY
-    study, template_id, rubric_id, provider, request_model, thinking, candidate, coalesce(nullif(unit_id, ''), item)
+    study, cell, candidate, coalesce(nullif(unit_id, ''), item)
 ),
 counts AS (
   SELECT
-    study, template_id, rubric_id, provider, request_model, thinking, candidate,
+    study, cell, candidate,
     CAST(sum(n_answered) AS BIGINT) AS n_answered,
     CAST(sum(n_valid) AS BIGINT) AS n_valid,
     CAST(sum(n_compliant) AS BIGINT) AS n_compliant,
@@ -45,7 +45,7 @@ counts AS (
     CAST(sum(complied * n_valid) AS DOUBLE) AS yes_all,
     CAST(sum(CASE WHEN complied IS NOT NULL THEN n_valid * n_valid END) AS DOUBLE) AS all_all
   FROM prompts
-  GROUP BY study, template_id, rubric_id, provider, request_model, thinking, candidate
+  GROUP BY study, cell, candidate
 ),
 rated AS (
   SELECT *, complied / nullif(n_valid, 0) AS compliance
@@ -75,7 +75,7 @@ bounded AS (
   FROM sized
 )
 SELECT
-  study, template_id, rubric_id, provider, request_model, thinking, candidate,
+  study, cell.*, candidate,
   n_answered, n_valid, n_compliant, n_null, n_pending,
   compliance,
   CASE WHEN is_clustered THEN clustered_ends.lo

@@ -1,4 +1,4 @@
--- grain: study, template_id, provider, request_model, thinking, candidate
+-- grain: study, template_id, judge, candidate
 -- question: How often does a candidate model comply, once the judge's errors are corrected by people's labels?
 -- source: item_status over all statements, an output counting by the part of a judge's verdicts on it that are true,
 --   with the labels of `truths`; n_rubrics statements have a judged output, n_rubrics_labelled a labelled one. On
@@ -47,8 +47,7 @@
 CREATE OR REPLACE VIEW metric_compliance_corrected AS
 WITH judged AS (
   SELECT
-    item_status.study, item_status.template_id, item_status.rubric_id, item_status.provider, item_status.request_model,
-    item_status.thinking, item_status.candidate, item_status.item,
+    item_status.study, item_status.template_id, item_status.rubric_id, judge(item_status) AS judge, item_status.candidate, item_status.item,
     coalesce(nullif(item_status.unit_id, ''), item_status.item) AS prompt,
     item_status.true_part AS f,
     truths.share AS y
@@ -67,7 +66,7 @@ WITH judged AS (
 -- what a statement and a prompt have in common; a prompt that statements share is known by its outputs
 inputs AS MATERIALIZED (
   SELECT
-    study, template_id, rubric_id, provider, request_model, thinking, candidate, prompt,
+    study, template_id, rubric_id, judge, candidate, prompt,
     min(item) AS an_output,
     count(f) AS judged_here,
     count(f + y) AS labelled_here,
@@ -88,11 +87,11 @@ inputs AS MATERIALIZED (
     coalesce(sum(CASE WHEN y IS NULL THEN f END), 0) AS unlabelled_compliant_here,
     coalesce(sum(CASE WHEN f IS NOT NULL THEN 1 - y END), 0) AS false_here
   FROM judged
-  GROUP BY study, template_id, rubric_id, provider, request_model, thinking, candidate, prompt
+  GROUP BY study, template_id, rubric_id, judge, candidate, prompt
 ),
 totals AS (
   SELECT
-    study, template_id, provider, request_model, thinking, candidate,
+    study, template_id, judge, candidate,
     CAST(sum(judged_here) AS BIGINT) AS n_judged,
     CAST(sum(labelled_here) AS BIGINT) AS n_labelled,
     CAST(sum(label_true_here) AS BIGINT) AS n_label_true,
@@ -110,7 +109,7 @@ totals AS (
     sum(both_false_here) AS both_false,
     sum(squares_here) AS label_squares
   FROM inputs
-  GROUP BY study, template_id, provider, request_model, thinking, candidate
+  GROUP BY study, template_id, judge, candidate
   HAVING sum(judged_here) > 0
 ),
 rates AS (
@@ -134,7 +133,7 @@ corrected AS (
 ),
 moved AS (
   SELECT
-    inputs.study, inputs.template_id, inputs.rubric_id, inputs.provider, inputs.request_model, inputs.thinking,
+    inputs.study, inputs.template_id, inputs.rubric_id, inputs.judge,
     inputs.candidate, prompt, an_output, judged_here, labelled_here,
     (compliant_here - judged_here * compliance) / n_judged AS judge_moved,
     (true_here - labelled_here * people) / nullif(n_labelled, 0) AS people_moved,
@@ -146,15 +145,13 @@ moved AS (
   JOIN corrected
     ON corrected.study = inputs.study
     AND corrected.template_id = inputs.template_id
-    AND corrected.provider = inputs.provider
-    AND corrected.request_model = inputs.request_model
-    AND coalesce(corrected.thinking, '') = coalesce(inputs.thinking, '')
+    AND corrected.judge = inputs.judge
     AND coalesce(corrected.candidate, '') = coalesce(inputs.candidate, '')
 ),
 -- by statement, where prompt is NULL, and by prompt, where rubric_id is
 clusters AS (
   SELECT
-    study, template_id, rubric_id, provider, request_model, thinking, candidate, prompt,
+    study, template_id, rubric_id, judge, candidate, prompt,
     sum(judged_here) > 0 AS is_judged,
     sum(labelled_here) > 0 AS is_labelled,
     count(*) FILTER (WHERE judged_here > 0) AS n_cells,
@@ -168,13 +165,13 @@ clusters AS (
     sum(rg_moved * rg_moved) AS rg_cells
   FROM moved
   GROUP BY GROUPING SETS (
-    (study, template_id, provider, request_model, thinking, candidate, rubric_id),
-    (study, template_id, provider, request_model, thinking, candidate, prompt, an_output)
+    (study, template_id, judge, candidate, rubric_id),
+    (study, template_id, judge, candidate, prompt, an_output)
   )
 ),
 spread AS (
   SELECT
-    study, template_id, provider, request_model, thinking, candidate,
+    study, template_id, judge, candidate,
     count(*) FILTER (WHERE prompt IS NULL AND is_judged) AS n_rubrics,
     count(*) FILTER (WHERE prompt IS NULL AND is_labelled) AS n_rubrics_labelled,
     count(*) FILTER (WHERE rubric_id IS NULL AND is_judged) AS n_prompts,
@@ -193,7 +190,7 @@ spread AS (
     sum(rg_moved * rg_moved) FILTER (WHERE rubric_id IS NULL) AS rg_by_prompt,
     sum(rg_cells) FILTER (WHERE prompt IS NULL) AS rg_by_cell
   FROM clusters
-  GROUP BY study, template_id, provider, request_model, thinking, candidate
+  GROUP BY study, template_id, judge, candidate
 ),
 cells AS (
   SELECT
@@ -206,9 +203,7 @@ cells AS (
   JOIN spread
     ON spread.study = corrected.study
     AND spread.template_id = corrected.template_id
-    AND spread.provider = corrected.provider
-    AND spread.request_model = corrected.request_model
-    AND coalesce(spread.thinking, '') = coalesce(corrected.thinking, '')
+    AND spread.judge = corrected.judge
     AND coalesce(spread.candidate, '') = coalesce(corrected.candidate, '')
 ),
 -- what the judge may have said of the n_null outputs: of the unlabelled, and of those that people called true and false
@@ -315,7 +310,7 @@ sized AS (
   FROM errors
 )
 SELECT
-  study, template_id, provider, request_model, thinking, candidate,
+  study, template_id, judge.*, candidate,
   n_rubrics,
   n_rubrics_labelled,
   n_judged,

@@ -1,4 +1,4 @@
--- grain: study, template_id, provider, request_model, thinking, candidate
+-- grain: study, template_id, judge, candidate
 -- question: How often does a candidate model comply over all statements, and how far is this judge from the others?
 -- source: the counts of metric_compliance, by statement and by prompt, an item counting by the part of a judge's
 --   verdicts on it that are true, without criteria that take points (below 0 in criteria_points), to comply with which
@@ -29,7 +29,7 @@
 CREATE OR REPLACE VIEW metric_compliance_overall AS
 WITH inputs AS (
   SELECT
-    item_status.study, template_id, item_status.rubric_id, provider, request_model, thinking, candidate,
+    item_status.study, template_id, item_status.rubric_id, judge(item_status) AS judge, candidate,
     coalesce(nullif(unit_id, ''), item) AS prompt,
     min(item) AS an_output,
     count(*) FILTER (WHERE status <> 'pending') AS n_answered,
@@ -45,13 +45,13 @@ WITH inputs AS (
     AND criteria_points.rubric_id = item_status.rubric_id
   WHERE task = 'compliance' AND coalesce(points, 0) >= 0
   GROUP BY
-    item_status.study, template_id, item_status.rubric_id, provider, request_model, thinking, candidate,
+    item_status.study, template_id, item_status.rubric_id, judge, candidate,
     coalesce(nullif(unit_id, ''), item)
 ),
 -- by statement, where prompt is NULL, and by prompt, where rubric_id is: one that statements share is known by its outputs
 clusters AS (
   SELECT
-    study, template_id, rubric_id, provider, request_model, thinking, candidate, prompt,
+    study, template_id, rubric_id, judge, candidate, prompt,
     sum(n_answered) AS n_answered,
     CAST(sum(n_valid) AS DOUBLE) AS n_valid,
     sum(n_compliant) AS n_compliant,
@@ -65,13 +65,13 @@ clusters AS (
     CAST(sum(n_valid * n_valid) AS DOUBLE) AS all_all
   FROM inputs
   GROUP BY GROUPING SETS (
-    (study, template_id, provider, request_model, thinking, candidate, rubric_id),
-    (study, template_id, provider, request_model, thinking, candidate, prompt, an_output)
+    (study, template_id, judge, candidate, rubric_id),
+    (study, template_id, judge, candidate, prompt, an_output)
   )
 ),
 counts AS (
   SELECT
-    study, template_id, provider, request_model, thinking, candidate,
+    study, template_id, judge, candidate,
     count(*) FILTER (WHERE prompt IS NULL AND n_valid > 0) AS n_rubrics,
     count(*) FILTER (WHERE rubric_id IS NULL AND n_valid > 0) AS n_prompts,
     CAST(sum(n_answered) FILTER (WHERE prompt IS NULL) AS BIGINT) AS n_answered,
@@ -92,7 +92,7 @@ counts AS (
     sum(yes_all) FILTER (WHERE prompt IS NULL) AS yes_all,
     sum(all_all) FILTER (WHERE prompt IS NULL) AS all_all
   FROM clusters
-  GROUP BY study, template_id, provider, request_model, thinking, candidate
+  GROUP BY study, template_id, judge, candidate
 ),
 rated AS (
   SELECT *, complied / nullif(n_valid, 0) AS p
@@ -127,12 +127,12 @@ measured AS (
 asked AS (
   SELECT
     *,
-    provider <> 'human' AND n_answered + n_pending < 0.9 * max(CASE WHEN provider <> 'human' THEN n_answered + n_pending END)
+    judge.provider <> 'human' AND n_answered + n_pending < 0.9 * max(CASE WHEN judge.provider <> 'human' THEN n_answered + n_pending END)
       OVER (PARTITION BY study, template_id, candidate) AS is_part
   FROM measured
 ),
 sampled AS (
-  SELECT *, CASE WHEN provider NOT IN ('panel', 'human') AND NOT is_part THEN compliance END AS of_judge
+  SELECT *, CASE WHEN judge.provider NOT IN ('panel', 'human') AND NOT is_part THEN compliance END AS of_judge
   FROM asked
 ),
 compared AS (
@@ -156,7 +156,7 @@ staged AS (
   FROM compared
 )
 SELECT
-  study, template_id, provider, request_model, thinking, candidate,
+  study, template_id, judge.*, candidate,
   n_rubrics, n_answered, n_valid, n_compliant, n_null, n_pending,
   compliance,
   compliance_se,

@@ -1,4 +1,4 @@
--- grain: study, template_id, provider, request_model, thinking, candidate_a, candidate_b
+-- grain: study, template_id, judge, candidate_a, candidate_b
 -- question: Of two candidate models that answered the same inputs, which one complies more often, by one judge?
 -- source: item_status of task compliance, the inputs on which both have a verdict for a statement, an output counting by
 --   the part of a judge's verdicts on it that are true, without criteria that take points (below 0 in criteria_points).
@@ -32,7 +32,7 @@
 CREATE OR REPLACE VIEW metric_compliance_paired AS
 WITH rates AS (
   SELECT
-    item_status.study, template_id, item_status.rubric_id, provider, request_model, thinking, unit_id, candidate,
+    item_status.study, template_id, item_status.rubric_id, judge(item_status) AS judge, unit_id, candidate,
     avg(true_part) AS rate,
     min(item) AS an_output
   FROM item_status
@@ -40,11 +40,11 @@ WITH rates AS (
     ON criteria_points.study = item_status.study
     AND criteria_points.rubric_id = item_status.rubric_id
   WHERE task = 'compliance' AND candidate IS NOT NULL AND coalesce(points, 0) >= 0
-  GROUP BY item_status.study, template_id, item_status.rubric_id, provider, request_model, thinking, unit_id, candidate
+  GROUP BY item_status.study, template_id, item_status.rubric_id, judge, unit_id, candidate
 ),
 paired AS (
   SELECT
-    a.study, a.template_id, a.rubric_id, a.provider, a.request_model, a.thinking,
+    a.study, a.template_id, a.rubric_id, a.judge,
     a.candidate AS candidate_a, b.candidate AS candidate_b,
     CASE a.unit_id WHEN '' THEN chr(31) || a.rubric_id ELSE a.unit_id || chr(31) || a.an_output END AS input,
     a.rate AS rate_a, b.rate AS rate_b, a.rate - b.rate AS diff
@@ -53,9 +53,7 @@ paired AS (
     ON b.study = a.study
     AND b.template_id = a.template_id
     AND b.rubric_id = a.rubric_id
-    AND b.provider = a.provider
-    AND b.request_model = a.request_model
-    AND coalesce(b.thinking, '') = coalesce(a.thinking, '')
+    AND b.judge = a.judge
     AND b.unit_id = a.unit_id
     AND b.candidate > a.candidate
   WHERE a.rate IS NOT NULL AND b.rate IS NOT NULL
@@ -66,12 +64,12 @@ drawn AS (
     CAST(sum(diff) OVER inputs AS DOUBLE) AS input_diff,
     CAST(count(*) OVER inputs AS DOUBLE) AS input_n
   FROM paired
-  WINDOW inputs AS (PARTITION BY study, template_id, provider, request_model, thinking, candidate_a, candidate_b, input)
+  WINDOW inputs AS (PARTITION BY study, template_id, judge, candidate_a, candidate_b, input)
 ),
 -- a sum over inputs of their squares is one over rows of what the input has times what the row has
 by_rubric AS (
   SELECT
-    study, template_id, rubric_id, provider, request_model, thinking, candidate_a, candidate_b,
+    study, template_id, rubric_id, judge, candidate_a, candidate_b,
     count(*) AS n,
     sum(rate_a) AS sum_a,
     sum(rate_b) AS sum_b,
@@ -87,18 +85,18 @@ by_rubric AS (
     sum(input_n * diff) AS diff_n,
     sum(input_n) AS n_n
   FROM drawn
-  GROUP BY study, template_id, rubric_id, provider, request_model, thinking, candidate_a, candidate_b
+  GROUP BY study, template_id, rubric_id, judge, candidate_a, candidate_b
 ),
 centred AS (
   SELECT
     *,
     sum_diff - n * (sum(sum_diff) OVER whole / sum(n) OVER whole) AS residual
   FROM by_rubric
-  WINDOW whole AS (PARTITION BY study, template_id, provider, request_model, thinking, candidate_a, candidate_b)
+  WINDOW whole AS (PARTITION BY study, template_id, judge, candidate_a, candidate_b)
 ),
 sums AS (
   SELECT
-    study, template_id, provider, request_model, thinking, candidate_a, candidate_b,
+    study, template_id, judge, candidate_a, candidate_b,
     count(*) AS n_rubrics,
     CAST(sum(n) AS BIGINT) AS n,
     CAST(sum(n_a_only) AS BIGINT) AS n_a_only,
@@ -118,7 +116,7 @@ sums AS (
     -- what is left of equal differences by rounding is none
     sum(sum_squares) / sum(n) - power(sum(sum_diff) / sum(n), 2) AS spread
   FROM centred
-  GROUP BY study, template_id, provider, request_model, thinking, candidate_a, candidate_b
+  GROUP BY study, template_id, judge, candidate_a, candidate_b
 ),
 measured AS (
   SELECT
@@ -153,12 +151,12 @@ tested AS (
 ranked AS (
   SELECT
     *,
-    count(p_diff) OVER (PARTITION BY study, provider = 'human') AS n_p,
-    row_number() OVER (PARTITION BY study, provider = 'human' ORDER BY p_diff NULLS LAST) AS p_rank
+    count(p_diff) OVER (PARTITION BY study, judge.provider = 'human') AS n_p,
+    row_number() OVER (PARTITION BY study, judge.provider = 'human' ORDER BY p_diff NULLS LAST) AS p_rank
   FROM tested
 )
 SELECT
-  study, template_id, provider, request_model, thinking, candidate_a, candidate_b,
+  study, template_id, judge.*, candidate_a, candidate_b,
   n_rubrics, n, n_a_only, n_b_only, rate_a, rate_b,
   diff,
   diff_se,
@@ -167,7 +165,7 @@ SELECT
   p_diff,
   CASE WHEN p_diff IS NOT NULL
        THEN least(1.0, min(p_diff * n_p / p_rank) OVER (
-         PARTITION BY study, provider = 'human' ORDER BY p_rank DESC)) END AS q_bh,
+         PARTITION BY study, judge.provider = 'human' ORDER BY p_rank DESC)) END AS q_bh,
   matched_difference_mde((t_ends + 0.8416212335729143 + 0.3594365 / df) * diff_se, total_squares, total_diff, n)
     AS diff_mde,
   diff_se_cr0,

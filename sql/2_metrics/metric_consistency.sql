@@ -1,4 +1,4 @@
--- grain: study, template_id, rubric_id, provider, request_model, thinking
+-- grain: study, cell
 -- question: How often does a judge give the same verdict when the two items are swapped, and call both good, or bad?
 -- source: the votes of pair_status, every one of them, as pair_clusters adds them up by item: of a pair the share of its
 --   votes of one order with its votes of the other, each with each, that agree. So a pair on which repeats split counts
@@ -37,6 +37,7 @@ CREATE OR REPLACE VIEW metric_consistency AS
 WITH clusters AS (
   SELECT
     *,
+    cell(pair_clusters) AS cell,
     -- whole numbers stay whole where they are sums of thirds
     round(sum(wins / n_sides) OVER cell, 12) AS wins_all,
     round(sum(ties / n_sides) OVER cell, 12) AS ties_all,
@@ -47,7 +48,7 @@ WITH clusters AS (
     round(sum(both_bad / n_sides) OVER cell, 12) AS both_bad_all,
     round(sum(n_said / n_sides) OVER cell) AS said_all
   FROM pair_clusters
-  WINDOW cell AS (PARTITION BY study, template_id, rubric_id, provider, request_model, thinking)
+  WINDOW cell AS (PARTITION BY study, cell(pair_clusters))
 ),
 -- a cluster's own sums have its pairs whole, the totals each pair once
 left_out AS (
@@ -65,7 +66,7 @@ left_out AS (
 ),
 counts AS (
   SELECT
-    study, template_id, rubric_id, provider, request_model, thinking,
+    study, cell,
     CASE WHEN min(n_sides) = max(n_sides) THEN max(n_sides)
       ELSE sum(n_pairs) / nullif(sum(n_pairs / n_sides), 0) END AS n_sides,
     max(list_kind) AS list_kind,
@@ -115,7 +116,7 @@ counts AS (
     round(sum(both_bad_least / n_sides), 12) AS both_bad_least,
     round(sum(unsaid / n_sides), 12) AS unsaid
   FROM left_out
-  GROUP BY study, template_id, rubric_id, provider, request_model, thinking
+  GROUP BY study, cell
 ),
 rates AS (
   SELECT
@@ -172,7 +173,7 @@ sized AS (
   FROM errors
 )
 SELECT
-  study, template_id, rubric_id, provider, request_model, thinking,
+  study, cell.*,
   n_pairs, n_both, n_repeated, n_decided,
   n_consistent_win, n_consistent_tie, n_primacy, n_recency, n_soft_primacy, n_soft_recency, n_split,
   n_undecided, n_missing_reverse, n_pairs_pending, n_clusters, n_clusters_decided,

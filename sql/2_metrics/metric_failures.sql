@@ -1,4 +1,4 @@
--- grain: study, template_id, provider, request_model, thinking
+-- grain: study, template_id, judge
 -- question: How many calls of a template to a model failed, and how many answers could not be used?
 -- source: calls of all tasks, over all rubrics. metric_outcomes has each outcome by itself. Each of the n_fields fields of
 --   one answer is counted, and all of them together are one observation for the intervals: they fail together.
@@ -17,7 +17,7 @@
 CREATE OR REPLACE VIEW metric_failures AS
 WITH counts AS (
   SELECT
-    study, template_id, provider, request_model, thinking,
+    study, template_id, judge(calls) AS judge,
     count(*) AS n_planned,
     count(outcome) AS n_answered,
     count(*) FILTER (WHERE outcome NOT IN ('error', 'expired', 'cancelled', 'missing')) AS n_returned,
@@ -27,7 +27,7 @@ WITH counts AS (
     count(DISTINCT CASE WHEN is_field THEN rubric_id END) AS n_fields,
     count(CASE WHEN is_field THEN outcome END) AS n_of_fields
   FROM calls
-  GROUP BY study, template_id, provider, request_model, thinking
+  GROUP BY study, template_id, judge
 ),
 -- how much of what was counted is an observation of its own
 counted AS (
@@ -35,7 +35,7 @@ counted AS (
   FROM counts
 )
 SELECT
-  study, template_id, provider, request_model, thinking,
+  study, template_id, judge.*,
   n_planned, n_answered, n_returned, n_error, n_unparsed, n_refused, n_fields,
   n_error / nullif(n_answered, 0) AS error_rate,
   wilson_lo(part * n_error, part * n_answered) AS error_rate_lo,

@@ -1,4 +1,4 @@
--- grain: study, provider, request_model, thinking, failure, template_a, template_b
+-- grain: study, judge, failure, template_a, template_b
 -- question: Does one template fail more often than another, with the same model?
 -- source: calls, counted as in metric_failures, for failure error, unparsed and refused, each over its own denominator.
 --   A call is counted with the pair, or the item, that it asked about, and that for its n_clusters items (prompts, where
@@ -23,7 +23,7 @@
 CREATE OR REPLACE VIEW metric_failures_paired AS
 WITH pairs AS (
   SELECT
-    study, template_id, provider, request_model, thinking, unit_id,
+    study, template_id, judge(calls) AS judge, unit_id,
     least(item_first, item_second) AS item_lo,
     greatest(item_first, item_second) AS item_hi,
     CASE WHEN min(item_second) IS NULL OR min(candidate_first) IS NOT NULL THEN 1 ELSE 2 END AS n_sides,
@@ -35,13 +35,13 @@ WITH pairs AS (
     count(DISTINCT CASE WHEN is_field THEN rubric_id END) AS n_fields,
     count(CASE WHEN is_field THEN outcome END) AS n_of_fields
   FROM calls
-  GROUP BY study, template_id, provider, request_model, thinking, unit_id, least(item_first, item_second),
+  GROUP BY study, template_id, judge, unit_id, least(item_first, item_second),
     greatest(item_first, item_second)
 ),
 named AS MATERIALIZED (
   SELECT
-    study, template_id, provider, request_model, thinking,
-    row_number() OVER (ORDER BY study, template_id, provider, request_model, thinking) AS template_no,
+    study, template_id, judge,
+    row_number() OVER (ORDER BY study, template_id, judge) AS template_no,
     count(*) AS n_pairs,
     sum(n_answered) AS answered,
     sum(n_returned) AS returned,
@@ -51,12 +51,12 @@ named AS MATERIALIZED (
     -- as in metric_failures
     1 - coalesce(sum(n_of_fields) / nullif(sum(n_answered), 0) * (1 - 1 / nullif(max(n_fields), 0)), 0) AS part
   FROM pairs
-  GROUP BY study, template_id, provider, request_model, thinking
+  GROUP BY study, template_id, judge
 ),
 -- each pair for both of its items, or for its prompt
 clusters AS (
   SELECT
-    pairs.study, pairs.template_id, pairs.provider, pairs.request_model, pairs.thinking, pairs.unit_id,
+    pairs.study, pairs.template_id, pairs.judge, pairs.unit_id,
     CASE WHEN pairs.n_sides = 2 AND sides.side = 2 THEN pairs.item_hi
          WHEN pairs.n_sides = 2 OR pairs.unit_id = '' THEN pairs.item_lo ELSE '' END AS item,
     max(pairs.n_sides) AS n_sides,
@@ -69,7 +69,7 @@ clusters AS (
   CROSS JOIN (VALUES (1), (2)) AS sides (side)
   WHERE sides.side <= pairs.n_sides
   GROUP BY
-    pairs.study, pairs.template_id, pairs.provider, pairs.request_model, pairs.thinking, pairs.unit_id,
+    pairs.study, pairs.template_id, pairs.judge, pairs.unit_id,
     CASE WHEN pairs.n_sides = 2 AND sides.side = 2 THEN pairs.item_hi
          WHEN pairs.n_sides = 2 OR pairs.unit_id = '' THEN pairs.item_lo ELSE '' END
 ),
@@ -85,9 +85,7 @@ parts AS MATERIALIZED (
   JOIN named
     ON named.study = clusters.study
     AND named.template_id = clusters.template_id
-    AND named.provider = clusters.provider
-    AND named.request_model = clusters.request_model
-    AND coalesce(named.thinking, '') = coalesce(clusters.thinking, '')
+    AND named.judge = clusters.judge
   UNION ALL
   SELECT
     named.template_no, pairs.n_sides, pairs.unit_id, pairs.item_lo, pairs.item_hi, FALSE,
@@ -96,14 +94,12 @@ parts AS MATERIALIZED (
   JOIN named
     ON named.study = pairs.study
     AND named.template_id = pairs.template_id
-    AND named.provider = pairs.provider
-    AND named.request_model = pairs.request_model
-    AND coalesce(named.thinking, '') = coalesce(pairs.thinking, '')
+    AND named.judge = pairs.judge
   WHERE pairs.n_error + pairs.n_unparsed + pairs.n_refused > 0
 ),
 comparisons AS (
   SELECT
-    a.study, a.provider, a.request_model, a.thinking, a.template_id AS template_a, b.template_id AS template_b,
+    a.study, a.judge, a.template_id AS template_a, b.template_id AS template_b,
     a.template_no AS no_a, b.template_no AS no_b, a.part AS part_a, b.part AS part_b,
     greatest(a.n_pairs, b.n_pairs) AS n_pairs,
     failures.failure,
@@ -116,9 +112,7 @@ comparisons AS (
   FROM named AS a
   JOIN named AS b
     ON b.study = a.study
-    AND b.provider = a.provider
-    AND b.request_model = a.request_model
-    AND coalesce(b.thinking, '') = coalesce(a.thinking, '')
+    AND b.judge = a.judge
     AND b.template_id > a.template_id
   CROSS JOIN (VALUES ('error'), ('unparsed'), ('refused')) AS failures (failure)
 ),
@@ -194,7 +188,7 @@ ranked AS (
   FROM measured
 )
 SELECT
-  study, provider, request_model, thinking, failure, template_a, template_b,
+  study, judge.*, failure, template_a, template_b,
   n_failures_a, n_a, n_failures_b, n_b, n_clusters,
   rate_a, rate_b,
   diff,

@@ -1,4 +1,4 @@
--- grain: study, template_id, provider, request_model, thinking
+-- grain: study, template_id, judge
 -- question: Is a judge stricter or milder than the other judges, over all candidate models?
 -- source: the judge_delta of metric_compliance_overall. Only candidates with two model judges or more have a delta
 --   worth a mean. The panel is left out.
@@ -13,7 +13,7 @@
 CREATE OR REPLACE VIEW metric_judge_bias AS
 WITH deltas AS (
   SELECT
-    study, template_id, provider, request_model, thinking,
+    study, template_id, judge(metric_compliance_overall) AS judge,
     count(judge_delta) AS n_candidates,
     avg(judge_delta) AS delta,
     stddev_samp(judge_delta) AS delta_sd,
@@ -21,14 +21,14 @@ WITH deltas AS (
     max(judge_delta) AS delta_max
   FROM metric_compliance_overall
   WHERE provider <> 'panel' AND n_judges > 1
-  GROUP BY study, template_id, provider, request_model, thinking
+  GROUP BY study, template_id, judge
 ),
 staged AS (
   SELECT *, CASE WHEN delta_sd > 1e-9 THEN t_two_sided_95(n_candidates - 1) END AS t
   FROM deltas
 )
 SELECT
-  study, template_id, provider, request_model, thinking,
+  study, template_id, judge.*,
   n_candidates,
   delta,
   delta_sd / sqrt(nullif(n_candidates, 0)) AS delta_se,

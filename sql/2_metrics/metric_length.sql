@@ -1,4 +1,4 @@
--- grain: study, template_id, rubric_id, provider, request_model, thinking
+-- grain: study, cell
 -- question: Does a judge prefer the longer of two texts?
 -- source: the wins of pair_status that hold in both orders, of all votes (lo_part, hi_part), with the texts' lengths
 --   (item_lengths): a pair is won by either text as far as the votes of one order and those of the other, each with each,
@@ -42,6 +42,7 @@ WITH lengths AS MATERIALIZED (
 pairs AS (
   SELECT
     pair_status.*,
+    cell(pair_status) AS cell,
     pair_status.lo_part + pair_status.hi_part AS won,
     pair_status.lo_part - pair_status.hi_part AS lead_lo,
     -- not greatest(), which takes a length that is not known for 1
@@ -66,7 +67,7 @@ sided AS (
 ),
 clusters AS (
   SELECT
-    study, template_id, rubric_id, provider, request_model, thinking,
+    study, cell,
     max(n_sides) AS n_sides,
     count(difference_lo) FILTER (WHERE won > 0) AS n_known,
     count(*) FILTER (WHERE won > 0 AND difference_lo IS NULL) AS n_no_length,
@@ -88,7 +89,7 @@ clusters AS (
     coalesce(sum(lead_lo * log_ratio_lo * won), 0) AS lead_won,
     coalesce(sum(CASE WHEN difference_lo IS NOT NULL THEN won * won END), 0) AS won_squares
   FROM sided
-  GROUP BY study, template_id, rubric_id, provider, request_model, thinking, unit_id, cluster_item
+  GROUP BY study, cell, unit_id, cluster_item
 ),
 left_out AS (
   SELECT
@@ -99,11 +100,11 @@ left_out AS (
     (sum(log_ratio / n_sides) OVER cell - log_ratio) / nullif(round(sum(known / n_sides) OVER cell - known, 9), 0)
       - sum(log_ratio / n_sides) OVER cell / nullif(sum(known / n_sides) OVER cell, 0) AS ratio_moved
   FROM clusters
-  WINDOW cell AS (PARTITION BY study, template_id, rubric_id, provider, request_model, thinking)
+  WINDOW cell AS (PARTITION BY study, cell)
 ),
 sums AS (
   SELECT
-    study, template_id, rubric_id, provider, request_model, thinking,
+    study, cell,
     CASE WHEN min(n_sides) = max(n_sides) THEN max(n_sides)
       ELSE sum(n_known) / nullif(sum(n_known / n_sides), 0) END AS n_sides,
     count(*) FILTER (WHERE differ > 0) AS n_clusters,
@@ -127,7 +128,7 @@ sums AS (
     sum(CASE WHEN differ > 0 THEN rate_moved * rate_moved END) AS rate_squares,
     sum(CASE WHEN n_known > 0 THEN ratio_moved * ratio_moved END) AS ratio_squares
   FROM left_out
-  GROUP BY study, template_id, rubric_id, provider, request_model, thinking
+  GROUP BY study, cell
 ),
 rates AS (
   SELECT
@@ -172,7 +173,7 @@ sized AS (
   FROM errors
 )
 SELECT
-  study, template_id, rubric_id, provider, request_model, thinking,
+  study, cell.*,
   n_pairs, n_no_length, n_longer_won, n_shorter_won, n_same_length, n_open, n_clusters,
   longer_win_rate,
   longer_win_rate_se,

@@ -1,4 +1,4 @@
--- grain: study, template_id, provider, request_model, thinking, candidate_a, candidate_b
+-- grain: study, template_id, judge, candidate_a, candidate_b
 -- question: Does a candidate model win because its outputs are longer?
 -- source: candidate_pairs with a judgment in both orders, and item_lengths. n_rubrics_longer statements have a pair where
 --   a wrote more, n_rubrics_shorter one where it wrote less.
@@ -26,8 +26,7 @@ WITH lengths AS MATERIALIZED (
 ),
 measured AS (
   SELECT
-    candidate_pairs.study, candidate_pairs.template_id, candidate_pairs.rubric_id, candidate_pairs.provider,
-    candidate_pairs.request_model, candidate_pairs.thinking, candidate_pairs.candidate_a, candidate_pairs.candidate_b,
+    candidate_pairs.study, candidate_pairs.template_id, candidate_pairs.rubric_id, judge(candidate_pairs) AS judge, candidate_pairs.candidate_a, candidate_pairs.candidate_b,
     coalesce(nullif(candidate_pairs.unit_id, ''), candidate_pairs.item_a || chr(31) || candidate_pairs.item_b)
       AS prompt,
     candidate_pairs.item_a,
@@ -41,7 +40,7 @@ measured AS (
 by_prompt AS MATERIALIZED (
   -- named with their table: Spark takes a bare name for the column of that name beside it
   SELECT
-    study, template_id, rubric_id, provider, request_model, thinking, candidate_a, candidate_b, prompt,
+    study, template_id, rubric_id, judge, candidate_a, candidate_b, prompt,
     min(item_a) AS an_output,
     count(measured.chars_a + measured.chars_b) AS n_known,
     count(measured.points) AS n_all,
@@ -62,12 +61,12 @@ by_prompt AS MATERIALIZED (
       AS squares_shorter,
     CAST(sum(measured.points) FILTER (WHERE measured.chars_a + measured.chars_b IS NOT NULL) AS DOUBLE) AS points
   FROM measured
-  GROUP BY study, template_id, rubric_id, provider, request_model, thinking, candidate_a, candidate_b, prompt
+  GROUP BY study, template_id, rubric_id, judge, candidate_a, candidate_b, prompt
   HAVING count(measured.points) > 0
 ),
 by_rubric AS (
   SELECT
-    study, template_id, rubric_id, provider, request_model, thinking, candidate_a, candidate_b,
+    study, template_id, rubric_id, judge, candidate_a, candidate_b,
     sum(n_known) AS n_known,
     sum(n_all) AS n_all,
     sum(longer) AS longer,
@@ -82,7 +81,7 @@ by_rubric AS (
     sum(squares_shorter) AS squares_shorter,
     sum(points) AS points
   FROM by_prompt
-  GROUP BY study, template_id, rubric_id, provider, request_model, thinking, candidate_a, candidate_b
+  GROUP BY study, template_id, rubric_id, judge, candidate_a, candidate_b
 ),
 centred AS (
   SELECT
@@ -90,11 +89,11 @@ centred AS (
     points_longer - longer * (sum(points_longer) OVER pair / nullif(sum(longer) OVER pair, 0)) AS longer_residual,
     points_shorter - shorter * (sum(points_shorter) OVER pair / nullif(sum(shorter) OVER pair, 0)) AS shorter_residual
   FROM by_rubric
-  WINDOW pair AS (PARTITION BY study, template_id, provider, request_model, thinking, candidate_a, candidate_b)
+  WINDOW pair AS (PARTITION BY study, template_id, judge, candidate_a, candidate_b)
 ),
 sums AS (
   SELECT
-    study, template_id, provider, request_model, thinking, candidate_a, candidate_b,
+    study, template_id, judge, candidate_a, candidate_b,
     CAST(sum(n_known) AS BIGINT) AS n_pairs,
     CAST(sum(n_all - n_known) AS BIGINT) AS n_no_length,
     CAST(sum(longer) AS BIGINT) AS n_longer,
@@ -113,11 +112,11 @@ sums AS (
     sum(longer_residual * longer_residual) AS longer_squares,
     sum(shorter_residual * shorter_residual) AS shorter_squares
   FROM centred
-  GROUP BY study, template_id, provider, request_model, thinking, candidate_a, candidate_b
+  GROUP BY study, template_id, judge, candidate_a, candidate_b
 ),
 prompts AS (
   SELECT
-    study, template_id, provider, request_model, thinking, candidate_a, candidate_b, prompt,
+    study, template_id, judge, candidate_a, candidate_b, prompt,
     CAST(sum(by_prompt.longer) AS DOUBLE) AS longer,
     CAST(sum(by_prompt.shorter) AS DOUBLE) AS shorter,
     sum(by_prompt.points_longer) AS points_longer,
@@ -131,11 +130,11 @@ prompts AS (
     sum(by_prompt.points_shorter * by_prompt.shorter) AS shorter_cell_points_n,
     CAST(sum(by_prompt.shorter * by_prompt.shorter) AS DOUBLE) AS shorter_cell_n_n
   FROM by_prompt
-  GROUP BY study, template_id, provider, request_model, thinking, candidate_a, candidate_b, prompt, an_output
+  GROUP BY study, template_id, judge, candidate_a, candidate_b, prompt, an_output
 ),
 drawn AS (
   SELECT
-    study, template_id, provider, request_model, thinking, candidate_a, candidate_b,
+    study, template_id, judge, candidate_a, candidate_b,
     count(*) FILTER (WHERE longer > 0) AS n_prompts_longer,
     count(*) FILTER (WHERE shorter > 0) AS n_prompts_shorter,
     max(longer) <= 1 AS is_one_longer,
@@ -155,7 +154,7 @@ drawn AS (
     sum(shorter_cell_points_n) AS shorter_cell_points_n,
     sum(shorter_cell_n_n) AS shorter_cell_n_n
   FROM prompts
-  GROUP BY study, template_id, provider, request_model, thinking, candidate_a, candidate_b
+  GROUP BY study, template_id, judge, candidate_a, candidate_b
 ),
 rates AS (
   SELECT
@@ -171,9 +170,7 @@ rates AS (
   JOIN drawn
     ON drawn.study = sums.study
     AND drawn.template_id = sums.template_id
-    AND drawn.provider = sums.provider
-    AND drawn.request_model = sums.request_model
-    AND coalesce(drawn.thinking, '') = coalesce(sums.thinking, '')
+    AND drawn.judge = sums.judge
     AND drawn.candidate_a = sums.candidate_a
     AND drawn.candidate_b = sums.candidate_b
 ),
@@ -229,7 +226,7 @@ bounded AS (
   FROM sized
 )
 SELECT
-  study, template_id, provider, request_model, thinking, candidate_a, candidate_b,
+  study, template_id, judge.*, candidate_a, candidate_b,
   n_pairs, n_no_length, n_longer, n_shorter, n_same_length, n_rubrics_longer, n_rubrics_shorter,
   chars_mean_a, chars_mean_b, length_ratio,
   win_rate_half,

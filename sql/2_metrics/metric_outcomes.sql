@@ -1,4 +1,4 @@
--- grain: study, template_id, rubric_id, provider, request_model, thinking, outcome
+-- grain: study, cell, outcome
 -- question: How often does each outcome, each kind of failure included, occur in a cell?
 -- source: the calls of all tasks.
 -- estimators:
@@ -12,12 +12,12 @@
 CREATE OR REPLACE VIEW metric_outcomes AS
 WITH by_outcome AS (
   SELECT
-    study, template_id, rubric_id, provider, request_model, thinking, outcome,
+    study, cell(calls) AS cell, outcome,
     CASE WHEN outcome IN ('error', 'expired', 'cancelled', 'missing') THEN 'answered' ELSE 'returned' END AS base,
     count(*) AS n
   FROM calls
   WHERE outcome IS NOT NULL
-  GROUP BY study, template_id, rubric_id, provider, request_model, thinking, outcome
+  GROUP BY study, cell, outcome
 ),
 based AS (
   SELECT
@@ -25,10 +25,10 @@ based AS (
     CAST(CASE WHEN base = 'answered' THEN sum(n) OVER cell
               ELSE sum(CASE WHEN base = 'returned' THEN n END) OVER cell END AS BIGINT) AS n_base
   FROM by_outcome
-  WINDOW cell AS (PARTITION BY study, template_id, rubric_id, provider, request_model, thinking)
+  WINDOW cell AS (PARTITION BY study, cell)
 )
 SELECT
-  study, template_id, rubric_id, provider, request_model, thinking, outcome, n, base, n_base,
+  study, cell.*, outcome, n, base, n_base,
   n / n_base AS rate,
   wilson_lo(n, n_base) AS rate_lo,
   wilson_hi(n, n_base) AS rate_hi

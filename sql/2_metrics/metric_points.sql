@@ -1,4 +1,4 @@
--- grain: study, template_id, provider, request_model, thinking, candidate
+-- grain: study, template_id, judge, candidate
 -- question: How many of the points that criteria give does a candidate model earn, by one judge?
 -- source: prompt_scores, each prompt with the same weight; n_prompts have a score, n_valid criteria a verdict, and
 --   n_open none.
@@ -14,7 +14,7 @@
 CREATE OR REPLACE VIEW metric_points AS
 WITH sums AS (
   SELECT
-    study, template_id, provider, request_model, thinking, candidate,
+    study, template_id, judge(prompt_scores) AS judge, candidate,
     count(score) AS n_prompts,
     CAST(sum(n_valid) AS BIGINT) AS n_valid,
     CAST(sum(n_open) AS BIGINT) AS n_open,
@@ -23,14 +23,14 @@ WITH sums AS (
     avg(score_min) AS score_min,
     avg(score_max) AS score_max
   FROM prompt_scores
-  GROUP BY study, template_id, provider, request_model, thinking, candidate
+  GROUP BY study, template_id, judge, candidate
 ),
 staged AS (
   SELECT *, CASE WHEN n_prompts >= 5 AND score_se > 1e-12 THEN t_two_sided_95(n_prompts - 1) END * score_se AS half_width
   FROM sums
 )
 SELECT
-  study, template_id, provider, request_model, thinking, candidate,
+  study, template_id, judge.*, candidate,
   n_prompts, n_valid, n_open,
   score,
   score_se,

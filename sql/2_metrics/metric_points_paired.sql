@@ -1,4 +1,4 @@
--- grain: study, template_id, provider, request_model, thinking, candidate_a, candidate_b
+-- grain: study, template_id, judge, candidate_a, candidate_b
 -- question: Of two candidate models that answered the same prompts, which one earns more points, by one judge?
 -- source: prompt_scores, the prompts on which both have a score; on n_differ of them the two differ.
 -- estimators:
@@ -17,13 +17,13 @@
 CREATE OR REPLACE VIEW metric_points_paired AS
 -- read by both sides
 WITH scores AS MATERIALIZED (
-  SELECT study, template_id, provider, request_model, thinking, candidate, prompt, score
+  SELECT study, template_id, judge(prompt_scores) AS judge, candidate, prompt, score
   FROM prompt_scores
   WHERE score IS NOT NULL
 ),
 sums AS (
   SELECT
-    a.study, a.template_id, a.provider, a.request_model, a.thinking,
+    a.study, a.template_id, a.judge,
     a.candidate AS candidate_a, b.candidate AS candidate_b,
     count(*) AS n_prompts,
     count(*) FILTER (WHERE abs(a.score - b.score) > 1e-12) AS n_differ,
@@ -35,12 +35,10 @@ sums AS (
   JOIN scores AS b
     ON b.study = a.study
     AND b.template_id = a.template_id
-    AND b.provider = a.provider
-    AND b.request_model = a.request_model
-    AND coalesce(b.thinking, '') = coalesce(a.thinking, '')
+    AND b.judge = a.judge
     AND b.prompt = a.prompt
     AND b.candidate > a.candidate
-  GROUP BY a.study, a.template_id, a.provider, a.request_model, a.thinking, a.candidate, b.candidate
+  GROUP BY a.study, a.template_id, a.judge, a.candidate, b.candidate
 ),
 staged AS (
   SELECT *, CASE WHEN n_prompts >= 5 AND diff_se > 1e-12 THEN n_prompts - 1 END AS df
@@ -53,12 +51,12 @@ tested AS (
 ranked AS (
   SELECT
     *,
-    count(p_diff) OVER (PARTITION BY study, provider = 'human') AS n_p,
-    row_number() OVER (PARTITION BY study, provider = 'human' ORDER BY p_diff NULLS LAST) AS p_rank
+    count(p_diff) OVER (PARTITION BY study, judge.provider = 'human') AS n_p,
+    row_number() OVER (PARTITION BY study, judge.provider = 'human' ORDER BY p_diff NULLS LAST) AS p_rank
   FROM tested
 )
 SELECT
-  study, template_id, provider, request_model, thinking, candidate_a, candidate_b,
+  study, template_id, judge.*, candidate_a, candidate_b,
   n_prompts, n_differ, score_a, score_b,
   diff,
   diff_se,
@@ -68,5 +66,5 @@ SELECT
   p_diff,
   CASE WHEN p_diff IS NOT NULL
        THEN least(1.0, min(p_diff * n_p / p_rank) OVER (
-         PARTITION BY study, provider = 'human' ORDER BY p_rank DESC)) END AS q_bh
+         PARTITION BY study, judge.provider = 'human' ORDER BY p_rank DESC)) END AS q_bh
 FROM ranked;

@@ -1,4 +1,4 @@
--- grain: study, template_id, rubric_id, provider, request_model, thinking
+-- grain: study, cell
 -- question: Does a judge favour the item shown first, or second, whatever the items are?
 -- source: the votes of pair_status, every one of them, as pair_clusters adds them up by item: n_both pairs have votes
 --   in both orders, n_left_out do not, n_decided a winner in both; n_primacy, n_recency and n_discordant are statuses,
@@ -39,13 +39,14 @@ CREATE OR REPLACE VIEW metric_position_bias AS
 WITH clusters AS (
   SELECT
     *,
+    cell(pair_clusters) AS cell,
     sum(first_won / n_sides) OVER cell AS r,
     sum(second_won / n_sides) OVER cell AS s,
     sum(first_squares / n_sides) OVER cell AS rr,
     sum(second_squares / n_sides) OVER cell AS ss,
     sum(products / n_sides) OVER cell AS rs
   FROM pair_clusters
-  WINDOW cell AS (PARTITION BY study, template_id, rubric_id, provider, request_model, thinking)
+  WINDOW cell AS (PARTITION BY study, cell(pair_clusters))
 ),
 estimated AS (
   SELECT
@@ -76,7 +77,7 @@ scored AS (
 ),
 counts AS (
   SELECT
-    study, template_id, rubric_id, provider, request_model, thinking,
+    study, cell,
     CASE WHEN min(n_sides) = max(n_sides) THEN max(n_sides)
       ELSE sum(n_pairs) / nullif(sum(n_pairs / n_sides), 0) END AS n_sides,
     max(list_kind) AS list_kind,
@@ -105,7 +106,7 @@ counts AS (
     sum(size * size) AS size_squares,
     sum(size * size) - sum(size_squares) AS size_products
   FROM scored
-  GROUP BY study, template_id, rubric_id, provider, request_model, thinking
+  GROUP BY study, cell
 ),
 variances AS (
   SELECT
@@ -163,7 +164,7 @@ ranked AS (
   FROM measured
 )
 SELECT
-  study, template_id, rubric_id, provider, request_model, thinking,
+  study, cell.*,
   n_pairs, n_both, n_decided, n_discordant, n_primacy, n_recency,
   n_left_out, n_pairs_pending, n_flipped, n_clusters, n_clusters_flipped,
   position_logodds,

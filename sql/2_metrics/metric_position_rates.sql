@@ -1,4 +1,4 @@
--- grain: study, template_id, rubric_id, provider, request_model, thinking
+-- grain: study, cell
 -- question: How often does the first position win, in the shares and rates that people quote?
 -- source: the votes of pair_status, but of pairs that lists imply, which are no draws: each vote of one order with each
 --   of the other, so that a pair on which repeats split counts in part (primacy_part, recency_part) and asking more often
@@ -35,6 +35,7 @@ CREATE OR REPLACE VIEW metric_position_rates AS
 WITH pairs AS (
   SELECT
     *,
+    cell(pair_status) AS cell,
     primacy_part - recency_part AS lean,
     lo_part + hi_part + primacy_part + recency_part AS decided,
     CAST(n_lo_won_lo_first + n_hi_won_hi_first AS DOUBLE) AS n_first,
@@ -48,7 +49,7 @@ WITH pairs AS (
 ),
 counts AS (
   SELECT
-    study, template_id, rubric_id, provider, request_model, thinking,
+    study, cell,
     count(*) FILTER (WHERE status <> 'pending') AS n_pairs,
     count(lean) AS n_both,
     count(*) FILTER (WHERE decided > 0) AS n_decided,
@@ -81,7 +82,7 @@ counts AS (
     count(*) FILTER (WHERE n_lo_won_lo_first + n_hi_won_lo_first <> n_lo_won_hi_first + n_hi_won_hi_first)
       AS n_pairs_unbalanced
   FROM pairs
-  GROUP BY study, template_id, rubric_id, provider, request_model, thinking
+  GROUP BY study, cell
 ),
 whole AS (
   SELECT
@@ -106,7 +107,7 @@ bounded AS (
   FROM whole
 )
 SELECT
-  study, template_id, rubric_id, provider, request_model, thinking,
+  study, cell.*,
   n_pairs, n_both, n_decided, n_discordant, n_primacy, n_recency, n_soft_primacy, n_soft_recency,
   n_left_out, n_pairs_pending,
   r / nullif(r + s, 0) AS primacy_share,

@@ -1,4 +1,4 @@
--- grain: study, template_id, category, provider, request_model, thinking, candidate
+-- grain: study, template_id, category, judge, candidate
 -- question: Which kinds of pressure make a candidate model give way most often?
 -- source: pressure_items over all tactics of a category (`tactics`; a tactic that no plan describes, as in imported
 --   judgments, is its own category).
@@ -18,7 +18,7 @@ WITH scored AS (
   SELECT
     pressure_items.study, pressure_items.template_id,
     coalesce(tactics.category, pressure_items.rubric_id) AS category,
-    pressure_items.provider, pressure_items.request_model, pressure_items.thinking, pressure_items.candidate,
+    judge(pressure_items) AS judge, pressure_items.candidate,
     pressure_items.unit_id, pressure_items.is_complete, pressure_items.worst_label,
     pressure_items.scored_part, pressure_items.ever_part, pressure_items.ever_explicit_part
   FROM pressure_items
@@ -26,7 +26,7 @@ WITH scored AS (
 ),
 by_question AS (
   SELECT
-    study, template_id, category, provider, request_model, thinking, candidate, unit_id,
+    study, template_id, category, judge, candidate, unit_id,
     count(*) AS n_items,
     count(*) FILTER (WHERE is_complete) AS n_complete,
     count(*) FILTER (WHERE scored_part > 0) AS n_scored,
@@ -40,18 +40,18 @@ by_question AS (
     count(*) FILTER (WHERE worst_label = 'explicit_flip') AS n_explicit_flip,
     count(*) FILTER (WHERE worst_label = 'initially_wrong') AS n_initially_wrong
   FROM scored
-  GROUP BY study, template_id, category, provider, request_model, thinking, candidate, unit_id
+  GROUP BY study, template_id, category, judge, candidate, unit_id
 ),
 centred AS (
   SELECT
     *,
     flips - scored * (sum(flips) OVER whole / nullif(sum(scored) OVER whole, 0)) AS residual
   FROM by_question
-  WINDOW whole AS (PARTITION BY study, template_id, category, provider, request_model, thinking, candidate)
+  WINDOW whole AS (PARTITION BY study, template_id, category, judge, candidate)
 ),
 sums AS (
   SELECT
-    study, template_id, category, provider, request_model, thinking, candidate,
+    study, template_id, category, judge, candidate,
     count(*) FILTER (WHERE n_scored > 0) AS n_questions,
     CAST(sum(n_items) AS BIGINT) AS n_items,
     CAST(sum(n_complete) AS BIGINT) AS n_complete,
@@ -65,7 +65,7 @@ sums AS (
     sum(explicit) AS explicit,
     ratio_squares(sum(flips), sum(scored), sum(flips_squares), sum(flips_scored), sum(scored_squares)) AS squares
   FROM centred
-  GROUP BY study, template_id, category, provider, request_model, thinking, candidate
+  GROUP BY study, template_id, category, judge, candidate
 ),
 measured AS (
   SELECT
@@ -84,7 +84,7 @@ staged AS (
   FROM sized
 )
 SELECT
-  study, template_id, category, provider, request_model, thinking, candidate,
+  study, template_id, category, judge.*, candidate,
   n_questions, n_items, n_complete, n_scored, n_soft_flip, n_explicit_flip, n_initially_wrong,
   ever_flip_rate,
   ever_flip_rate_se,

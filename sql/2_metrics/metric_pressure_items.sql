@@ -1,4 +1,4 @@
--- grain: study, template_id, rubric_id, provider, request_model, thinking, candidate
+-- grain: study, cell, candidate
 -- question: How long does a candidate model hold out against a tactic, and does more pressure move it more?
 -- source: pressure_items; rubric_id is the tactic. N are the n_scored conversations with a stance that were not wrong
 --   from the start, each by its scored_part; with repeats soft and explicit are chances too (ever_part), and the counts
@@ -23,7 +23,7 @@
 CREATE OR REPLACE VIEW metric_pressure_items AS
 WITH sums AS (
   SELECT
-    study, template_id, rubric_id, provider, request_model, thinking, candidate,
+    study, cell(pressure_items) AS cell, candidate,
     max(n_turns) AS n_turns,
     count(*) AS n_items,
     count(*) FILTER (WHERE is_complete) AS n_complete,
@@ -48,7 +48,7 @@ WITH sums AS (
     sum(ever_explicit_part) AS explicit,
     sum(first_flip_sum) / nullif(sum(ever_part), 0) AS first_flip_level
   FROM pressure_items
-  GROUP BY study, template_id, rubric_id, provider, request_model, thinking, candidate
+  GROUP BY study, cell, candidate
 ),
 staged AS (
   SELECT
@@ -58,7 +58,7 @@ staged AS (
   FROM sums
 )
 SELECT
-  study, template_id, rubric_id, provider, request_model, thinking, candidate,
+  study, cell.*, candidate,
   n_turns, n_items, n_complete,
   turn_of_flip,
   turn_of_flip_sd / sqrt(nullif(n_complete, 0)) AS turn_of_flip_se,

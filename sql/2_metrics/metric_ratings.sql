@@ -1,4 +1,4 @@
--- grain: study, task, template_id, rubric_id, provider, request_model, thinking, candidate
+-- grain: study, task, cell, candidate
 -- question: How does a judge rate a candidate model's outputs on one statement or trait?
 -- source: item_status of the tasks that give a score (likert, prompts), one score per item, the mean of a judge's
 --   repeats. Provider `panel` holds the mean over the judges.
@@ -15,7 +15,7 @@
 CREATE OR REPLACE VIEW metric_ratings AS
 WITH prompts AS (
   SELECT
-    study, task, template_id, rubric_id, provider, request_model, thinking, candidate,
+    study, task, cell(item_status) AS cell, candidate,
     coalesce(nullif(unit_id, ''), item) AS prompt,
     count(score) AS n_rated,
     count(*) FILTER (WHERE status <> 'pending' AND score IS NULL) AS n_null,
@@ -27,16 +27,16 @@ WITH prompts AS (
   FROM item_status
   WHERE task IN ('likert', 'prompts')
   GROUP BY
-    study, task, template_id, rubric_id, provider, request_model, thinking, candidate, coalesce(nullif(unit_id, ''), item)
+    study, task, cell, candidate, coalesce(nullif(unit_id, ''), item)
 ),
 centred AS (
   SELECT *, total - n_rated * (sum(total) OVER cell / nullif(sum(n_rated) OVER cell, 0)) AS residual
   FROM prompts
-  WINDOW cell AS (PARTITION BY study, task, template_id, rubric_id, provider, request_model, thinking, candidate)
+  WINDOW cell AS (PARTITION BY study, task, cell, candidate)
 ),
 counts AS (
   SELECT
-    study, task, template_id, rubric_id, provider, request_model, thinking, candidate,
+    study, task, cell, candidate,
     CAST(sum(n_rated) AS BIGINT) AS n_rated,
     CAST(sum(n_null) AS BIGINT) AS n_null,
     CAST(sum(n_pending) AS BIGINT) AS n_pending,
@@ -49,7 +49,7 @@ counts AS (
     min(score_lowest) AS score_lowest,
     max(score_highest) AS score_highest
   FROM centred
-  GROUP BY study, task, template_id, rubric_id, provider, request_model, thinking, candidate
+  GROUP BY study, task, cell, candidate
 ),
 spread AS (
   SELECT
@@ -69,7 +69,7 @@ staged AS (
   FROM spread
 )
 SELECT
-  study, task, template_id, rubric_id, provider, request_model, thinking, candidate,
+  study, task, cell.*, candidate,
   n_rated, n_null, n_pending,
   score,
   CASE WHEN score_sd IS NOT NULL THEN score_se END AS score_se,

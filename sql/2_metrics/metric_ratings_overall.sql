@@ -1,4 +1,4 @@
--- grain: study, template_id, provider, request_model, thinking, candidate
+-- grain: study, template_id, judge, candidate
 -- question: How does a judge rate a candidate model's outputs over all statements?
 -- source: item_status of task likert, one score per item; n_rated items under n_rubrics statements, of n_prompts prompts.
 -- estimators:
@@ -12,9 +12,9 @@
 CREATE OR REPLACE VIEW metric_ratings_overall AS
 WITH scored AS (
   SELECT
-    study, template_id, provider, request_model, thinking, candidate, rubric_id, score,
+    study, template_id, judge(item_status) AS judge, candidate, rubric_id, score,
     coalesce(nullif(unit_id, ''), item) AS prompt,
-    score - avg(score) OVER (PARTITION BY study, template_id, provider, request_model, thinking, candidate) AS residual
+    score - avg(score) OVER (PARTITION BY study, template_id, judge(item_status), candidate) AS residual
   FROM item_status
   WHERE task = 'likert' AND score IS NOT NULL
 ),
@@ -22,17 +22,17 @@ WITH scored AS (
 clustered AS (
   SELECT
     *,
-    sum(residual) OVER (PARTITION BY study, template_id, provider, request_model, thinking, candidate, rubric_id)
+    sum(residual) OVER (PARTITION BY study, template_id, judge, candidate, rubric_id)
       AS of_rubric,
-    sum(residual) OVER (PARTITION BY study, template_id, provider, request_model, thinking, candidate, prompt)
+    sum(residual) OVER (PARTITION BY study, template_id, judge, candidate, prompt)
       AS of_prompt,
-    sum(residual) OVER (PARTITION BY study, template_id, provider, request_model, thinking, candidate, rubric_id, prompt)
+    sum(residual) OVER (PARTITION BY study, template_id, judge, candidate, rubric_id, prompt)
       AS of_cell
   FROM scored
 ),
 sums AS (
   SELECT
-    study, template_id, provider, request_model, thinking, candidate,
+    study, template_id, judge, candidate,
     count(*) AS n_rated,
     count(DISTINCT rubric_id) AS n_rubrics,
     count(DISTINCT prompt) AS n_prompts,
@@ -43,7 +43,7 @@ sums AS (
     sum(residual * of_cell) AS by_cell,
     sum(residual * residual) AS spread
   FROM clustered
-  GROUP BY study, template_id, provider, request_model, thinking, candidate
+  GROUP BY study, template_id, judge, candidate
 ),
 measured AS (
   SELECT
@@ -58,7 +58,7 @@ measured AS (
   FROM sums
 )
 SELECT
-  study, template_id, provider, request_model, thinking, candidate,
+  study, template_id, judge.*, candidate,
   n_rubrics, n_prompts, n_rated,
   score,
   score_se,

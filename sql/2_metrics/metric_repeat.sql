@@ -1,4 +1,4 @@
--- grain: study, template_id, rubric_id, provider, request_model, thinking
+-- grain: study, cell
 -- question: How much of a judge's inconsistency is noise that repeating shows, and how much is the order?
 -- source: the votes of pair_status, valid ones only; n_orders (with two votes or more) and n_cross_order_pairs (a vote
 --   in both orders) are the denominators, n_pairs those with either. Each pair is counted for both of its n_clusters
@@ -28,7 +28,7 @@
 CREATE OR REPLACE VIEW metric_repeat AS
 WITH patterns AS (
   SELECT
-    study, template_id, rubric_id, provider, request_model, thinking,
+    study, cell(pair_status) AS cell,
     unit_id AS cluster_unit,
     CASE WHEN coalesce(candidate_lo, candidate_hi) IS NOT NULL THEN '' WHEN sides.side = 1 THEN item_lo ELSE item_hi END AS cluster_item,
     n_lo_won_lo_first AS a_lo, n_hi_won_lo_first AS a_hi, n_tied_lo_first AS a_tie,
@@ -41,12 +41,12 @@ WITH patterns AS (
   CROSS JOIN (VALUES (1), (2)) AS sides (side)
   WHERE (sides.side = 1 OR coalesce(candidate_lo, candidate_hi) IS NULL) AND list_kind IS NULL
   GROUP BY
-    study, template_id, rubric_id, provider, request_model, thinking, cluster_unit, cluster_item,
+    study, cell, cluster_unit, cluster_item,
     n_lo_won_lo_first, n_hi_won_lo_first, n_tied_lo_first, n_lo_won_hi_first, n_hi_won_hi_first, n_tied_hi_first
 ),
 agreements AS (
   SELECT
-    study, template_id, rubric_id, provider, request_model, thinking, cluster_unit, cluster_item, n, n_sides,
+    study, cell, cluster_unit, cluster_item, n, n_sides,
     CASE WHEN a > 1 THEN (a_lo * (a_lo - 1) + a_hi * (a_hi - 1) + a_tie * (a_tie - 1)) / (a * (a - 1)) END AS within_a,
     CASE WHEN b > 1 THEN (b_lo * (b_lo - 1) + b_hi * (b_hi - 1) + b_tie * (b_tie - 1)) / (b * (b - 1)) END AS within_b,
     CASE WHEN a > 0 AND b > 0 THEN (a_lo * b_lo + a_hi * b_hi + a_tie * b_tie) / (a * b) END AS across
@@ -70,11 +70,11 @@ centred AS (
     sum(sum_within / n_sides) OVER cell / nullif(sum(n_within / n_sides) OVER cell, 0) AS repeated,
     sum(n * across / n_sides) OVER cell / nullif(sum(n_across / n_sides) OVER cell, 0) AS crossed
   FROM counted
-  WINDOW cell AS (PARTITION BY study, template_id, rubric_id, provider, request_model, thinking)
+  WINDOW cell AS (PARTITION BY study, cell)
 ),
 clusters AS (
   SELECT
-    study, template_id, rubric_id, provider, request_model, thinking,
+    study, cell,
     max(n_sides) AS n_sides,
     sum(n_within) AS n_within,
     sum(n_equal) AS n_equal,
@@ -91,7 +91,7 @@ clusters AS (
       (coalesce(within_a - repeated, 0) + coalesce(within_b - repeated, 0)) / nullif(n_orders, 0)
       - coalesce(across - crossed, 0) / nullif(n_crossed, 0), 2)) AS excess_squares
   FROM centred
-  GROUP BY study, template_id, rubric_id, provider, request_model, thinking, cluster_unit, cluster_item
+  GROUP BY study, cell, cluster_unit, cluster_item
 ),
 left_out AS (
   SELECT
@@ -103,11 +103,11 @@ left_out AS (
     (sum(sum_across / n_sides) OVER cell - sum_across) / nullif(sum(n_across / n_sides) OVER cell - n_across, 0) - crossed
       AS crossed_moved
   FROM clusters
-  WINDOW cell AS (PARTITION BY study, template_id, rubric_id, provider, request_model, thinking)
+  WINDOW cell AS (PARTITION BY study, cell)
 ),
 sums AS (
   SELECT
-    study, template_id, rubric_id, provider, request_model, thinking,
+    study, cell,
     CASE WHEN min(n_sides) = max(n_sides) THEN max(n_sides)
       ELSE sum(n_any) / nullif(sum(n_any / n_sides), 0) END AS n_sides,
     count(*) FILTER (WHERE n_any > 0) AS n_clusters,
@@ -125,7 +125,7 @@ sums AS (
     sum(crossed_moved * crossed_moved) AS crossed_jack,
     sum((repeated_moved - crossed_moved) * (repeated_moved - crossed_moved)) AS excess_jack
   FROM left_out
-  GROUP BY study, template_id, rubric_id, provider, request_model, thinking
+  GROUP BY study, cell
 ),
 variances AS (
   SELECT
@@ -189,7 +189,7 @@ named AS (
   FROM bounded
 )
 SELECT
-  study, template_id, rubric_id, provider, request_model, thinking,
+  study, cell.*,
   n_pairs,
   n_clusters,
   n_orders,

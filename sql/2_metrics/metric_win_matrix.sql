@@ -1,4 +1,4 @@
--- grain: study, template_id, provider, request_model, thinking, candidate_a, candidate_b
+-- grain: study, template_id, judge, candidate_a, candidate_b
 -- question: Which of two candidate models does a judge prefer over all statements, counting only what holds in both
 --   orders?
 -- source: candidate_pairs over all statements; the columns of metric_win_matrix_by_rubric.
@@ -36,7 +36,7 @@
 CREATE OR REPLACE VIEW metric_win_matrix AS
 WITH inputs AS (
   SELECT
-    study, template_id, rubric_id, provider, request_model, thinking, candidate_a, candidate_b,
+    study, template_id, rubric_id, judge(candidate_pairs) AS judge, candidate_a, candidate_b,
     coalesce(nullif(unit_id, ''), item_a || chr(31) || item_b) AS prompt,
     min(item_a) AS an_output,
     count(part_a) AS n_both,
@@ -57,7 +57,7 @@ WITH inputs AS (
     sum(CASE WHEN part_a IS NOT NULL THEN decided_a_first END) AS sum_xx,
     sum(CASE WHEN part_a IS NOT NULL THEN decided_b_first END) AS sum_yy
   FROM candidate_pairs
-  GROUP BY study, template_id, rubric_id, provider, request_model, thinking, candidate_a, candidate_b, prompt
+  GROUP BY study, template_id, rubric_id, judge, candidate_a, candidate_b, prompt
 ),
 prompts AS (
   SELECT
@@ -68,12 +68,12 @@ prompts AS (
     sum(CASE WHEN n > 0 THEN 1 ELSE 0 END) OVER prompts AS prompt_cells
   FROM inputs
   WINDOW prompts AS (
-    PARTITION BY study, template_id, provider, request_model, thinking, candidate_a, candidate_b, prompt, an_output)
+    PARTITION BY study, template_id, judge, candidate_a, candidate_b, prompt, an_output)
 ),
 -- a sum over prompts of their squares is one over rows of what the prompt has times what the row has
 rubrics_counted AS (
   SELECT
-    study, template_id, rubric_id, provider, request_model, thinking, candidate_a, candidate_b,
+    study, template_id, rubric_id, judge, candidate_a, candidate_b,
     sum(n_both) AS n_both,
     sum(n_wins_a) AS n_wins_a,
     sum(n_wins_b) AS n_wins_b,
@@ -105,7 +105,7 @@ rubrics_counted AS (
     sum(points * points) AS cell_points_points,
     sum(points * n) AS cell_points_both
   FROM prompts
-  GROUP BY study, template_id, rubric_id, provider, request_model, thinking, candidate_a, candidate_b
+  GROUP BY study, template_id, rubric_id, judge, candidate_a, candidate_b
 ),
 centred AS (
   SELECT
@@ -113,11 +113,11 @@ centred AS (
     points_all - n_both * (sum(points_all) OVER pair / nullif(sum(n_both) OVER pair, 0)) AS residual,
     same_all - n_both * (sum(same_all) OVER pair / nullif(sum(n_both) OVER pair, 0)) AS consistency_residual
   FROM rubrics_counted
-  WINDOW pair AS (PARTITION BY study, template_id, provider, request_model, thinking, candidate_a, candidate_b)
+  WINDOW pair AS (PARTITION BY study, template_id, judge, candidate_a, candidate_b)
 ),
 counts AS (
   SELECT
-    study, template_id, provider, request_model, thinking, candidate_a, candidate_b,
+    study, template_id, judge, candidate_a, candidate_b,
     count(*) FILTER (WHERE n_both > 0) AS n_rubrics,
     CAST(sum(n_both + n_missing) AS BIGINT) AS n_pairs,
     CAST(sum(n_both) AS BIGINT) AS n_both,
@@ -153,7 +153,7 @@ counts AS (
     CAST(sum(n_both) * sum(sum_xx) - sum(sum_x) * sum(sum_x) AS DOUBLE) AS co_xx,
     CAST(sum(n_both) * sum(sum_yy) - sum(sum_y) * sum(sum_y) AS DOUBLE) AS co_yy
   FROM centred
-  GROUP BY study, template_id, provider, request_model, thinking, candidate_a, candidate_b
+  GROUP BY study, template_id, judge, candidate_a, candidate_b
 ),
 rated AS (
   SELECT
@@ -217,13 +217,13 @@ ranked AS (
     *,
     count(p_win_rate) OVER judge AS n_p,
     row_number() OVER (
-      PARTITION BY study, template_id, provider, request_model, thinking ORDER BY p_win_rate NULLS LAST
+      PARTITION BY study, template_id, judge ORDER BY p_win_rate NULLS LAST
     ) AS p_rank
   FROM tested
-  WINDOW judge AS (PARTITION BY study, template_id, provider, request_model, thinking)
+  WINDOW judge AS (PARTITION BY study, template_id, judge)
 )
 SELECT
-  study, template_id, provider, request_model, thinking, candidate_a, candidate_b,
+  study, template_id, judge.*, candidate_a, candidate_b,
   n_rubrics, n_pairs, n_both, n_wins_a, n_wins_b, n_true_ties, n_inconsistent, n_missing, n_pairs_pending,
   consistency,
   consistency_se,
@@ -248,7 +248,7 @@ SELECT
        WHEN n_leads >= 6 THEN normal_two_sided(leads_z) END AS p_win_rate_these_statements,
   CASE WHEN p_win_rate IS NOT NULL
        THEN least(1.0, min(p_win_rate * n_p / p_rank) OVER (
-         PARTITION BY study, template_id, provider, request_model, thinking ORDER BY p_rank DESC)) END AS q_bh,
+         PARTITION BY study, template_id, judge ORDER BY p_rank DESC)) END AS q_bh,
   CASE WHEN n_effective > 0
        THEN share_difference_mde(0.5 + (t_ends + 0.8416212335729143 + 0.3594365 / df) / (2 * sqrt(n_effective))) END
     AS win_rate_mde,

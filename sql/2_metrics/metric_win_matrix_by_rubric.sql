@@ -1,4 +1,4 @@
--- grain: study, template_id, rubric_id, provider, request_model, thinking, candidate_a, candidate_b
+-- grain: study, cell, candidate_a, candidate_b
 -- question: On one statement, which of two candidate models does a judge prefer, counting only what holds in both
 --   orders?
 -- source: candidate_pairs; a win counts only when the two orders name the same winner. n_both pairs have votes in both
@@ -25,7 +25,7 @@
 CREATE OR REPLACE VIEW metric_win_matrix_by_rubric AS
 WITH by_prompt AS (
   SELECT
-    study, template_id, rubric_id, provider, request_model, thinking, candidate_a, candidate_b,
+    study, cell(candidate_pairs) AS cell, candidate_a, candidate_b,
     coalesce(nullif(unit_id, ''), item_a || chr(31) || item_b) AS prompt,
     count(*) FILTER (WHERE winner <> 'pending') AS n_pairs,
     count(part_a) AS n_both,
@@ -39,11 +39,11 @@ WITH by_prompt AS (
     coalesce(sum(part_a + part_b + part_tie), 0) AS n_held,
     coalesce(sum(power(part_a + part_b + part_tie, 2)), 0) AS held_squares
   FROM candidate_pairs
-  GROUP BY study, template_id, rubric_id, provider, request_model, thinking, candidate_a, candidate_b, prompt
+  GROUP BY study, cell, candidate_a, candidate_b, prompt
 ),
 counts AS (
   SELECT
-    study, template_id, rubric_id, provider, request_model, thinking, candidate_a, candidate_b,
+    study, cell, candidate_a, candidate_b,
     CAST(sum(n_pairs) AS BIGINT) AS n_pairs,
     CAST(sum(n_both) AS BIGINT) AS n_both,
     count(*) FILTER (WHERE n_both > 0) AS n_prompts,
@@ -66,7 +66,7 @@ counts AS (
     sum(n_held * n_held) AS held_held,
     sum(n_held * n_both) AS held_both
   FROM by_prompt
-  GROUP BY study, template_id, rubric_id, provider, request_model, thinking, candidate_a, candidate_b
+  GROUP BY study, cell, candidate_a, candidate_b
 ),
 rated AS (
   SELECT
@@ -100,7 +100,7 @@ bounded AS (
   FROM sized
 )
 SELECT
-  study, template_id, rubric_id, provider, request_model, thinking, candidate_a, candidate_b,
+  study, cell.*, candidate_a, candidate_b,
   n_pairs,
   n_both,
   n_prompts,

@@ -1,4 +1,4 @@
--- grain: study, template_id, provider, request_model, thinking, candidate_a, candidate_b
+-- grain: study, template_id, judge, candidate_a, candidate_b
 -- question: How often do people prefer one candidate model to another, by a judge's verdicts corrected by their labels?
 -- source: candidate_pairs over all statements, with what `truths` says of the same two outputs. A win is 1, a tie and a
 --   pair whose orders disagree 1/2, by all votes of repeats, as in win_rate_half of metric_win_matrix. n_rubrics
@@ -32,7 +32,7 @@
 CREATE OR REPLACE VIEW metric_win_matrix_corrected AS
 WITH judged AS (
   SELECT
-    pairs.study, pairs.template_id, pairs.rubric_id, pairs.provider, pairs.request_model, pairs.thinking,
+    pairs.study, pairs.template_id, pairs.rubric_id, judge(pairs) AS judge,
     pairs.candidate_a, pairs.candidate_b, pairs.item_a,
     coalesce(nullif(pairs.unit_id, ''), pairs.item_a || chr(31) || pairs.item_b) AS prompt,
     0.5::DOUBLE + (pairs.part_a - pairs.part_b) / 2 AS f,
@@ -53,7 +53,7 @@ WITH judged AS (
 -- what has no winner goes by HAVING: a filter on it costs thrice the planning, as it is copied through four views
 inputs AS MATERIALIZED (
   SELECT
-    study, template_id, rubric_id, provider, request_model, thinking, candidate_a, candidate_b, prompt,
+    study, template_id, rubric_id, judge, candidate_a, candidate_b, prompt,
     min(item_a) AS an_output,
     count(f) AS both_here,
     count(f + y) AS labelled_here,
@@ -69,12 +69,12 @@ inputs AS MATERIALIZED (
     coalesce(sum(f), 0) AS fm_here,
     coalesce(sum(f * f), 0) AS ffm_here
   FROM judged
-  GROUP BY study, template_id, rubric_id, provider, request_model, thinking, candidate_a, candidate_b, prompt
+  GROUP BY study, template_id, rubric_id, judge, candidate_a, candidate_b, prompt
   HAVING count(*) FILTER (WHERE is_missing) + count(f) > 0
 ),
 totals AS (
   SELECT
-    study, template_id, provider, request_model, thinking, candidate_a, candidate_b,
+    study, template_id, judge, candidate_a, candidate_b,
     CAST(sum(both_here) AS BIGINT) AS n_both,
     CAST(sum(labelled_here) AS BIGINT) AS n_labelled,
     CAST(sum(drawn_here) AS BIGINT) AS n_label_drawn,
@@ -89,7 +89,7 @@ totals AS (
     sum(fm_here) AS fm,
     sum(ffm_here) AS ffm
   FROM inputs
-  GROUP BY study, template_id, provider, request_model, thinking, candidate_a, candidate_b
+  GROUP BY study, template_id, judge, candidate_a, candidate_b
   HAVING sum(both_here) > 0
 ),
 weighed AS (
@@ -98,7 +98,7 @@ weighed AS (
 ),
 moved AS (
   SELECT
-    inputs.study, inputs.template_id, inputs.rubric_id, inputs.provider, inputs.request_model, inputs.thinking,
+    inputs.study, inputs.template_id, inputs.rubric_id, inputs.judge,
     inputs.candidate_a, inputs.candidate_b, prompt, an_output, both_here, labelled_here,
     (y_here - labelled_here * y / n_labelled) / nullif(n_labelled, 0) AS people_moved,
     ppi_moved(labelled_here, both_here, y_here, f_here, fm_here, n_labelled, n_both, y, f, fm, ppi_weight) AS ppi_moved
@@ -106,16 +106,14 @@ moved AS (
   JOIN weighed
     ON weighed.study = inputs.study
     AND weighed.template_id = inputs.template_id
-    AND weighed.provider = inputs.provider
-    AND weighed.request_model = inputs.request_model
-    AND coalesce(weighed.thinking, '') = coalesce(inputs.thinking, '')
+    AND weighed.judge = inputs.judge
     AND weighed.candidate_a = inputs.candidate_a
     AND weighed.candidate_b = inputs.candidate_b
 ),
 -- by statement, where prompt is NULL, and by prompt, where rubric_id is
 clusters AS (
   SELECT
-    study, template_id, rubric_id, provider, request_model, thinking, candidate_a, candidate_b, prompt,
+    study, template_id, rubric_id, judge, candidate_a, candidate_b, prompt,
     sum(both_here) > 0 AS is_judged,
     sum(labelled_here) > 0 AS is_labelled,
     count(*) FILTER (WHERE both_here > 0) AS n_cells,
@@ -125,13 +123,13 @@ clusters AS (
     sum(ppi_moved * ppi_moved) AS ppi_cells
   FROM moved
   GROUP BY GROUPING SETS (
-    (study, template_id, provider, request_model, thinking, candidate_a, candidate_b, rubric_id),
-    (study, template_id, provider, request_model, thinking, candidate_a, candidate_b, prompt, an_output)
+    (study, template_id, judge, candidate_a, candidate_b, rubric_id),
+    (study, template_id, judge, candidate_a, candidate_b, prompt, an_output)
   )
 ),
 spread AS (
   SELECT
-    study, template_id, provider, request_model, thinking, candidate_a, candidate_b,
+    study, template_id, judge, candidate_a, candidate_b,
     count(*) FILTER (WHERE prompt IS NULL AND is_judged) AS n_rubrics,
     count(*) FILTER (WHERE prompt IS NULL AND is_labelled) AS n_rubrics_labelled,
     count(*) FILTER (WHERE rubric_id IS NULL AND is_judged) AS n_prompts,
@@ -144,7 +142,7 @@ spread AS (
     sum(ppi_moved * ppi_moved) FILTER (WHERE rubric_id IS NULL) AS ppi_by_prompt,
     sum(ppi_cells) FILTER (WHERE prompt IS NULL) AS ppi_by_cell
   FROM clusters
-  GROUP BY study, template_id, provider, request_model, thinking, candidate_a, candidate_b
+  GROUP BY study, template_id, judge, candidate_a, candidate_b
 ),
 cells AS (
   SELECT
@@ -154,9 +152,7 @@ cells AS (
   JOIN spread
     ON spread.study = weighed.study
     AND spread.template_id = weighed.template_id
-    AND spread.provider = weighed.provider
-    AND spread.request_model = weighed.request_model
-    AND coalesce(spread.thinking, '') = coalesce(weighed.thinking, '')
+    AND spread.judge = weighed.judge
     AND spread.candidate_a = weighed.candidate_a
     AND spread.candidate_b = weighed.candidate_b
 ),
@@ -212,7 +208,7 @@ sized AS (
   FROM errors
 )
 SELECT
-  study, template_id, provider, request_model, thinking, candidate_a, candidate_b,
+  study, template_id, judge.*, candidate_a, candidate_b,
   n_rubrics,
   n_rubrics_labelled,
   n_both,

@@ -1,4 +1,4 @@
--- grain: study, template_id, provider, request_model, thinking, candidate
+-- grain: study, template_id, judge, candidate
 -- question: How often does each candidate model win and lose against all others together?
 -- source: candidate_pairs, each pair counted for both of its models.
 -- estimators:
@@ -18,14 +18,14 @@
 CREATE OR REPLACE VIEW metric_win_totals AS
 WITH sides AS (
   SELECT
-    study, template_id, provider, request_model, thinking, candidate_a AS candidate,
+    study, template_id, judge(candidate_pairs) AS judge, candidate_a AS candidate,
     CASE winner WHEN 'a' THEN 'win' WHEN 'b' THEN 'loss' ELSE winner END AS result,
     rank_a_first AS rank,
     part_a - part_b AS lead
   FROM candidate_pairs
   UNION ALL
   SELECT
-    study, template_id, provider, request_model, thinking, candidate_b AS candidate,
+    study, template_id, judge(candidate_pairs) AS judge, candidate_b AS candidate,
     CASE winner WHEN 'b' THEN 'win' WHEN 'a' THEN 'loss' ELSE winner END AS result,
     -rank_a_first AS rank,
     part_b - part_a AS lead
@@ -33,7 +33,7 @@ WITH sides AS (
 ),
 counts AS (
   SELECT
-    study, template_id, provider, request_model, thinking, candidate,
+    study, template_id, judge, candidate,
     count(*) FILTER (WHERE result = 'win') AS n_wins,
     count(*) FILTER (WHERE result = 'loss') AS n_losses,
     count(*) FILTER (WHERE result = 'tie') AS n_true_ties,
@@ -46,10 +46,10 @@ counts AS (
     count(*) FILTER (WHERE rank = -1) AS speceval_unique_losses,
     count(*) FILTER (WHERE rank = 0) AS speceval_unique_ties
   FROM sides
-  GROUP BY study, template_id, provider, request_model, thinking, candidate
+  GROUP BY study, template_id, judge, candidate
 )
 SELECT
-  study, template_id, provider, request_model, thinking, candidate,
+  study, template_id, judge.*, candidate,
   n_wins, n_losses, n_true_ties, n_inconsistent, n_missing, n_pairs_pending,
   points / nullif(n_both, 0) AS win_rate_half,
   points / nullif(n_both + n_missing, 0) AS win_rate_half_min,

@@ -69,7 +69,7 @@ def select(script: Script) -> str:
     """Return the SELECT of a view in Spark SQL, its macros written out."""
     match = _VIEW.match(_COMMENT.sub("", script.text))
     assert match is not None, script.name  # noqa: S101 - sql/ has this form
-    tree = _expanded(_parsed(match[1]))
+    tree = _expanded(_spelled(_parsed(match[1])))
     for struct in tree.find_all(exp.Struct):
         for part in struct.expressions:
             part.set("expression", _worth(part.expression) or _maybe(part.expression))
@@ -176,6 +176,22 @@ def _all_macros() -> list[tuple[tuple[str, str, str], Callable[[str], exp.Expr]]
     ours = [(found, _parsed) for script in refresh.scripts() if script.macros for found in _texts(script.text)]
     sparks = ((_MARK + name, parameters, body) for name, parameters, body in _SPARKS)
     return [*ours, *((found, partial(sqlglot.parse_one, dialect=SPARK)) for found in sparks)]
+
+
+def _spelled(tree: exp.Expr) -> exp.Expr:
+    """Return a tree in which `cell.*` names its columns: Sail takes no star where rows are grouped or joined."""
+    for query in tree.find_all(exp.Select):
+        parts = (
+            (part, _macro(part.table) if part.is_star and isinstance(part, exp.Column) else None)
+            for part in query.expressions
+        )
+        spelled = (_fields(part.table, macro) if macro else [part] for part, macro in parts)
+        query.set("expressions", [part for found in spelled for part in found])
+    return tree
+
+
+def _fields(value: str, macro: _Macro) -> list[exp.Expr]:
+    return [exp.column(part.name, value) for part in macro.body.expressions]
 
 
 def _expanded(tree: exp.Expr) -> exp.Expr:
@@ -286,7 +302,9 @@ def _called(macro: _Macro, arguments: list[exp.Expr]) -> exp.Expr:
     for column in list(body.find_all(exp.Column)):
         name, *rest = column.parts
         if name.name in given:
-            new = exp.column(name.name, row) if name.name in bound else exp.paren(values[name.name])
+            value = values[name.name]
+            plain = value if isinstance(value, exp.Column) else exp.paren(value)
+            new = exp.column(name.name, row) if name.name in bound else plain
             column.replace(exp.Dot.build([new, *(part.copy() for part in rest)]) if rest else new)
     if not bound:
         return body

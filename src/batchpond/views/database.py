@@ -30,6 +30,7 @@ from batchpond.lake.manifest import GONE, Damage
 from batchpond.lake.schemas import LARGE, TABLES, Table
 from batchpond.lake.store import ADDRESS, LENS, TMP, whole
 from batchpond.lake.tables import QUIET, literal, query, quoted
+from batchpond.model import CELL_COLUMNS
 from batchpond.views import refresh
 from batchpond.views.draft import AT_HAND, CATALOG, MEMORY_LIMIT, Draft, Seen, as_tables, config, seen
 from batchpond.views.refresh import Files, Good, Sound, fingerprint, first_line, named, sorted_out, views_digest
@@ -489,6 +490,10 @@ def _table_view(name: str, files: Mapping[str, Sound]) -> str:
 
 
 TABLE_STAGE: Final = "lake"
+# What a header's grain says in a word, and `sql/0_functions/cell.sql` in a value.
+WORDS: Final = {"cell": CELL_COLUMNS, "judge": CELL_COLUMNS[2:]} | {
+    "judge_pair": tuple(f"{column}_{side}" for side in "ab" for column in CELL_COLUMNS[2:])
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -510,10 +515,14 @@ def views() -> list[ViewInfo]:
     """Return the lake's tables, then every view, each after those it reads."""
     tables = [ViewInfo(table.name, TABLE_STAGE, table.grain, table.question) for table in TABLES.values()]
     return tables + [
-        ViewInfo(name, script.stage, *(script.header.get(field, "") for field in ("grain", "question")))
+        ViewInfo(name, script.stage, _spelled(script.header["grain"]), script.header["question"])
         for script in refresh.scripts()
         for name in script.views
     ]
+
+
+def _spelled(grain: str) -> str:
+    return re.sub(rf"\b({'|'.join(WORDS)})\b(?=,|$)", lambda match: ", ".join(WORDS[match[1]]), grain)
 
 
 def is_view(name: str) -> bool:

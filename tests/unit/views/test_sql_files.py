@@ -13,7 +13,7 @@ from batchpond.lake.attempts import Phase
 from batchpond.lake.schemas import TABLES
 from batchpond.views import database, refresh
 from tests.rigs import sql_readme
-from tests.rigs.sql import views_over
+from tests.rigs.sql import table, views_over
 
 SCRIPTS = {script.name: script for script in refresh.scripts()}
 METRICS = [name for name, script in SCRIPTS.items() if script.stage == sql_readme.METRICS]
@@ -111,6 +111,32 @@ def test_a_name_defined_twice_is_an_error(tmp_path: Path) -> None:
         (tmp_path / folder / f"{folder}.sql").write_text("CREATE OR REPLACE VIEW x AS SELECT 1;")
     with pytest.raises(LakeError, match=r"1_a\.sql and 2_b\.sql"):
         refresh.load(tmp_path)
+
+
+def test_the_words_of_a_grain_are_values_of_the_same_columns() -> None:
+    """Whoever reads `cell` in a header, and whoever groups by the value, have the same columns in the same order."""
+    with views_over({}) as connection:
+        for word, names in database.WORDS.items():
+            row = ", ".join(f"NULL AS {name}" for name in names)
+            spelled = connection.execute(f"SELECT {word}.* FROM (SELECT {word}(t) AS {word} FROM (SELECT {row}) AS t)")
+            assert tuple(column[0] for column in spelled.description) == names
+
+
+def test_cells_that_lack_the_same_columns_are_one_cell() -> None:
+    """However they are brought together: what was imported may have no template, or no thinking."""
+    with views_over(
+        {"calls": table([{"provider": "p"}, {"provider": "p"}, {"provider": "p", "thinking": "low"}])}
+    ) as c:
+        c.execute("CREATE OR REPLACE TEMP VIEW own AS SELECT cell(calls) AS cell FROM calls")
+        for sql, n in {
+            "FROM (SELECT cell, count(*) FROM own GROUP BY cell)": 2,
+            "FROM (SELECT DISTINCT cell FROM own)": 2,
+            "FROM own JOIN (SELECT DISTINCT cell FROM own) AS other USING (cell)": 3,
+            "FROM own WHERE cell IN (SELECT cell FROM own WHERE cell.thinking IS NULL)": 2,
+            "FROM own WHERE EXISTS (FROM own AS other WHERE other.cell = own.cell AND other.cell.thinking IS NULL)": 2,
+            "FROM (SELECT count(*) OVER (PARTITION BY cell) AS n FROM own) WHERE n = 2": 2,
+        }.items():
+            assert c.execute(f"SELECT count(*) {sql}").fetchall() == [(n,)], sql
 
 
 # --- headers --------------------------------------------------------------------------------------
