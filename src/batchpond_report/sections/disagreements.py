@@ -79,7 +79,9 @@ def _orders(row: Row) -> list[Row]:
 def _place(row: Row, side: str) -> Row:
     value = row[f"value_{side}"]
     better = row["item_lo" if value == "lo" else "item_hi"]
+    is_served_twice = row["model_a"] == row["model_b"] and row["provider_a"] != row["provider_b"]
     return {
+        "judge": (f"{row[f'provider_{side}']}/" if is_served_twice else "") + row[f"model_{side}"],
         "template_id": row[f"template_{side}"], "rubric_id": row["rubric_id"], "provider": row[f"provider_{side}"],
         "request_model": row[f"model_{side}"], "thinking": row[f"thinking_{side}"], "unit_id": row["unit_id"],
         "item_first": row["item_lo"], "item_second": row["item_hi"], "task": row["task"], "turn_no": row["turn_no"],
@@ -90,7 +92,7 @@ def _place(row: Row, side: str) -> Row:
 
 def _judge(place: Row) -> str:
     thinking = "" if place["thinking"] in {None, "none", "unspecified"} else f", thinking {place['thinking']}"
-    return f"{place['request_model']} ({place['template_id']}{thinking})"
+    return f"{place['judge']} ({place['template_id']}{thinking})"
 
 
 section = Chapter(

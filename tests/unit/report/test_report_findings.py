@@ -50,6 +50,20 @@ def test_who_judged_next_to_nothing_is_not_ranked(tmp_path: Path) -> None:
     assert ", the most of 2 judges and templates with five items or more" in told["agreement"][0]
 
 
+@pytest.mark.parametrize("other", [{"thinking": "high"}, {"provider": "q"}])
+def test_a_model_is_not_compared_with_itself(tmp_path: Path, other: Row) -> None:
+    """Two levels of thinking, or two providers, of one model have two names in each table, also where they are all."""
+    rows: list[Row] = [
+        {"task": "pairwise", "rubric_id": "r", "item_first": one, "item_second": two,
+         "verdict": "first" if judge or one < two else "second"} | judge
+        for judge in ({}, other) for one in "abcdef" for two in "abcdef" if one != two
+    ]  # fmt: skip
+    findings(tmp_path, rows)
+    tables = {exhibit.key: exhibit.frame for exhibit in build.build(tmp_path / "lake", "s").exhibits()}
+    for names in (tables["agreement"].select("judge_a", "judge_b"), tables["paired"].select("a", "b")):
+        assert len({name for row in names.rows() for name in row}) == 2
+
+
 def test_a_finding_names_its_template_and_thinking_where_there_are_several(tmp_path: Path) -> None:
     rows = complying({"a": 9, "b": 4}) + complying({"a": 9, "b": 4}, template_id="t2")
     rows += complying({"a": 9, "b": 4}, thinking="high")
