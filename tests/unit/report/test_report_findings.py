@@ -48,6 +48,8 @@ def test_who_judged_next_to_nothing_is_not_ranked(tmp_path: Path) -> None:
     assert text.startswith("Of 2 judges (1 more judged too few items to be ranked), m1 is the most consistent: ")
     assert [text.split(" says what")[0] for text in told["agreement"]] == ["m2", "m1"]
     assert ", the most of 2 judges and templates with five items or more" in told["agreement"][0]
+    alone = findings(tmp_path / "alone", [row for row in rows if row["request_model"] != "m2"])["consistency"]
+    assert [text.split(" names")[0] for text in alone] == ["m1"]
 
 
 @pytest.mark.parametrize("other", [{"thinking": "high"}, {"provider": "q"}])
