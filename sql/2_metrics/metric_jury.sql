@@ -16,8 +16,9 @@
 --   - unanimous_share: n_unanimous / n_heard, where all that spoke said the same
 --   - majority_share: n_majority / n_heard, where more than half of those that spoke said the same; 1 whenever an odd
 --     number of judges all say one of two words, which its interval then always holds
---   - p_labels_alike: that judges are unanimous as often on the labelled of the n_heard units as on the others
---     (two_proportions_p): small where labels lean to what judges differ on, or agree on
+--   - p_labels_alike: that the labelled are drawn by lot from the n_heard units, of which n_unanimous are unanimous:
+--     hypergeometric, normal with Yates' correction; small where labels lean to what judges differ on, or agree on. Below
+--     0.01 no more often than it should be where five units of each kind are expected, up to twice as often where fewer are
 --   - majority_accuracy, weighted_accuracy, best_judge_accuracy: of the labelled units with a verdict of the majority,
 --     of the weighted jury and of the best judge, the share that people call right: of other units each, as who is
 --     silent on the hard ones is right more often
@@ -452,8 +453,9 @@ SELECT
   best_template_id, best_provider, best_request_model, best_thinking,
   n_heard_labelled,
   n_unanimous_labelled,
-  two_proportions_p(n_unanimous_labelled, n_heard_labelled, n_unanimous - n_unanimous_labelled, n_heard - n_heard_labelled)
-    AS p_labels_alike,
+  normal_two_sided(greatest(abs(n_unanimous_labelled - n_unanimous * (n_heard_labelled / n_heard)) - 0.5, 0)
+    / sqrt(nullif(n_unanimous * ((n_heard - n_unanimous) / nullif(n_heard - 1, 0)) * (n_heard_labelled / n_heard)
+      * (1 - n_heard_labelled / n_heard), 0))) AS p_labels_alike,
   cost_usd,
   n_cost_unknown,
   CASE WHEN n_cost_unknown = 0 THEN cost_usd / nullif(n_majority, 0) END AS cost_per_verdict_usd,

@@ -8,6 +8,7 @@ from collections import Counter, defaultdict
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from tests.rigs.jury_planted import DESIGNS, play
 from tests.rigs.metrics import of_items, of_pairs
@@ -112,6 +113,21 @@ def test_the_error_of_a_weighted_jury_over_pairs_is_numpys() -> None:
     assert found[0]["weighted_accuracy"] == pytest.approx(accuracy(units, truth), abs=1e-12)
     clusters = {unit: [("", item) for item in unit] for unit in units}
     assert found[0]["weighted_accuracy_se"] == pytest.approx(left_out(units, truth, clusters), rel=1e-9)
+
+
+def test_labels_that_were_drawn_by_lot_are_hardly_ever_called_anything_else() -> None:
+    """Of ten units of which seven are unanimous a lot takes the other three once in 120 times, which no p is below."""
+    rows: list[Row] = [
+        {"provider": who, "request_model": name, "item": f"i{number}", "verdict": word, "rubric_id": rubric}
+        for rubric, n_units, n_split in (("few", 10, 3), ("many", 60, 15)) for number in range(n_units)
+        for who, name, word in [("p", "a", "true"), ("p", "b", "false" if number < n_split else "true"),
+                                *([("human", "h", "true")] if number < min(n_split, 12) else [])]
+    ]  # fmt: skip
+    found = {row["rubric_id"]: row["p_labels_alike"] for row in of_items(rows, "metric_jury")[0]}
+    for rubric, n, n_labelled, n_unanimous in (("few", 10, 3, 7), ("many", 60, 12, 45)):
+        drawn = stats.hypergeom(n, n_unanimous, n_labelled)
+        assert found[rubric] == pytest.approx(2 * stats.norm.sf((drawn.mean() - 0.5) / drawn.std()), rel=1e-6), rubric
+    assert found["few"] > 2 * stats.hypergeom(10, 7, 3).pmf(0) > found["many"]
 
 
 @pytest.mark.parametrize("name", ["jury of three", "jury with one worse than chance", "jury of three, 3 repeats"])
