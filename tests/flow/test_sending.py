@@ -21,6 +21,7 @@ from batchpond.lake.records import Intent, Rejected, Sharded, Status, Verified
 from batchpond.model import BatchState, ErrorClass
 from batchpond.run.dispatch import BACKOFF_MAX, REQUEUES_MAX, Budget, Readiness, Trigger, readiness
 from batchpond.run.session import Session
+from batchpond.run.submit import preview
 from tests.rigs.events import fact
 from tests.rigs.sim_study import STUDY, Rig
 
@@ -131,6 +132,36 @@ def test_an_approval_pays_for_attempts_that_it_sends_though_an_earlier_one_made_
         (cap,) = Budget.of(session, session.lake_state.approvals[STUDY]).caps
         worst = [shard.cost_max_usd or 0.0 for shard in session.lake_state.shards.values()]
     assert cap.taken_usd > sum(worst) - max(worst), "all that was sent under it counts against it"
+
+
+def test_what_waits_is_shown_and_bounded_at_the_price_of_now(tmp_path: Path) -> None:
+    """A price that is set or raised while shards wait counts for what they may cost; the last submission did before."""
+    rig = Rig(tmp_path, models=("gpt-of-nobody",), with_lens=False)
+    config = rig.lake / "config.toml"
+    rig.plan()
+    room, price = "[limits.openai]\nopen_batches = 1\n", '[prices."openai/gpt-of-nobody"]\ninput = {0}\noutput = {0}\n'
+    config.write_text(room)
+    assert rig.submit().preview.cost_max_usd is None  # of three shards two wait
+
+    def shown() -> tuple[int, float]:
+        found = preview(rig.store(), rig.lake_state(), STUDY, None)
+        return found.n_requests, found.cost_max_usd or 0.0
+
+    costs = []
+    for usd in (1, 50):
+        config.write_text(room + price.format(usd))
+        costs.append(shown())
+    assert [n for n, _ in costs] == [7, 7]
+    assert costs[1][1] > 49 * costs[0][1] > 0
+    config.write_text(room + price.format(1))
+    rig.submit()
+    config.write_text(price.format(50))
+    assert rig.sync().n_unsent == 7  # more than was approved
+    assert shown() == costs[1]
+    config.write_text(price.format(1))
+    rig.settle(is_begun=True)
+    assert rig.violations() == []
+    assert (rig.billed()[0], len(rig.answers())) == (12, 12)
 
 
 def test_one_study_that_cannot_go_on_does_not_stop_the_pass(tmp_path: Path) -> None:

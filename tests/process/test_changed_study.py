@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -41,6 +42,7 @@ def test_submit_says_that_a_study_file_was_changed_since_it_was_planned(
     changed, n = re.subn(r"max_output_tokens = (\d+)", r"max_output_tokens = 1\1", before, count=1)
     assert n == 1
     path.write_text(changed)
+    os.utime(path, (1, 1))  # what is moved here or unpacked keeps its date
     told = submitted(study, capsys)
     assert f"{SAYS} {study}" in told
     assert "`batchpond plan study.toml` plans what it says" in told

@@ -50,6 +50,15 @@ def test_errored_rows_are_said_by_class_with_the_commonest_message(account: Fake
         assert [program.run(name, *options).returncode for options in ((), ("--exit-code",))] == [0, 3]
 
 
+def test_what_waits_for_money_is_not_all_in(program: Program) -> None:
+    """Nothing is pending, and no pass sends the rest: `sync --exit-code` was 0, as where all is answered."""
+    program.prepare(max_requests=6)
+    worst_usd = json.loads(program.run("submit", STUDY, "--dry-run", "--json").stdout)["cost_max_usd"]
+    assert program.run("submit", STUDY, "--yes", "--max-cost", f"{worst_usd / 2:.9f}").returncode == 0
+    assert "1 verified; 6 approved requests not sent yet" in program.sync().stderr
+    assert [program.run("sync", *options).returncode for options in ((), ("--exit-code",))] == [0, 3]
+
+
 def test_a_batch_past_its_window_is_for_a_person(account: FakeOpenAI, program: Program) -> None:
     """Defect D1 of wires: a batch that should have ended hours ago is exit 3 at `sync` and `status`, with ways out."""
     account.is_held = True

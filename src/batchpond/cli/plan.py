@@ -231,14 +231,15 @@ def submit(
 def _note_changed(invocation: Invocation, study: str) -> None:
     """Say where the study's file in this folder, or one it names, says something else than is planned, and is sent.
 
-    Reading it takes as long as all else that is done before sending: what is older than the only plan is not looked at.
+    Reading it takes as long as all else that is done before sending: what stood there before the plan is not looked at.
     """
     from batchpond.plan.versions import written_ns
 
     planned_ns = written_ns(invocation.store(), study)
     near = (path for pattern in ("*", "*/*") for path in Path().glob(pattern) if path.suffix.lower() in _INPUTS)
     some = itertools.islice(near, _NEAR_MAX)  # a folder may hold anything
-    if not any(path.stat().st_mtime_ns > planned_ns for path in some if path.is_file()):
+    stats = (path.stat() for path in some if path.is_file())
+    if not any(max(one.st_mtime_ns, one.st_ctime_ns) > planned_ns for one in stats):
         return
     from batchpond.plan.verb import is_as_planned
     from batchpond.study.file import files_of, load

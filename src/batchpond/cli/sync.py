@@ -73,7 +73,7 @@ def command(
     conclude(invocation.diagnostics, total, report)
     if on_done and not report.n_pending and any(dataclasses.astuple(total)):
         _run_on_done(on_done, invocation, total, report)
-    is_short = is_exit_code and bool(report.n_failed)
+    is_short = is_exit_code and bool(report.n_failed or report.n_unsent)  # as for want of money
     return exit_code(report, is_exit_code=is_exit_code) or (ExitCode.ATTENTION if is_short else ExitCode.DONE)
 
 

@@ -163,7 +163,7 @@ def take_up(store: Store, there: Collection[str] | None = None) -> list[Damage]:
     return damaged
 
 
-GONE: Final = "it was published and is not there"
+GONE: Final = "it was published and is not there; a link in its place counts for nothing"
 
 
 def give_up(store: Store, name: str) -> None:

@@ -173,10 +173,11 @@ class Asked(Event, frozen=True, kw_only=True, rename={"cells": "detail"}):
         return {name: getattr(self, name) for name in Asked.__annotations__}
 
 
-class Sharded(Asked, frozen=True, kw_only=True, tag="sharded"):
-    """Requests were put together for one provider batch; a study without tiers gives it none."""
+class Sharded(Asked, frozen=True, kw_only=True, tag="sharded", rename={"prices": "sha256"}):
+    """Requests were put together for one batch, by `prices` of that digest; a study without tiers gives it none."""
 
     tier: int | None = None
+    prices: str | None = None
 
     def part(self, n_requests: int) -> Self:
         """Return it as so many of its requests, at their share of its tokens and cost."""

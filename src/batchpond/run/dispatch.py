@@ -14,7 +14,7 @@ from batchpond.lake import disk, tables
 from batchpond.lake.attempts import BEFORE_SENT_PHASES, UNCLEAR_PHASES, UNSENT_PHASES, Attempt, LakeState, Phase
 from batchpond.lake.records import AdoptedShard, Approval, Intent, Rejected, Rounds, Sharded
 from batchpond.lake.schemas import PLAN, SHARD_REQUESTS
-from batchpond.lake.store import Store
+from batchpond.lake.store import CONFIG, Store
 from batchpond.model import ErrorClass, Mode, ShardKind
 from batchpond.plan import versions
 from batchpond.plan.versions import FIRST
@@ -22,7 +22,7 @@ from batchpond.providers import registry
 from batchpond.run import due
 from batchpond.run.send import UPLOADS_MAX, Sending, end_uploads, send_shard, upload_ahead
 from batchpond.run.session import Session, Severity
-from batchpond.study.prices import Config, Limits, load_config
+from batchpond.study.prices import Config, Limits, Prices, load_config
 
 BACKOFF_FIRST = timedelta(seconds=30)
 BACKOFF_MAX = timedelta(hours=1)
@@ -225,7 +225,7 @@ def count_unapproved(session: Session) -> Mapping[str, int]:
     if not partly:
         return {}
     plan, shards = (disk.relative(store.path, store.published(name)) for name in (PLAN.name, SHARD_REQUESTS.name))
-    basis = (sorted(partly.items()), sorted(state.voided), sorted(due.void_shards(state)), plan, shards)
+    basis = (sorted(partly.items()), sorted(state.voided), sorted(due.void_shards(store, state)), plan, shards)
     return session.remembered(".unapproved", basis, lambda: due.unformed(store, state, partly.values()), plan)
 
 
@@ -283,9 +283,10 @@ def of_model(shard: Sharded) -> str:
 
 def candidates(store: Store, lake_state: LakeState, study: str) -> Iterator[tuple[Sharded, Attempt | None]]:
     """Yield the study's shards of the current version that are not done, by tier, with their latest attempt."""
-    version = lake_state.current_versions.get(study)
+    version, book = lake_state.current_versions.get(study), Prices.of_lake(store.path / CONFIG, store.clock.now())
     for shard, latest in sorted(due.real_shards(store, lake_state, study), key=lambda found: tier_of(found[0])):
         is_done = latest is not None and latest.phase is Phase.VERIFIED and latest.failure_code is None
+        is_done |= due.is_repriced(book, lake_state, shard)
         if shard.study_version == version and shard.shard_kind is not ShardKind.ADOPTED and not is_done:
             yield shard, latest
 

@@ -11,6 +11,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
 
+from msgspec.structs import replace
+
 from batchpond import ids
 from batchpond.errors import LakeError
 from batchpond.lake import disk, failpoints, manifest, tables
@@ -27,7 +29,7 @@ from batchpond.providers.http.errors import ApiError, classify
 from batchpond.run.find import check_settled, is_of_plan
 from batchpond.run.send import was_never_made
 from batchpond.run.session import Rules, Session, answered
-from batchpond.study.prices import NOTHING, USUAL, Config, Estimate, Lengths, Prices, Used, load_config
+from batchpond.study.prices import NOTHING, USUAL, Config, Estimate, Lengths, Prices, Used, basis, load_config
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -169,7 +171,7 @@ def new_shards(
     values |= {
         "study": study,
         "version": version,
-        "void": [*lake_state.voided, *void_shards(lake_state)],
+        "void": [*lake_state.voided, *void_shards(store, lake_state)],
         "live": [*pending_shards(lake_state)],
         "again": again is not None,
         "per_cell": rule.per_cell,
@@ -178,9 +180,9 @@ def new_shards(
     generation = len(lake_state.voided) + (0 if again is None else len(lake_state.shards))
     settings = load_config(store.path)
     files = [(path, disk.stands(path)) for name in ASKED_TABLES for path in store.published(name)]
-    basis = sql, values, rule, generation, settings, files
+    asked = sql, values, rule, generation, settings, files, basis(store.path / CONFIG)
     before, kept, n_rows = _SHOWN.pop(store, None), list[NewShard](), 0
-    if before is not None and before[0] == basis:
+    if before is not None and before[0] == asked:
         yield from before[1]
         return
     for new in _cut(store, sql, values, rule, generation, settings):
@@ -188,7 +190,7 @@ def new_shards(
         kept = [*kept, new] if n_rows <= _SHOWN_ROWS_MAX else []
         yield new
     if n_rows <= _SHOWN_ROWS_MAX:
-        _SHOWN[store] = basis, kept
+        _SHOWN[store] = asked, kept
 
 
 _SHOWN_ROWS_MAX: Final = 100_000
@@ -223,7 +225,8 @@ def _cut(
         parts = (_with_cells(part, cells, is_per_cell=rule.per_cell) for part in found)
         for lines in versions.cut(parts, limits, rule.segments):
             cost = estimated(book, lines, lengths, used, caches)
-            yield NewShard(shard_event(study, version, lines, kind, cost, generation), lines)
+            event = shard_event(study, version, lines, kind, cost, generation)
+            yield NewShard(replace(event, prices=book.mark(event.priced)), lines)
         tables.give_back(connection)
 
 
@@ -240,7 +243,7 @@ def _with_cells(part: pa.RecordBatch, cells: pa.Table, *, is_per_cell: bool) -> 
 
 def unformed(store: Store, lake_state: LakeState, plans: Collection[str]) -> dict[str, int]:
     """Return how many requests of each study's version are in no shard yet; reads ids alone, and makes no shard."""
-    values = {"versions": [*plans], "void": [*lake_state.voided, *void_shards(lake_state)]}
+    values = {"versions": [*plans], "void": [*lake_state.voided, *void_shards(store, lake_state)]}
     return dict(tables.rows(store, ["plan", "shard_requests"], tables.query(__package__, "unformed"), values))
 
 
@@ -259,13 +262,21 @@ def _asked(lines: pa.Table) -> PricedModel:
     return PricedModel(provider, model, Mode(mode))
 
 
-def void_shards(lake_state: LakeState) -> list[str]:
-    """Return the shards of earlier plans, of all studies, that never became a batch: who plans the same may ask it."""
+def void_shards(store: Store, lake_state: LakeState) -> list[str]:
+    """Return the shards, of all studies, of earlier plans or prices that never became a batch: others may ask it."""
+    book, now = Prices.of_lake(store.path / CONFIG, store.clock.now()), lake_state.current_versions
     return [
         shard_id
         for shard_id, shard in lake_state.shards.items()
-        if shard.study_version != lake_state.current_versions.get(shard.study) and is_voidable(lake_state, shard_id)
+        if is_voidable(lake_state, shard_id)
+        and (shard.study_version != now.get(shard.study) or is_repriced(book, lake_state, shard))
     ]
+
+
+def is_repriced(book: Prices, lake_state: LakeState, shard: Sharded) -> bool:
+    """Whether nothing was done for a shard yet, and what it may cost was said by other prices: it is cut anew."""
+    is_new = shard.shard_kind is ShardKind.FIRST and shard.shard_id not in lake_state.by_shard
+    return is_new and shard.prices not in {None, book.mark(shard.priced)}
 
 
 def is_under_way(store: Store, lake_state: LakeState, study: str) -> bool:
@@ -358,12 +369,12 @@ def form_shards(session: Session, study: str, approval: Approval, again: Again |
     """
     version, is_all = approval.study_version, again is None and asks_all_itself(session, approval)
     check_settled(session, study)
-    for shard_id in void_shards(session.open_state):
+    for shard_id in void_shards(session.store, session.open_state):
         owner = session.open_state.shards[shard_id].study
         is_wanted = owner == study or (not is_all and is_of_plan(session, study, shard_id))
         if is_wanted and was_never_made(session, shard_id):
             session.record(Voided(study=owner, shard_id=shard_id))
-    if is_all:
+    if is_all and asks_all_itself(session, approval):  # also of what was given up
         return
     if again is not None:
         require_read(session.store, session.lake_state)

@@ -175,11 +175,8 @@ def submit(  # noqa: PLR0913 - all that may be said of it
 ) -> SubmitReport:
     """Send a study's due requests, once `confirm` agrees to their cost; the rest is left to `sync`.
 
-    Without `confirm` it is a dry run.
-
-    `again` asks what was asked before once more, all of it or what failed; `results` keeps the first
-    success and `result_attempts` has them all. Without `is_shown` the lens is left to the pass that follows at once.
-
+    Without `confirm` it is a dry run. `again` asks what was asked before once more, all of it or what failed; `results`
+    keeps the first success, `result_attempts` has all. Without `is_shown` the lens is left to the pass that follows.
     The lock is not held while asking. Raises UsageError when there is no plan or the estimate is
     above `max_cost_usd` or the study's budget; what is sent before a failure stays on record and is never sent twice.
     """

@@ -12,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import functools
+import hashlib
 import math
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -201,6 +202,11 @@ class Prices:
         if asked not in self._cache:
             self._cache[asked] = self._overrides.get(asked.override) or _bundled(asked, self._when)
         return self._cache[asked]
+
+    def mark(self, asked: PricedModel) -> str:
+        """Return a digest of a model's prices, known or not."""
+        unit = self.unit(asked)
+        return hashlib.sha256(repr(unit and unit.tiers).encode()).hexdigest()
 
     def cost(self, asked: PricedModel, said: Response) -> float | None:
         """Return what one answered request cost in USD, or None when prices or tokens are unknown.

@@ -75,9 +75,9 @@ def test_what_was_not_collected_counts_down(provider: str, days: float, words: s
 
 
 def test_every_state_that_waits_for_a_person_has_a_way_out() -> None:
-    """And a second batch, whose state may be any other."""
-    assert set(WAYS_OUT) == {*ATTENTION_PHASES, "duplicate"}
-    assert all("`batchpond resolve ATTEMPT --" in hint for hint in WAYS_OUT.values())
+    """And a second batch, whose state may be any other, and an open one that cannot go on, which can be stopped."""
+    assert set(WAYS_OUT) == {*ATTENTION_PHASES, "duplicate", "open"}
+    assert all("`batchpond resolve ATTEMPT --" in hint for name, hint in WAYS_OUT.items() if name != "open")
 
 
 def test_every_kind_of_failure_has_an_advice() -> None:
