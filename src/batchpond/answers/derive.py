@@ -362,11 +362,9 @@ def is_costed(store: Store, source: Source, price: PriceRow) -> bool:
     """Return whether responses that stand in files cost what they would if they were read now."""
     parts = (part for file in source.files for part in part_paths(store, file))
     paths = [store.final_path(RESPONSES, _responses_name(source.provider, part.stem)) for part in parts]
-    rows = (row for path in paths for row in read_rows(path, ["cost_usd", *_PRICED]).to_pylist())
+    columns = ["cost_usd", "input_tokens", "output_tokens", "cached_tokens", "cache_write_tokens"]
+    rows = (row for path in paths for row in read_rows(path, columns).to_pylist())
     return all(row.pop("cost_usd") == price(Response(None, ResponseStatus.SUCCEEDED, **row)) for row in rows)
-
-
-_PRICED: Final = ("input_tokens", "output_tokens", "cached_tokens", "cache_write_tokens")
 
 
 def derive(store: Store, source: Source, specs: Mapping[str, dict[str, Any]], price: PriceRow) -> Tally:

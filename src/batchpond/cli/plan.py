@@ -238,8 +238,7 @@ def _note_changed(invocation: Invocation, study: str) -> None:
     planned_ns = written_ns(invocation.store(), study)
     near = (path for pattern in ("*", "*/*") for path in Path().glob(pattern) if path.suffix.lower() in _INPUTS)
     some = itertools.islice(near, _NEAR_MAX)  # a folder may hold anything
-    stats = (path.stat() for path in some if path.is_file())
-    if not any(max(one.st_mtime_ns, one.st_ctime_ns) > planned_ns for one in stats):
+    if not any(max(at.st_mtime_ns, at.st_ctime_ns) > planned_ns for at in map(Path.stat, filter(Path.is_file, some))):
         return
     from batchpond.plan.verb import is_as_planned
     from batchpond.study.file import files_of, load

@@ -138,10 +138,9 @@ def _for_a_person(text: str, hint: str) -> Note:
 
 def tell_concerns(session: Session) -> None:
     """Say which batches are late and which results perish; each needs a person."""
-    for concern in concerns(session.open_state, session.store.clock.now(), session.log.archive.took_s):
+    found = concerns(session.open_state, session.store.clock.now(), session.log.archive.took_s)
+    for concern in (*found, *for_nothing(session.store, session.open_state)):
         session.alert(concern.message, hint=concern.hint)
-    for failed in for_nothing(session.store, session.open_state):
-        session.alert(failed.message, hint=failed.hint)
     for begun in session.open_state.forgetting.values():
         text = f"forgetting {begun.n_requests:,} requests was begun and did not end"
         session.alert(text, hint="`batchpond forget` ends it")

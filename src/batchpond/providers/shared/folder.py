@@ -96,8 +96,7 @@ def read_answers(found: list[Part], read_line: ReadLine, prefix: str) -> tuple[i
 def is_at_rest(found: list[Part], now_s: float, done_s: float | None) -> bool:
     """Whether nobody has written to the files lately, or since somebody said that they are whole.
 
-    That word (`done_s`) is by the files' own clock, so it holds whatever this machine's clock says. A file of a time to
-    come was not written just now either: the clock that dated it is ahead.
+    That word (`done_s`) is by the files' own clock, whatever this machine's says. A time to come is not lately.
     """
     newest_s = max((part.mtime_ns for part in found), default=0) / 1e9
     if done_s is not None and newest_s <= done_s:

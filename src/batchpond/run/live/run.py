@@ -467,8 +467,9 @@ class LiveRun:
                     ExitCode.ATTENTION,
                 )
             )
-        n_failed = sum(lane.counts.n_failed for lane in lanes)
-        for note in for_nothing(self._store, fold(read(self._store))) if n_failed else ():
+        for note in (
+            for_nothing(self._store, fold(read(self._store))) if any(one.counts.n_failed for one in lanes) else ()
+        ):
             self._note(note)
         for study, n_requests in self._n_unfunded.items():
             text = f"{n_requests} live requests of study {study} wait for money: what was approved is reserved or spent"
