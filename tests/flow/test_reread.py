@@ -105,10 +105,10 @@ def test_a_price_that_is_set_holds_for_all_answers_from_the_next_pass_on(rig: Ri
     set_rule(rig, "<VERDICT>", "</VERDICT>")
     rig.plan()
     rig.sync()
-    assert cost_usd() == after
+    assert cost_usd() == pytest.approx(after)
     (rig.lake / "config.toml").unlink()
     rig.sync()
-    assert cost_usd() == before
+    assert cost_usd() == pytest.approx(before)
 
 
 def test_a_rule_of_other_requests_is_not_read_into_answers_that_are_not_its_own(rig: Rig) -> None:

@@ -360,10 +360,9 @@ def _path(table: Table, name: str) -> str:
 
 def is_costed(store: Store, source: Source, price: PriceRow) -> bool:
     """Return whether responses that stand in files cost what they would if they were read now."""
-    parts = (part for file in source.files for part in part_paths(store, file))
-    paths = [store.final_path(RESPONSES, _responses_name(source.provider, part.stem)) for part in parts]
+    names = (_responses_name(source.provider, one.stem) for file in source.files for one in part_paths(store, file))
     columns = ["cost_usd", "input_tokens", "output_tokens", "cached_tokens", "cache_write_tokens"]
-    rows = (row for path in paths for row in read_rows(path, columns).to_pylist())
+    rows = (row for one in names for row in read_rows(store.final_path(RESPONSES, one), columns).to_pylist())
     return all(row.pop("cost_usd") == price(Response(None, ResponseStatus.SUCCEEDED, **row)) for row in rows)
 
 

@@ -257,9 +257,9 @@ def sent(
     invocation: Invocation, study: str, confirm: Callable[[SubmitPreview], bool] | None, command: str, **wishes: Any
 ) -> SubmitReport:
     """Send what is due of a study once `confirm` agrees; raises UsageError where it does not, for that command."""
-    from batchpond.run.submit import submit
+    from batchpond.run.submit import begin, submit
 
-    report = _told(invocation, submit, study, confirm=confirm, is_shown=command != "run", **wishes)
+    report = _told(invocation, begin if command == "run" else submit, study, confirm=confirm, **wishes)
     if confirm is not None:
         _require_sent(report, command)
     return report

@@ -265,12 +265,9 @@ def _asked(lines: pa.Table) -> PricedModel:
 def void_shards(store: Store, lake_state: LakeState) -> list[str]:
     """Return the shards, of all studies, of earlier plans or prices that never became a batch: others may ask it."""
     book, now = Prices.of_lake(store.path / CONFIG, store.clock.now()), lake_state.current_versions
-    return [
-        shard_id
-        for shard_id, shard in lake_state.shards.items()
-        if is_voidable(lake_state, shard_id)
-        and (shard.study_version != now.get(shard.study) or is_repriced(book, lake_state, shard))
-    ]
+    free = (one for one in lake_state.shards.values() if is_voidable(lake_state, one.shard_id))
+    gone = (one for one in free if one.study_version != now.get(one.study) or is_repriced(book, lake_state, one))
+    return [one.shard_id for one in gone]
 
 
 def is_repriced(book: Prices, lake_state: LakeState, shard: Sharded) -> bool:

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from contextlib import ExitStack
+from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from typing import Any, Final
 
 from batchpond import ids
 from batchpond.errors import UsageError
@@ -161,7 +163,7 @@ def _model_cost(asked: PricedModel, shards: list[Sharded]) -> ModelCost:
     )
 
 
-def submit(  # noqa: PLR0913 - all that may be said of it
+def submit(
     store: Store,
     study: str,
     *,
@@ -171,12 +173,11 @@ def submit(  # noqa: PLR0913 - all that may be said of it
     providers: Providers,
     on_note: Callable[[Note], None] | None = None,
     again: Again | None = None,
-    is_shown: bool = True,
 ) -> SubmitReport:
     """Send a study's due requests, once `confirm` agrees to their cost; the rest is left to `sync`.
 
     Without `confirm` it is a dry run. `again` asks what was asked before once more, all of it or what failed; `results`
-    keeps the first success, `result_attempts` has all. Without `is_shown` the lens is left to the pass that follows.
+    keeps the first success, `result_attempts` has all of them.
     The lock is not held while asking. Raises UsageError when there is no plan or the estimate is
     above `max_cost_usd` or the study's budget; what is sent before a failure stays on record and is never sent twice.
     """
@@ -209,12 +210,22 @@ def submit(  # noqa: PLR0913 - all that may be said of it
         tell_waiting(session)
         session.keep_access()
         session.log.compact(lambda: refresh(store))
-        if is_shown:
+        if _IS_SHOWN.get():
             refresh(store)
     attempts = session.open_state.attempts.values()
     n_unclear = sum(one.phase in UNCLEAR_PHASES for one in attempts if one.intent.study == study)
     n_unsent, n_live = dispatch.count_unsent(session, study)
     return SubmitReport(shown, True, session.counts, n_live, tuple(session.notes), n_unsent, n_unclear)
+
+
+_IS_SHOWN: Final = ContextVar("is_shown", default=True)
+
+
+def begin(store: Store, study: str, **wishes: Any) -> SubmitReport:
+    """As `submit`, and leave the lens to the pass that follows at once."""
+    context = copy_context()
+    context.run(_IS_SHOWN.set, False)
+    return context.run(submit, store, study, **wishes)
 
 
 def _check_part(store: Store, lake_state: LakeState, study: str) -> tuple[str, ...]:
