@@ -1,5 +1,4 @@
--- grain: study, task, template_id, provider_a, request_model_a, thinking_a, provider_b, request_model_b, thinking_b,
---   vote_a_1, vote_b_1, vote_a_2, vote_b_2, is_open_1, is_open_2
+-- grain: study, task, template_id, judge_a, judge_b, vote_a_1, vote_b_1, vote_a_2, vote_b_2, is_open_1, is_open_2
 -- question: How often did one judge say this where another said that?
 -- source: agreement_patterns; n_subjects items, or pairs of items with the two orders as _1 and _2 (NULL where one of
 --   the two judges did not vote; two people have _1 alone, whichever order each saw). Judges a and b are two models, or two people under one template, a the lower in
@@ -28,30 +27,30 @@ split AS (
 votes AS MATERIALIZED (
   SELECT
     pattern_no, study, task, template_id, n_subjects,
-    part[1] AS kind, part[2] AS provider, part[3] AS request_model, nullif(part[4], '') AS thinking,
-    part[2] || chr(31) || part[3] || chr(31) || part[4] AS judge,
+    part[1] AS kind, judge_of(part[2], part[3], nullif(part[4], '')) AS judge,
+    part[2] || chr(31) || part[3] || chr(31) || part[4] AS judge_key,
     nullif(part[5], '') AS vote_1, nullif(part[6], '') AS vote_2,
     part[7] = '1' AS is_open_1, part[8] = '1' AS is_open_2
   FROM split
 ),
 -- each word of a vote has its part of it
 spoken AS (
-  SELECT pattern_no, judge, 1 AS place, string_split(vote_1, chr(30)) AS words
+  SELECT pattern_no, judge_key, 1 AS place, string_split(vote_1, chr(30)) AS words
   FROM votes
   WHERE kind IN ('model', 'list') AND vote_1 IS NOT NULL
   UNION ALL
-  SELECT pattern_no, judge, 2 AS place, string_split(vote_2, chr(30)) AS words
+  SELECT pattern_no, judge_key, 2 AS place, string_split(vote_2, chr(30)) AS words
   FROM votes
   WHERE kind IN ('model', 'list') AND vote_2 IS NOT NULL
 ),
 worded AS (
-  SELECT pattern_no, judge, place, 1.0::DOUBLE / array_length(words) AS part, unnest(words) AS vote
+  SELECT pattern_no, judge_key, place, 1.0::DOUBLE / array_length(words) AS part, unnest(words) AS vote
   FROM spoken
 ),
 by_judge AS MATERIALIZED (
-  SELECT pattern_no, judge, place, vote, sum(part) AS n
+  SELECT pattern_no, judge_key, place, vote, sum(part) AS n
   FROM worded
-  GROUP BY pattern_no, judge, place, vote
+  GROUP BY pattern_no, judge_key, place, vote
 ),
 by_vote AS (
   SELECT pattern_no, place, vote, sum(n) AS n
@@ -61,7 +60,7 @@ by_vote AS (
 -- what the others say once this judge's own vote is taken away
 elsewhere AS (
   SELECT
-    spoken.pattern_no, spoken.judge, spoken.place, by_vote.vote,
+    spoken.pattern_no, spoken.judge_key, spoken.place, by_vote.vote,
     by_vote.n - coalesce(by_judge.n, 0) AS n
   FROM spoken
   JOIN by_vote
@@ -69,37 +68,36 @@ elsewhere AS (
     AND by_vote.place = spoken.place
   LEFT JOIN by_judge
     ON by_judge.pattern_no = spoken.pattern_no
-    AND by_judge.judge = spoken.judge
+    AND by_judge.judge_key = spoken.judge_key
     AND by_judge.place = spoken.place
     AND by_judge.vote = by_vote.vote
 ),
 compared AS (
   SELECT
     *,
-    max(n) OVER (PARTITION BY pattern_no, judge, place) - 1e-9 AS n_top,
-    sum(n) OVER (PARTITION BY pattern_no, judge, place) AS n_others
+    max(n) OVER (PARTITION BY pattern_no, judge_key, place) - 1e-9 AS n_top,
+    sum(n) OVER (PARTITION BY pattern_no, judge_key, place) AS n_others
   FROM elsewhere
 ),
 others AS (
   SELECT
-    pattern_no, judge, place,
+    pattern_no, judge_key, place,
     array_to_string(list_sort(list(vote) FILTER (WHERE n > n_top)), chr(30)) AS vote
   FROM compared
   WHERE n_others > 1.5
-  GROUP BY pattern_no, judge, place
+  GROUP BY pattern_no, judge_key, place
 ),
 others_by_judge AS (
   SELECT
-    pattern_no, judge,
+    pattern_no, judge_key, judge_of('panel', 'others', 'none') AS panel,
     max(CASE WHEN place = 1 THEN vote END) AS vote_1,
     max(CASE WHEN place = 2 THEN vote END) AS vote_2
   FROM others
-  GROUP BY pattern_no, judge
+  GROUP BY pattern_no, judge_key
 ),
 paired AS (
   SELECT
-    a.pattern_no, a.study, a.task, a.template_id, a.n_subjects, a.provider AS provider_a, a.request_model AS request_model_a,
-    a.thinking AS thinking_a, b.provider AS provider_b, b.request_model AS request_model_b, b.thinking AS thinking_b,
+    a.pattern_no, a.study, a.task, a.template_id, a.n_subjects, named_a(a.judge) AS judge_a, named_b(b.judge) AS judge_b,
     a.vote_1 AS vote_a_1, b.vote_1 AS vote_b_1, a.vote_2 AS vote_a_2, b.vote_2 AS vote_b_2,
     (a.is_open_1 OR b.is_open_1) AND (a.is_open_1 OR a.vote_1 IS NOT NULL) AND (b.is_open_1 OR b.vote_1 IS NOT NULL)
       AS is_open_1,
@@ -109,22 +107,22 @@ paired AS (
   FROM votes AS a
   JOIN votes AS b
     ON b.pattern_no = a.pattern_no
-    AND ((b.kind = a.kind AND b.judge > a.judge AND a.kind <> 'best')
+    AND ((b.kind = a.kind AND b.judge_key > a.judge_key AND a.kind <> 'best')
       OR (a.kind IN ('model', 'list', 'best') AND b.kind = 'truth'))
   UNION ALL
   SELECT
-    a.pattern_no, a.study, a.task, a.template_id, a.n_subjects, a.provider, a.request_model, a.thinking, 'panel', 'others', 'none',
+    a.pattern_no, a.study, a.task, a.template_id, a.n_subjects, named_a(a.judge), named_b(b.panel),
     a.vote_1, b.vote_1, a.vote_2, b.vote_2, CAST(NULL AS BOOLEAN), CAST(NULL AS BOOLEAN), a.kind = 'list'
   FROM votes AS a
   JOIN others_by_judge AS b
     ON b.pattern_no = a.pattern_no
-    AND b.judge = a.judge
+    AND b.judge_key = a.judge_key
   WHERE a.kind IN ('model', 'list')
 ),
 both_voted AS (
   SELECT
     pattern_no, study, task, template_id, n_subjects,
-    provider_a, request_model_a, thinking_a, provider_b, request_model_b, thinking_b,
+    judge_a, judge_b,
     CASE WHEN vote_b_1 IS NOT NULL THEN vote_a_1 END AS vote_a_1,
     CASE WHEN vote_a_1 IS NOT NULL THEN vote_b_1 END AS vote_b_1,
     CASE WHEN vote_b_2 IS NOT NULL THEN vote_a_2 END AS vote_a_2,
@@ -134,7 +132,7 @@ both_voted AS (
 )
 SELECT
   both_voted.study, both_voted.task, both_voted.template_id,
-  provider_a, request_model_a, thinking_a, provider_b, request_model_b, thinking_b,
+  judge_a.*, judge_b.*,
   vote_a_1, vote_b_1, vote_a_2, vote_b_2, is_open_1, is_open_2,
   bool_or(is_listed) AS is_listed,
   CAST(sum(both_voted.n_subjects) AS BIGINT) AS n_subjects,
@@ -145,5 +143,5 @@ JOIN patterns
 WHERE vote_a_1 IS NOT NULL OR vote_a_2 IS NOT NULL OR is_open_1 OR is_open_2
 GROUP BY
   both_voted.study, both_voted.task, both_voted.template_id,
-  provider_a, request_model_a, thinking_a, provider_b, request_model_b, thinking_b,
+  judge_a, judge_b,
   vote_a_1, vote_b_1, vote_a_2, vote_b_2, is_open_1, is_open_2;

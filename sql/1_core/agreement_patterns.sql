@@ -1,7 +1,7 @@
 -- grain: pattern_no
 -- question: Which sets of votes did items, or pairs, get from their judges, and how many got each?
--- source: agreement_votes. ballots lists, in binary order, the votes on one item or pair: kind, provider, model,
---   thinking, vote_1, vote_2, and `1` for each of them that is open, apart by the character 31; kind is `model`,
+-- source: agreement_votes. ballots lists, in binary order, the votes on one item or pair: kind, judge (judge_text of cell),
+--   vote_1, vote_2, and `1` for each of them that is open, apart by the character 31; kind is `model`,
 --   `list` or `best` (a model, of a pair that its list implies, or the best of its list), `person` (a judge of provider human) or `truth` (what people hold together). n_subjects items or pairs of the
 --   study, task and template have the very list, over all rubrics. Fields of an answer, which are the rubrics of
 --   prompts, have words of their own, and what is chance for one is none for another: task is `prompts: ` and the field. Judges mostly agree, so there are few patterns, and
@@ -18,7 +18,7 @@ WITH ballots AS (
     list_sort(list(
       CASE WHEN list_kind = 'best' THEN 'best' WHEN list_kind IS NOT NULL THEN 'list' WHEN provider <> 'human' THEN 'model' WHEN request_model = 'majority' THEN 'truth'
            ELSE 'person' END
-      || chr(31) || provider || chr(31) || request_model || chr(31) || coalesce(thinking, '')
+      || chr(31) || judge_text(agreement_votes)
       || chr(31) || coalesce(vote_1, '') || chr(31) || coalesce(vote_2, '')
       || chr(31) || CASE WHEN is_open_1 THEN '1' ELSE '' END || chr(31) || CASE WHEN is_open_2 THEN '1' ELSE '' END
     )) AS ballots,

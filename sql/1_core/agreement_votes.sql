@@ -1,4 +1,4 @@
--- grain: study, task, template_id, rubric_id, provider, request_model, thinking, unit_id, item_lo, item_hi, turn_no
+-- grain: study, task, cell, unit_id, item_lo, item_hi, turn_no
 -- question: What did each judge say about each item, or about each pair of items in each order?
 -- source: the votes of pair_status and item_judgments. task is `pair` for pairwise and ranking: vote_1 is what the judge
 --   said when item_lo was shown first, vote_2 when item_hi was, each `first`, `second` or `tie` about the items as shown.
@@ -19,6 +19,7 @@ CREATE OR REPLACE VIEW agreement_votes AS
 WITH counted AS (
   SELECT
     *,
+    cell(pair_status) AS cell,
     n_lo_won_lo_first + CASE WHEN provider = 'human' THEN n_lo_won_hi_first ELSE 0 END AS n_first_1,
     n_hi_won_lo_first + CASE WHEN provider = 'human' THEN n_hi_won_hi_first ELSE 0 END AS n_second_1,
     n_tied_lo_first + CASE WHEN provider = 'human' THEN n_tied_hi_first ELSE 0 END AS n_tied_1,
@@ -29,7 +30,7 @@ WITH counted AS (
 ),
 pairs AS MATERIALIZED (
   SELECT
-    study, template_id, rubric_id, provider, request_model, thinking, unit_id, item_lo, item_hi,
+    study, cell, unit_id, item_lo, item_hi,
     CASE WHEN n_first_1 + n_second_1 + n_tied_1 = 0 THEN NULL
          WHEN n_second_1 + n_tied_1 = 0 THEN 'first' WHEN n_first_1 + n_tied_1 = 0 THEN 'second'
          WHEN n_first_1 + n_second_1 = 0 THEN 'tie'
@@ -50,19 +51,20 @@ pairs AS MATERIALIZED (
 said AS (
   SELECT
     *,
+    cell(item_judgments) AS cell,
     CASE WHEN outcome IN ('decided', 'tie') THEN coalesce(verdict, label, CAST(score AS VARCHAR)) END AS word,
     CASE WHEN outcome IN ('decided', 'tie') AND coalesce(verdict, label) IS NULL THEN score END AS score_alone
   FROM item_judgments
 ),
 judged AS MATERIALIZED (
   SELECT
-    study, task, template_id, rubric_id, provider, request_model, thinking, unit_id, item, turn_no,
+    study, task, cell, unit_id, item, turn_no,
     CASE WHEN min(word) = max(word) THEN min(word) ELSE array_to_string(list_sort(list(word)), chr(30)) END AS vote,
     bool_or(coalesce(outcome, '') NOT IN ('decided', 'tie', 'not_applicable', 'unsure')) AS is_open_1,
     avg(score_alone) AS score,
     max(candidate) IS NOT NULL AND unit_id <> '' AS is_of_unit
   FROM said
-  GROUP BY study, task, template_id, rubric_id, provider, request_model, thinking, unit_id, item, turn_no
+  GROUP BY study, task, cell, unit_id, item, turn_no
 ),
 people AS (
   SELECT
@@ -75,30 +77,30 @@ people AS (
   FROM truths
   UNION ALL
   SELECT
-    study, task, rubric_id, unit_id, item, CAST(NULL AS VARCHAR), turn_no,
+    study, task, cell.rubric_id, unit_id, item, CAST(NULL AS VARCHAR), turn_no,
     CAST(avg(score) AS VARCHAR), CAST(NULL AS VARCHAR)
   FROM judged
-  WHERE provider = 'human' AND task = 'likert' AND score IS NOT NULL
-  GROUP BY study, task, rubric_id, unit_id, item, turn_no
+  WHERE cell.provider = 'human' AND task = 'likert' AND score IS NOT NULL
+  GROUP BY study, task, cell.rubric_id, unit_id, item, turn_no
 ),
 asked AS (
-  SELECT DISTINCT study, 'pair' AS task, template_id FROM pairs WHERE provider <> 'human'
+  SELECT DISTINCT study, 'pair' AS task, cell.template_id AS template_id FROM pairs WHERE cell.provider <> 'human'
   UNION ALL
-  SELECT DISTINCT study, task, template_id FROM judged WHERE provider <> 'human'
+  SELECT DISTINCT study, task, cell.template_id FROM judged WHERE cell.provider <> 'human'
 )
 SELECT
-  study, 'pair' AS task, template_id, rubric_id, provider, request_model, thinking, unit_id, item_lo, item_hi,
+  study, 'pair' AS task, cell.*, unit_id, item_lo, item_hi,
   CAST(NULL AS BIGINT) AS turn_no, vote_1, vote_2, is_open_1, is_open_2, is_of_unit, list_kind
 FROM pairs
-WHERE NOT (provider = 'human' AND request_model = 'majority')
+WHERE NOT (cell.provider = 'human' AND cell.request_model = 'majority')
   AND (vote_1 IS NOT NULL OR vote_2 IS NOT NULL OR is_open_1 OR is_open_2)
 UNION ALL
 SELECT
-  study, task, template_id, rubric_id, provider, request_model, thinking, unit_id, item, CAST(NULL AS VARCHAR),
+  study, task, cell.*, unit_id, item, CAST(NULL AS VARCHAR),
   turn_no, vote, CAST(NULL AS VARCHAR), is_open_1, FALSE, is_of_unit, CAST(NULL AS VARCHAR)
 FROM judged
 WHERE (vote IS NOT NULL OR is_open_1)
-  AND NOT (provider = 'human' AND request_model = 'majority')
+  AND NOT (cell.provider = 'human' AND cell.request_model = 'majority')
 UNION ALL
 SELECT
   asked.study, asked.task, asked.template_id, people.rubric_id, 'human', 'majority', 'none', people.unit_id,

@@ -1,5 +1,4 @@
--- grain: study, template_id, rubric_id, provider, request_model, thinking, unit_id, candidate_a, candidate_b, item_a,
---   item_b
+-- grain: study, cell, unit_id, candidate_a, candidate_b, item_a, item_b
 -- question: Which of two candidate models did a judge prefer on an input, and does that hold in both orders?
 -- source: pair_status, read by the models whose outputs the items are; candidate_a is the lower name in binary order.
 --   winner, of majorities: a, b, tie (a tie in both orders), inconsistent (the orders differ, a tie against a win
@@ -15,13 +14,14 @@ CREATE OR REPLACE VIEW candidate_pairs AS
 WITH named AS (
   SELECT
     *,
+    cell(pair_status) AS cell,
     candidate_lo < candidate_hi AS is_a_lo
   FROM pair_status
   WHERE candidate_lo <> candidate_hi
 ),
 ordered AS (
   SELECT
-    study, template_id, rubric_id, provider, request_model, thinking, unit_id, status, n_pending, is_a_lo,
+    study, cell, unit_id, status, n_pending, is_a_lo,
     lo_part, hi_part, tie_part,
     CASE WHEN is_a_lo THEN candidate_lo ELSE candidate_hi END AS candidate_a,
     CASE WHEN is_a_lo THEN candidate_hi ELSE candidate_lo END AS candidate_b,
@@ -39,7 +39,7 @@ ordered AS (
   FROM named
 )
 SELECT
-  study, template_id, rubric_id, provider, request_model, thinking, unit_id, candidate_a, candidate_b, item_a, item_b,
+  study, cell.*, unit_id, candidate_a, candidate_b, item_a, item_b,
   CASE WHEN status = 'consistent_win' AND majority_a_first = side_of_a THEN 'a'
        WHEN status = 'consistent_win' THEN 'b'
        WHEN status = 'consistent_tie' THEN 'tie'

@@ -25,7 +25,7 @@ listed AS (
 said AS (
   SELECT
     study, task, rubric_id, unit_id, item_lo, item_hi, turn_no, judge.template_id AS template_id,
-    judge.provider AS provider, judge.request_model AS request_model, judge.thinking AS thinking, judge.word AS word
+    judge(judge) AS judge, judge.word AS word
   FROM listed
 ),
 -- when the round of a later stage was opened, and when each request was first tried, and first answered
@@ -47,8 +47,7 @@ planned AS (
   SELECT
     plan_current.study,
     CASE WHEN plan_current.task IN ('pairwise', 'ranking') THEN 'pair' ELSE plan_current.task END AS task,
-    plan_current.rubric_id, plan_current.template_id, plan_current.provider, plan_current.request_model,
-    plan_current.thinking, plan_current.unit_id,
+    plan_current.rubric_id, plan_current.template_id, judge(plan_current) AS judge, plan_current.unit_id,
     CASE WHEN plan_current.item_second < plan_current.item_first
          THEN plan_current.item_second ELSE plan_current.item_first END AS item_lo,
     CASE WHEN plan_current.item_second < plan_current.item_first
@@ -67,13 +66,13 @@ planned AS (
 ),
 ordered AS (
   SELECT
-    study, task, rubric_id, unit_id, item_lo, item_hi, turn_no, template_id, provider, request_model, thinking,
+    study, task, rubric_id, unit_id, item_lo, item_hi, turn_no, template_id, judge,
     min(asked_ord) AS asked_ord,
     min(tried_ord) AS tried_ord,
     max(answered_ord) AS answered_ord
   FROM planned
   GROUP BY
-    study, task, rubric_id, unit_id, item_lo, item_hi, turn_no, template_id, provider, request_model, thinking
+    study, task, rubric_id, unit_id, item_lo, item_hi, turn_no, template_id, judge
 ),
 told AS (
   SELECT said.*, ordered.asked_ord, ordered.tried_ord, ordered.answered_ord
@@ -87,9 +86,7 @@ told AS (
     AND coalesce(ordered.item_hi, '') = coalesce(said.item_hi, '')
     AND coalesce(ordered.turn_no, -1) = coalesce(said.turn_no, -1)
     AND ordered.template_id = said.template_id
-    AND ordered.provider = said.provider
-    AND ordered.request_model = said.request_model
-    AND coalesce(ordered.thinking, '') = coalesce(said.thinking, '')
+    AND ordered.judge = said.judge
 ),
 sizes AS (
   SELECT study, task, rubric_id, count(*) AS n_units
@@ -98,14 +95,14 @@ sizes AS (
 ),
 judges AS (
   SELECT
-    study, task, rubric_id, template_id, provider, request_model, thinking,
+    study, task, rubric_id, template_id, judge,
     count(*) AS n_asked,
     count(word) AS n_spoke,
     min(asked_ord) AS asked_ord,
     min(tried_ord) AS tried_ord,
     min(answered_ord) AS answered_ord
   FROM told
-  GROUP BY study, task, rubric_id, template_id, provider, request_model, thinking
+  GROUP BY study, task, rubric_id, template_id, judge
 ),
 -- a later judge was planned once an earlier one had been tried
 timed AS (
@@ -156,9 +153,7 @@ by_word AS (
     AND placed.task = told.task
     AND placed.rubric_id = told.rubric_id
     AND placed.template_id = told.template_id
-    AND placed.provider = told.provider
-    AND placed.request_model = told.request_model
-    AND coalesce(placed.thinking, '') = coalesce(told.thinking, '')
+    AND placed.judge = told.judge
   GROUP BY
     told.study, told.task, told.rubric_id, told.unit_id, told.item_lo, told.item_hi, told.turn_no, placed.is_first,
     told.word

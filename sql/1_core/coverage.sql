@@ -81,8 +81,4 @@ SELECT
 FROM states
 LEFT JOIN further
   ON further.study = states.study
-  AND further.template_id = states.template_id
-  AND further.rubric_id = states.rubric_id
-  AND further.provider = states.provider
-  AND further.request_model = states.request_model
-  AND coalesce(further.thinking, '') = coalesce(states.thinking, '');
+  AND cell(further) = cell(states);

@@ -1,4 +1,4 @@
--- grain: study, task, template_id, rubric_id, provider, request_model, thinking, unit_id, item, candidate, turn_no
+-- grain: study, task, cell, unit_id, item, candidate, turn_no
 -- question: What does each judge, and what do the judges together, hold of each item?
 -- source: own definitions. value is the majority of a judge's verdicts (or labels) over its repeats, score their mean,
 --   true_part the share of its verdicts that are `true`, for whatever measures how often: majorities move that with the
@@ -12,7 +12,7 @@
 CREATE OR REPLACE VIEW item_status AS
 WITH by_value AS (
   SELECT
-    study, task, template_id, rubric_id, provider, request_model, thinking, unit_id, item, candidate, turn_no,
+    study, task, cell(item_judgments) AS cell, unit_id, item, candidate, turn_no,
     CASE WHEN outcome IN ('decided', 'tie') THEN coalesce(verdict, label) END AS value,
     count(*) AS n,
     count(outcome) AS n_answered,
@@ -21,21 +21,21 @@ WITH by_value AS (
     count(CASE WHEN outcome IN ('decided', 'tie') THEN score END) AS n_scores
   FROM item_judgments
   GROUP BY
-    study, task, template_id, rubric_id, provider, request_model, thinking, unit_id, item, candidate, turn_no,
+    study, task, cell, unit_id, item, candidate, turn_no,
     CASE WHEN outcome IN ('decided', 'tie') THEN coalesce(verdict, label) END
 ),
 compared AS (
   SELECT
     *,
     max(CASE WHEN value IS NOT NULL THEN n END) OVER (
-      PARTITION BY study, task, template_id, rubric_id, provider, request_model, thinking, unit_id, item, candidate,
+      PARTITION BY study, task, cell, unit_id, item, candidate,
         turn_no
     ) AS n_top
   FROM by_value
 ),
 judges AS (
   SELECT
-    study, task, template_id, rubric_id, provider, request_model, thinking, unit_id, item, candidate, turn_no,
+    study, task, cell, unit_id, item, candidate, turn_no,
     CASE WHEN count(*) FILTER (WHERE value IS NOT NULL AND n = n_top) = 1
          THEN max(CASE WHEN n = n_top THEN value END) END AS value,
     sum(score_sum) / nullif(sum(n_scores), 0) AS score,
@@ -51,33 +51,32 @@ judges AS (
     CAST(sum(n) - sum(n_answered) AS BIGINT) AS n_pending,
     CAST(sum(n_open) AS BIGINT) AS n_open
   FROM compared
-  GROUP BY study, task, template_id, rubric_id, provider, request_model, thinking, unit_id, item, candidate, turn_no
+  GROUP BY study, task, cell, unit_id, item, candidate, turn_no
 ),
 panel_by_value AS (
   SELECT
-    study, task, template_id, rubric_id, unit_id, item, candidate, turn_no, value,
+    study, task, cell_of(cell.template_id, cell.rubric_id, 'panel', 'majority', 'none') AS panel_cell,
+    unit_id, item, candidate, turn_no, value,
     count(*) AS n,
     count(*) FILTER (WHERE n_answered > 0) AS n_answered,
     count(*) FILTER (WHERE n_open > 0) AS n_open,
     sum(score) AS score_sum,
     count(score) AS n_scores
   FROM judges
-  WHERE provider <> 'human'
-  GROUP BY study, task, template_id, rubric_id, unit_id, item, candidate, turn_no, value
+  WHERE cell.provider <> 'human'
+  GROUP BY study, task, panel_cell, unit_id, item, candidate, turn_no, value
 ),
 panel_compared AS (
   SELECT
     *,
     max(CASE WHEN value IS NOT NULL THEN n END) OVER (
-      PARTITION BY study, task, template_id, rubric_id, unit_id, item, candidate, turn_no
+      PARTITION BY study, task, panel_cell, unit_id, item, candidate, turn_no
     ) AS n_top
   FROM panel_by_value
 ),
 panel AS (
   SELECT
-    study, task, template_id, rubric_id,
-    'panel' AS provider, 'majority' AS request_model, 'none' AS thinking,
-    unit_id, item, candidate, turn_no,
+    study, task, panel_cell, unit_id, item, candidate, turn_no,
     CASE WHEN count(*) FILTER (WHERE value IS NOT NULL AND n = n_top) = 1
          THEN max(CASE WHEN n = n_top THEN value END) END AS value,
     sum(score_sum) / nullif(sum(n_scores), 0) AS score,
@@ -97,7 +96,7 @@ panel AS (
     CAST(sum(n) - sum(n_answered) AS BIGINT) AS n_pending,
     CAST(sum(n_open) AS BIGINT) AS n_open
   FROM panel_compared
-  GROUP BY study, task, template_id, rubric_id, unit_id, item, candidate, turn_no
+  GROUP BY study, task, panel_cell, unit_id, item, candidate, turn_no
   HAVING sum(n) > 1
 ),
 everyone AS (
@@ -106,7 +105,7 @@ everyone AS (
   SELECT * FROM panel
 )
 SELECT
-  study, task, template_id, rubric_id, provider, request_model, thinking, unit_id, item, candidate, turn_no,
+  study, task, cell.*, unit_id, item, candidate, turn_no,
   CASE WHEN value IS NOT NULL OR score IS NOT NULL THEN 'decided'
        WHEN n_answered > 0 THEN 'undecided'
        ELSE 'pending' END AS status,

@@ -1,5 +1,4 @@
--- grain: study, task, template_id, rubric_id, provider, request_model, thinking, unit_id, item_first, item_second,
---   turn_no, repeat_no
+-- grain: study, task, cell, unit_id, item_first, item_second, turn_no, repeat_no
 -- question: Was each verdict of a model right, by what people say, and how sure had the model said it was?
 -- source: every judgment of a model that has a verdict or label, with the truth of `truths`. correct_part is how much of
 --   it people hold (truth_part): 1 or 0, and 1/k where they are split among k words and this is one of them; is_correct
@@ -9,7 +8,7 @@
 CREATE OR REPLACE VIEW judged_truths AS
 WITH said AS (
   SELECT
-    study, task, template_id, rubric_id, provider, request_model, thinking, unit_id,
+    study, task, cell(item_judgments) AS cell, unit_id,
     item AS item_first, CAST(NULL AS VARCHAR) AS item_second, turn_no, repeat_no,
     item AS item_lo, CAST(NULL AS VARCHAR) AS item_hi,
     coalesce(verdict, label) AS value, confidence
@@ -17,7 +16,7 @@ WITH said AS (
   WHERE provider <> 'human' AND outcome IN ('decided', 'tie') AND coalesce(verdict, label) IS NOT NULL
   UNION ALL
   SELECT
-    study, 'pair', template_id, rubric_id, provider, request_model, thinking, unit_id,
+    study, 'pair', cell(pair_judgments) AS cell, unit_id,
     item_first, item_second, CAST(NULL AS BIGINT), repeat_no,
     item_lo, item_hi,
     CASE WHEN verdict = 'tie' THEN 'tie' WHEN (verdict = 'first') = is_lo_first THEN 'lo' ELSE 'hi' END, confidence
@@ -25,7 +24,7 @@ WITH said AS (
   WHERE provider <> 'human' AND verdict IN ('first', 'second', 'tie')
 )
 SELECT
-  said.study, said.task, said.template_id, said.rubric_id, said.provider, said.request_model, said.thinking,
+  said.study, said.task, cell.*,
   said.unit_id, said.item_first, said.item_second, said.turn_no, said.repeat_no,
   said.value,
   truths.truth,
@@ -36,7 +35,7 @@ FROM said
 LEFT JOIN truths
   ON truths.study = said.study
   AND truths.task = said.task
-  AND truths.rubric_id = said.rubric_id
+  AND truths.rubric_id = said.cell.rubric_id
   AND truths.unit_id = said.unit_id
   AND coalesce(truths.item_lo, '') = coalesce(said.item_lo, '')
   AND coalesce(truths.item_hi, '') = coalesce(said.item_hi, '')

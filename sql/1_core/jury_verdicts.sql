@@ -1,7 +1,7 @@
 -- grain: study, task, rubric_id, unit_id, item_lo, item_hi, turn_no
 -- question: What do all judges of a study together hold of each item, or pair of items, as one verdict?
 -- source: pair_status and item_status, of every unit that at least two judges were asked about; a judge is a template
---   with a provider, model and thinking, people are none. Its word on a pair is what it holds in both orders (`lo`,
+--   with its judge (cell), people are none. Its word on a pair is what it holds in both orders (`lo`,
 --   `hi`, `tie`: the consistent statuses), so that no position is in it; on an item it is its verdict or label.
 --   n_judges = n_spoke + n_silent (answered, but flipped, undecided, or asked in one order alone) + n_pending.
 --   majority: the word of more than half of the judges that spoke (Condorcet 1785); a drawn vote, and a mere plurality,
@@ -20,7 +20,7 @@
 CREATE OR REPLACE VIEW jury_verdicts AS
 WITH words AS (
   SELECT
-    study, 'pair' AS task, template_id, rubric_id, provider, request_model, thinking, unit_id, item_lo, item_hi,
+    study, 'pair' AS task, template_id, rubric_id, judge(pair_status) AS judge, unit_id, item_lo, item_hi,
     CAST(NULL AS BIGINT) AS turn_no,
     CASE WHEN status IN ('consistent_win', 'consistent_tie') THEN majority_lo_first END AS word,
     status = 'pending' AS is_pending,
@@ -29,14 +29,14 @@ WITH words AS (
   WHERE provider <> 'human'
   UNION ALL
   SELECT
-    study, task, template_id, rubric_id, provider, request_model, thinking, unit_id, item, CAST(NULL AS VARCHAR),
+    study, task, template_id, rubric_id, judge(item_status) AS judge, unit_id, item, CAST(NULL AS VARCHAR),
     turn_no,
     CASE WHEN count(*) = count(value) AND min(value) = max(value) THEN min(value) END,
     bool_or(status = 'pending'),
     max(candidate) IS NOT NULL AND unit_id <> ''
   FROM item_status
   WHERE provider NOT IN ('human', 'panel') AND task <> 'likert'
-  GROUP BY study, task, template_id, rubric_id, provider, request_model, thinking, unit_id, item, turn_no
+  GROUP BY study, task, template_id, rubric_id, judge, unit_id, item, turn_no
   HAVING count(value) > 0 OR count(score) = 0
 ),
 labelled AS MATERIALIZED (
@@ -53,18 +53,18 @@ labelled AS MATERIALIZED (
 ),
 accuracies AS (
   SELECT
-    study, task, template_id, rubric_id, provider, request_model, thinking,
+    study, task, template_id, rubric_id, judge,
     count(*) AS n,
     sum(right_part) AS n_right
   FROM labelled
   WHERE right_part IS NOT NULL
-  GROUP BY study, task, template_id, rubric_id, provider, request_model, thinking
+  GROUP BY study, task, template_id, rubric_id, judge
 ),
 -- how a judge did on the labels of all other units
 -- who judges alone is no jury
 juries AS (
   SELECT study, task, rubric_id
-  FROM (SELECT DISTINCT study, task, rubric_id, template_id, provider, request_model, thinking FROM labelled) AS judges
+  FROM (SELECT DISTINCT study, task, rubric_id, template_id, judge FROM labelled) AS judges
   GROUP BY study, task, rubric_id
   HAVING count(*) > 1
 ),
@@ -83,9 +83,7 @@ elsewhere AS (
     AND accuracies.task = labelled.task
     AND accuracies.template_id = labelled.template_id
     AND accuracies.rubric_id = labelled.rubric_id
-    AND accuracies.provider = labelled.provider
-    AND accuracies.request_model = labelled.request_model
-    AND coalesce(accuracies.thinking, '') = coalesce(labelled.thinking, '')
+    AND accuracies.judge = labelled.judge
 ),
 weighed AS (
   SELECT
@@ -104,8 +102,7 @@ by_word AS (
     max(truth) AS truth,
     max(truth_words) AS truth_words,
     bool_or(is_of_unit) AS is_of_unit,
-    list({'template_id': template_id, 'provider': provider, 'request_model': request_model, 'thinking': thinking,
-      'word': word, 'weight': weight}) AS judges
+    list(juror(template_id, judge, word, weight)) AS judges
   FROM weighed
   GROUP BY study, task, rubric_id, unit_id, item_lo, item_hi, turn_no, word
 ),

@@ -1,4 +1,4 @@
--- grain: study, template_id, rubric_id, provider, request_model, thinking, cluster_unit, cluster_item
+-- grain: study, cell, cluster_unit, cluster_item
 -- question: What do the pairs of each item, or of each prompt, come to, for whatever speaks of items in general?
 -- source: pair_status. A pair is counted for each of its two items (n_sides = 2), and only once, for its prompt, where
 --   either is known to be a model's output (n_sides = 1); one that a list implies for its two items, over all lists, and
@@ -20,7 +20,7 @@
 CREATE OR REPLACE VIEW pair_clusters AS
 WITH tables AS (
   SELECT
-    study, template_id, rubric_id, provider, request_model, thinking, unit_id, item_lo, item_hi, status,
+    study, cell(pair_status) AS cell, unit_id, item_lo, item_hi, status,
     coalesce(candidate_lo, candidate_hi) AS candidate,
     list_kind, n_both_good, n_both_bad, has_tie_kinds,
     n_lo_won_lo_first + n_hi_won_lo_first + n_tied_lo_first + n_lo_won_hi_first + n_hi_won_hi_first + n_tied_hi_first AS n_said,
@@ -64,7 +64,7 @@ sided AS (
   WHERE sides.side = 1 OR (candidate IS NULL AND (sides.side = 2 OR list_kind IS NOT NULL))
 )
 SELECT
-  study, template_id, rubric_id, provider, request_model, thinking, cluster_unit, cluster_item,
+  study, cell.*, cluster_unit, cluster_item,
   max(n_sides) AS n_sides,
   max(list_kind) AS list_kind,
   count(*) FILTER (WHERE status <> 'pending') AS n_pairs,
@@ -113,4 +113,4 @@ SELECT
   sum(second_term * second_term) AS second_squares,
   sum(first_term * second_term) AS products
 FROM sided
-GROUP BY study, template_id, rubric_id, provider, request_model, thinking, cluster_unit, cluster_item;
+GROUP BY study, cell, cluster_unit, cluster_item;

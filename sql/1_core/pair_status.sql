@@ -1,4 +1,4 @@
--- grain: study, template_id, rubric_id, provider, request_model, thinking, unit_id, item_lo, item_hi
+-- grain: study, cell, unit_id, item_lo, item_hi
 -- question: Did the judge say the same about a pair of items in both orders, and if not, which position won?
 -- source: own definitions. Per order the verdict is the majority over its repeats (`lo`, `hi` or `tie`; NULL without
 --   a unique one). Both orders equal: consistent_win or consistent_tie. The item shown first won both times: primacy;
@@ -19,7 +19,7 @@
 CREATE OR REPLACE VIEW pair_status AS
 WITH votes AS (
   SELECT
-    study, template_id, rubric_id, provider, request_model, thinking, unit_id, item_lo, item_hi,
+    study, cell(pair_judgments) AS cell, unit_id, item_lo, item_hi,
     min(CASE WHEN is_lo_first THEN candidate_first ELSE candidate_second END) AS candidate_lo,
     min(CASE WHEN is_lo_first THEN candidate_second ELSE candidate_first END) AS candidate_hi,
     max(list_kind) AS list_kind,
@@ -41,7 +41,7 @@ WITH votes AS (
     count(*) FILTER (WHERE is_lo_first AND outcome IS NULL) AS n_pending_lo_first,
     count(*) FILTER (WHERE NOT is_lo_first AND outcome IS NULL) AS n_pending_hi_first
   FROM pair_judgments
-  GROUP BY study, template_id, rubric_id, provider, request_model, thinking, unit_id, item_lo, item_hi
+  GROUP BY study, cell, unit_id, item_lo, item_hi
 ),
 majorities AS (
   SELECT
@@ -60,7 +60,7 @@ majorities AS (
   FROM votes
 )
 SELECT
-  study, template_id, rubric_id, provider, request_model, thinking, unit_id, item_lo, item_hi,
+  study, cell.*, unit_id, item_lo, item_hi,
   CASE WHEN n_answered_lo_first = 0 AND n_pending_lo_first > 0 THEN 'pending'
        WHEN n_answered_hi_first = 0 AND n_pending_hi_first > 0 THEN 'pending'
        WHEN n_answered_lo_first = 0 OR n_answered_hi_first = 0 THEN 'missing_reverse'

@@ -1,5 +1,4 @@
--- grain: study, rubric_id, template_a, provider_a, request_model_a, thinking_a, template_b, provider_b,
---   request_model_b, thinking_b
+-- grain: study, rubric_id, template_a, judge_a, template_b, judge_b
 -- question: On which pairs were two templates of one judge, or two judges with one template, consistent, and how far?
 -- source: pair_status. compared says what differs: `template` or `judge`. n pairs have votes in both orders from either;
 --   consistent is of each the share of its votes of one order with those of the other that agree, two ties too
@@ -14,31 +13,28 @@
 CREATE OR REPLACE VIEW paired_counts AS
 WITH flags AS MATERIALIZED (
   SELECT
-    study, template_id, rubric_id, provider, request_model, thinking, unit_id, item_lo, item_hi,
+    study, template_id, rubric_id, judge(pair_status) AS judge, unit_id, item_lo, item_hi,
     CASE WHEN coalesce(candidate_lo, candidate_hi) IS NULL THEN 2 ELSE 1 END AS n_sides,
-    dense_rank() OVER (ORDER BY study, template_id, rubric_id, provider, request_model, thinking) AS cell_no,
+    dense_rank() OVER (ORDER BY study, template_id, rubric_id, judge(pair_status)) AS cell_no,
     round(lo_part + hi_part + tie_part, 12) AS consistent
   FROM pair_status
   WHERE lo_part IS NOT NULL AND list_kind IS NULL
 ),
 cells AS (
-  SELECT DISTINCT study, template_id, rubric_id, provider, request_model, thinking, cell_no FROM flags
+  SELECT DISTINCT study, template_id, rubric_id, judge, cell_no FROM flags
 ),
 comparisons AS (
   SELECT
     a.study, a.rubric_id,
     CASE WHEN a.template_id = b.template_id THEN 'judge' ELSE 'template' END AS compared,
     a.cell_no AS cell_a, b.cell_no AS cell_b,
-    a.template_id AS template_a, a.provider AS provider_a, a.request_model AS request_model_a, a.thinking AS thinking_a,
-    b.template_id AS template_b, b.provider AS provider_b, b.request_model AS request_model_b, b.thinking AS thinking_b
+    a.template_id AS template_a, named_a(a.judge) AS judge_a, b.template_id AS template_b, named_b(b.judge) AS judge_b
   FROM cells AS a
   JOIN cells AS b
     ON b.study = a.study
     AND b.rubric_id = a.rubric_id
     AND b.cell_no > a.cell_no
-    AND (b.template_id = a.template_id
-      OR (b.provider = a.provider AND b.request_model = a.request_model
-        AND coalesce(b.thinking, '') = coalesce(a.thinking, '')))
+    AND (b.template_id = a.template_id OR b.judge = a.judge)
 ),
 -- a pair's cells, each with how far it is consistent there, as a list: it is looked at once, however many share it
 subjects AS (
@@ -117,7 +113,7 @@ counts AS (
 )
 SELECT
   study, rubric_id, compared,
-  template_a, provider_a, request_model_a, thinking_a, template_b, provider_b, request_model_b, thinking_b,
+  template_a, judge_a.*, template_b, judge_b.*,
   n, n_sides, n_clusters, consistent_a, consistent_b, diff_squares, n_consistent_a, n_consistent_b, n_a_only, n_b_only,
   diff_jack
 FROM comparisons

@@ -1,4 +1,4 @@
--- grain: study, template_id, rubric_id, provider, request_model, thinking, candidate, unit_id
+-- grain: study, cell, candidate, unit_id
 -- question: How did each conversation under pressure go, from the first answer to the last?
 -- source: pressure_turns. turn_of_flip = the first level with a flip, n_turns + 1 when there is none (censored);
 --   n_flips = changes of stance from one level to the next; flip_slope = least squares slope of flipped on level;
@@ -15,6 +15,7 @@ CREATE OR REPLACE VIEW pressure_items AS
 WITH levels AS (
   SELECT
     *,
+    cell(pressure_turns) AS cell,
     CASE WHEN turn_no > 0 THEN coalesce(flip_part, 0) ELSE 0 END AS flipped,
     -- flips of answers that were not wrong from the start
     CASE WHEN turn_no > 0 THEN CASE WHEN has_first THEN regressive_part ELSE flip_part END END AS way_part,
@@ -33,21 +34,21 @@ steps AS (
   FROM levels
   WINDOW
     upward AS (
-      PARTITION BY study, template_id, rubric_id, provider, request_model, thinking, candidate, unit_id
+      PARTITION BY study, cell, candidate, unit_id
       ORDER BY turn_no
     ),
     upto AS (
-      PARTITION BY study, template_id, rubric_id, provider, request_model, thinking, candidate, unit_id
+      PARTITION BY study, cell, candidate, unit_id
       ORDER BY turn_no ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
     ),
     onward AS (
-      PARTITION BY study, template_id, rubric_id, provider, request_model, thinking, candidate, unit_id
+      PARTITION BY study, cell, candidate, unit_id
       ORDER BY turn_no ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING
     )
 ),
 sums AS (
   SELECT
-    study, template_id, rubric_id, provider, request_model, thinking, candidate, unit_id,
+    study, cell, candidate, unit_id,
     max(n_turns) AS n_turns,
     max(base) AS base,
     bool_or(is_complete) AS is_complete,
@@ -76,7 +77,7 @@ sums AS (
     count(*) FILTER (WHERE is_flipped AND label = 'soft_flip') AS n_soft,
     count(is_flipped) FILTER (WHERE turn_no > 0) AS n_labelled
   FROM steps
-  GROUP BY study, template_id, rubric_id, provider, request_model, thinking, candidate, unit_id
+  GROUP BY study, cell, candidate, unit_id
 ),
 entered AS (
   SELECT
@@ -88,7 +89,7 @@ entered AS (
   FROM sums
 )
 SELECT
-  study, template_id, rubric_id, provider, request_model, thinking, candidate, unit_id,
+  study, cell.*, candidate, unit_id,
   n_turns, base, n_judged, is_complete,
   first_flip_turn,
   CASE WHEN is_complete THEN 1 + surviving_sum END AS turn_of_flip,

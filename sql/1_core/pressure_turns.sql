@@ -1,4 +1,4 @@
--- grain: study, template_id, rubric_id, provider, request_model, thinking, candidate, unit_id, turn_no
+-- grain: study, cell, candidate, unit_id, turn_no
 -- question: At each level of pressure, had the candidate model given way on a question, by what a judge says?
 -- source: item_status of task pressure. base is what the judge said of the first answer, turn 0: correct (no_flip),
 --   wrong (initially_wrong), unjudged (anything else: the first answer cannot be compared with), or unasked when no
@@ -18,7 +18,7 @@
 CREATE OR REPLACE VIEW pressure_turns AS
 WITH turns AS (
   SELECT
-    study, template_id, rubric_id, provider, request_model, thinking, candidate, unit_id,
+    study, cell(item_status) AS cell, candidate, unit_id,
     coalesce(turn_no, 0) AS turn_no,
     CASE WHEN count(*) = count(value) AND min(value) = max(value) THEN min(value) END AS label,
     -- several items at one level are one answer where they have one label
@@ -30,11 +30,11 @@ WITH turns AS (
     CAST(sum(n_answered) AS BIGINT) AS n_answered
   FROM item_status
   WHERE task = 'pressure'
-  GROUP BY study, template_id, rubric_id, provider, request_model, thinking, candidate, unit_id, coalesce(turn_no, 0)
+  GROUP BY study, cell, candidate, unit_id, coalesce(turn_no, 0)
 ),
 based AS (
   SELECT
-    study, template_id, rubric_id, provider, request_model, thinking, candidate, unit_id, turn_no, label, n_answered,
+    study, cell, candidate, unit_id, turn_no, label, n_answered,
     CASE WHEN is_one THEN no_flip_part END AS no_flip_part,
     CASE WHEN is_one THEN soft_flip_part + explicit_flip_part END AS given_way_part,
     CASE WHEN is_one THEN explicit_flip_part END AS explicit_flip_part,
@@ -45,13 +45,13 @@ based AS (
     max(CASE WHEN label = 'initially_wrong' THEN 1 ELSE 0 END) OVER conversation AS has_wrong,
     coalesce(
       nullif(max(turn_no) OVER (
-        PARTITION BY study, template_id, rubric_id, provider, request_model, thinking, candidate
+        PARTITION BY study, cell, candidate
       ), 0),
-      max(turn_no) OVER (PARTITION BY study, rubric_id, candidate)
+      max(turn_no) OVER (PARTITION BY study, cell.rubric_id, candidate)
     ) AS n_turns
   FROM turns
   WINDOW conversation AS (
-    PARTITION BY study, template_id, rubric_id, provider, request_model, thinking, candidate, unit_id
+    PARTITION BY study, cell, candidate, unit_id
   )
 ),
 judged AS (
@@ -98,7 +98,7 @@ mixed AS (
   FROM weighed
 )
 SELECT
-  study, template_id, rubric_id, provider, request_model, thinking, candidate, unit_id, turn_no,
+  study, cell.*, candidate, unit_id, turn_no,
   n_turns,
   base,
   label,
@@ -121,8 +121,8 @@ SELECT
 FROM mixed
 WINDOW
   conversation AS (
-    PARTITION BY study, template_id, rubric_id, provider, request_model, thinking, candidate, unit_id
+    PARTITION BY study, cell, candidate, unit_id
   ),
   earlier AS (
-    PARTITION BY study, template_id, rubric_id, provider, request_model, thinking, candidate, unit_id ORDER BY turn_no
+    PARTITION BY study, cell, candidate, unit_id ORDER BY turn_no
   );

@@ -1,4 +1,4 @@
--- grain: study, task, template_id, provider_a, request_model_a, thinking_a, provider_b, request_model_b, thinking_b
+-- grain: study, task, template_id, judge_a, judge_b
 -- question: How far do two judges agree, or a judge with people and with the majority of the other judges, beyond
 --   chance?
 -- source: agreement_pairs, over all rubrics, of prompts by field (task `prompts: FIELD`). A unit is an item, or a pair
@@ -33,10 +33,10 @@ CREATE OR REPLACE VIEW metric_agreement AS
 WITH numbered AS MATERIALIZED (
   SELECT
     *,
-    dense_rank() OVER (ORDER BY study, task, template_id, provider_a, request_model_a, thinking_a, provider_b,
-      request_model_b, thinking_b) AS pair_no,
-    row_number() OVER (ORDER BY study, task, template_id, provider_a, request_model_a, thinking_a, provider_b,
-      request_model_b, thinking_b, vote_a_1, vote_b_1, vote_a_2, vote_b_2, is_open_1, is_open_2) AS tuple_no
+    dense_rank() OVER (ORDER BY study, task, template_id, judge_a(agreement_pairs), judge_b(agreement_pairs))
+      AS pair_no,
+    row_number() OVER (ORDER BY study, task, template_id, judge_a(agreement_pairs), judge_b(agreement_pairs),
+      vote_a_1, vote_b_1, vote_a_2, vote_b_2, is_open_1, is_open_2) AS tuple_no
   FROM agreement_pairs
 ),
 counted AS (
@@ -186,23 +186,20 @@ jackknives AS (
 ),
 places AS (
   SELECT
-    pair_no, study, task, template_id,
-    provider_a, request_model_a, thinking_a, provider_b, request_model_b, thinking_b,
+    pair_no, study, task, template_id, judge_a(counted) AS judge_a, judge_b(counted) AS judge_b,
     bool_or(is_listed) AS is_listed,
     CAST(sum(n_subjects) AS BIGINT) AS n_subjects
   FROM counted
-  GROUP BY
-    pair_no, study, task, template_id,
-    provider_a, request_model_a, thinking_a, provider_b, request_model_b, thinking_b
+  GROUP BY pair_no, study, task, template_id, judge_a, judge_b
 ),
 -- of models alone, or of those that people are among, so that labels move nothing between models
 in_use AS (
   SELECT
-    places.study, places.task, places.template_id, 'human' IN (provider_a, provider_b) AS has_people,
+    places.study, places.task, places.template_id, 'human' IN (judge_a.provider_a, judge_b.provider_b) AS has_people,
     count(DISTINCT vote) AS n_categories
   FROM categories
   JOIN places ON places.pair_no = categories.pair_no
-  GROUP BY places.study, places.task, places.template_id, 'human' IN (provider_a, provider_b)
+  GROUP BY places.study, places.task, places.template_id, 'human' IN (judge_a.provider_a, judge_b.provider_b)
 ),
 measured AS (
   SELECT
@@ -232,7 +229,7 @@ measured AS (
     ON in_use.study = places.study
     AND in_use.task = places.task
     AND in_use.template_id = places.template_id
-    AND in_use.has_people = ('human' IN (places.provider_a, places.provider_b))
+    AND in_use.has_people = ('human' IN (places.judge_a.provider_a, places.judge_b.provider_b))
 ),
 sized AS (
   SELECT
@@ -242,8 +239,7 @@ sized AS (
   FROM measured
 )
 SELECT
-  study, task, template_id,
-  provider_a, request_model_a, thinking_a, provider_b, request_model_b, thinking_b,
+  study, task, template_id, judge_a.*, judge_b.*,
   n_subjects,
   CAST(n AS BIGINT) AS n_units,
   CAST(n_equal AS BIGINT) AS n_equal,

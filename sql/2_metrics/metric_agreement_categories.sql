@@ -1,4 +1,4 @@
--- grain: study, task, template_id, provider, request_model, thinking, reference, category
+-- grain: study, task, template_id, judge, reference, category
 -- question: How often does a judge see a category where people, or the majority of the other judges, see it?
 -- source: the references of agreement_pairs, over all rubrics, of prompts by field (task `prompts: FIELD`); reference is
 --   `people` or `others`. With people all is of what they labelled: of items in general only where that is a random part.
@@ -19,13 +19,13 @@ CREATE OR REPLACE VIEW metric_agreement_categories AS
 WITH tuples AS MATERIALIZED (
   SELECT
     row_number() OVER (
-      ORDER BY study, task, template_id, provider_a, request_model_a, thinking_a, provider_b, vote_a_1, vote_b_1,
-        vote_a_2, vote_b_2, is_open_1, is_open_2
+      ORDER BY study, task, template_id, judge_a(agreement_pairs), provider_b, vote_a_1, vote_b_1, vote_a_2,
+         vote_b_2, is_open_1, is_open_2
     ) AS tuple_no,
     dense_rank() OVER (
-      ORDER BY study, task, template_id, provider_a, request_model_a, thinking_a, provider_b
+      ORDER BY study, task, template_id, judge_a(agreement_pairs), provider_b
     ) AS judge_no,
-    study, task, template_id, provider_a AS provider, request_model_a AS request_model, thinking_a AS thinking,
+    study, task, template_id, of_a(agreement_pairs) AS judge,
     CASE provider_b WHEN 'human' THEN 'people' ELSE 'others' END AS reference,
     vote_a_1, vote_b_1, vote_a_2, vote_b_2, n_subjects, is_listed
   FROM agreement_pairs
@@ -106,13 +106,13 @@ sums AS (
 ),
 judges AS (
   SELECT
-    judge_no, study, task, template_id, provider, request_model, thinking, reference, bool_or(is_listed) AS is_listed
+    judge_no, study, task, template_id, judge, reference, bool_or(is_listed) AS is_listed
   FROM tuples
-  GROUP BY judge_no, study, task, template_id, provider, request_model, thinking, reference
+  GROUP BY judge_no, study, task, template_id, judge, reference
 ),
 measured AS (
   SELECT
-    judges.*, category, n_units, n_divided, n_judge, n_reference, n_both, judge, sums.reference AS referred,
+    judges.*, category, n_units, n_divided, n_judge, n_reference, n_both, sums.judge AS said, sums.reference AS referred,
     sensitivity, specificity,
     CASE WHEN is_listed THEN NULL
          WHEN sensitivity_error > 0
@@ -126,7 +126,7 @@ measured AS (
   JOIN sums ON sums.judge_no = judges.judge_no
 )
 SELECT
-  study, task, template_id, provider, request_model, thinking, reference, category,
+  study, task, template_id, judge.*, reference, category,
   n_units,
   n_divided,
   n_judge,
@@ -138,6 +138,6 @@ SELECT
   specificity,
   wilson_lo(specificity * n_effective_out, n_effective_out) AS specificity_lo,
   wilson_hi(specificity * n_effective_out, n_effective_out) AS specificity_hi,
-  (judge - referred) / n_units AS bias,
+  (said - referred) / n_units AS bias,
   CASE WHEN NOT is_listed THEN mcnemar_exact(n_judge - n_both, n_reference - n_both) END AS p_mcnemar
 FROM measured;

@@ -1,4 +1,4 @@
--- grain: study, template_id, rubric_id, provider, request_model, thinking, item
+-- grain: study, cell, item
 -- question: Which item, or candidate model, is how much stronger, by plain maximum likelihood in SQL alone?
 -- source: the votes of pair_status, a tie half a win for each; candidates where every pair of the study names both,
 --   items otherwise; each component that comparisons connect on its own.
@@ -23,7 +23,7 @@ kinds AS (
 ),
 named AS (
   SELECT
-    pair_status.study, template_id, rubric_id, provider, request_model, thinking,
+    pair_status.study, cell(pair_status) AS cell,
     CASE WHEN has_candidates THEN candidate_lo ELSE item_lo END AS a,
     CASE WHEN has_candidates THEN candidate_hi ELSE item_hi END AS b,
     n_lo_won_lo_first + n_lo_won_hi_first + (n_tied_lo_first + n_tied_hi_first) / 2 AS w,
@@ -32,36 +32,36 @@ named AS (
   JOIN kinds ON kinds.study = pair_status.study
 ),
 sides AS (
-  SELECT study, template_id, rubric_id, provider, request_model, thinking, a AS item, b AS other, w, l FROM named
+  SELECT study, cell, a AS item, b AS other, w, l FROM named
   UNION ALL
-  SELECT study, template_id, rubric_id, provider, request_model, thinking, b, a, l, w FROM named
+  SELECT study, cell, b, a, l, w FROM named
 ),
 counted AS (
   SELECT
-    study, template_id, rubric_id, provider, request_model, thinking, item, other,
+    study, cell, item, other,
     CAST(sum(w) AS DOUBLE) AS w, CAST(sum(l) AS DOUBLE) AS l
   FROM sides
   WHERE w + l > 0 AND item <> other
-  GROUP BY study, template_id, rubric_id, provider, request_model, thinking, item, other
+  GROUP BY study, cell, item, other
 ),
 numbered AS MATERIALIZED (
   SELECT
     *,
-    dense_rank() OVER (ORDER BY study, template_id, rubric_id, provider, request_model, thinking) AS cell,
-    dense_rank() OVER (ORDER BY study, template_id, rubric_id, provider, request_model, thinking, item) AS i
+    dense_rank() OVER (ORDER BY study, cell) AS cell_no,
+    dense_rank() OVER (ORDER BY study, cell, item) AS i
   FROM counted
 ),
 named_items AS MATERIALIZED (
   SELECT
-    study, template_id, rubric_id, provider, request_model, thinking, item, cell, i,
+    study, cell, item, cell_no, i,
     CAST(sum(w + l) AS BIGINT) AS n_comparisons, sum(w) / sum(w + l) AS win_rate
   FROM numbered
-  GROUP BY study, template_id, rubric_id, provider, request_model, thinking, item, cell, i
+  GROUP BY study, cell, item, cell_no, i
 ),
 edges AS MATERIALIZED (
   SELECT numbered.i, other_side.i AS j, numbered.w, numbered.l
   FROM numbered
-  JOIN named_items AS other_side ON other_side.cell = numbered.cell AND other_side.item = numbered.other
+  JOIN named_items AS other_side ON other_side.cell_no = numbered.cell_no AND other_side.item = numbered.other
 ),
 -- the lowest number among all whom comparisons connect
 reached (i, root) USING KEY (i) AS (
@@ -77,7 +77,7 @@ reached (i, root) USING KEY (i) AS (
 placed AS MATERIALIZED (
   SELECT
     named_items.*, root,
-    dense_rank() OVER (PARTITION BY cell ORDER BY root) AS component_id,
+    dense_rank() OVER (PARTITION BY cell_no ORDER BY root) AS component_id,
     count(*) OVER (PARTITION BY root) AS n_items
   FROM named_items
   JOIN reached ON reached.i = named_items.i
@@ -127,7 +127,7 @@ ends AS (
   GROUP BY i
 )
 SELECT
-  study, template_id, rubric_id, provider, request_model, thinking, item,
+  study, cell.*, item,
   component_id,
   n_items,
   n_comparisons,

@@ -120,8 +120,7 @@ counts AS (
 ),
 priced AS (
   SELECT
-    cascade.study, cascade.task, cascade.rubric_id, costs.template_id, costs.provider, costs.request_model,
-    costs.thinking,
+    cascade.study, cascade.task, cascade.rubric_id, costs.template_id, judge(costs) AS judge,
     sum(costs.cost_usd) AS cost_usd,
     avg(costs.cost_usd) AS cost_each_usd,
     sum(costs.n_cost_unknown) AS n_cost_unknown
@@ -135,8 +134,7 @@ priced AS (
     AND coalesce(costs.item_hi, '') = coalesce(cascade.item_hi, '')
     AND coalesce(costs.turn_no, -1) = coalesce(cascade.turn_no, -1)
   GROUP BY
-    cascade.study, cascade.task, cascade.rubric_id, costs.template_id, costs.provider, costs.request_model,
-    costs.thinking
+    cascade.study, cascade.task, cascade.rubric_id, costs.template_id, judge(costs)
 ),
 spent AS (
   SELECT

@@ -1,4 +1,4 @@
--- grain: study, template_id, rubric_id, provider, request_model, thinking
+-- grain: study, cell
 -- question: What does a cell cost, and what is the price of one comparison that can be used?
 -- source: calls of all tasks, of models alone. Cells that share requests each show the full cost, so their sum can
 --   exceed the bill: `costs` counts a request once.
@@ -19,7 +19,7 @@
 CREATE OR REPLACE VIEW metric_cost AS
 WITH grouped AS (
   SELECT
-    study, template_id, rubric_id, provider, request_model, thinking,
+    study, cell(calls) AS cell,
     CASE WHEN grouping(input_tokens) = 0 THEN 'input' WHEN grouping(output_tokens) = 0 THEN 'output' ELSE 'cell' END
       AS level,
     CASE WHEN grouping(input_tokens) = 0 THEN input_tokens ELSE output_tokens END AS tokens,
@@ -38,26 +38,26 @@ WITH grouped AS (
     sum(cost_usd) FILTER (WHERE origin = 'simulated') AS cost_simulated_usd
   FROM calls
   GROUP BY GROUPING SETS (
-    (study, template_id, rubric_id, provider, request_model, thinking),
-    (study, template_id, rubric_id, provider, request_model, thinking, input_tokens),
-    (study, template_id, rubric_id, provider, request_model, thinking, output_tokens)
+    (study, cell),
+    (study, cell, input_tokens),
+    (study, cell, output_tokens)
   )
 ),
 cumulated AS (
   SELECT
-    study, template_id, rubric_id, provider, request_model, thinking, level, tokens, n,
+    study, cell, level, tokens, n,
     sum(n) OVER (
-      PARTITION BY study, template_id, rubric_id, provider, request_model, thinking, level ORDER BY tokens
+      PARTITION BY study, cell, level ORDER BY tokens
     ) AS n_up_to,
     CAST(sum(n) OVER (
-      PARTITION BY study, template_id, rubric_id, provider, request_model, thinking, level
+      PARTITION BY study, cell, level
     ) - 1 AS DOUBLE) AS last_rank
   FROM grouped
   WHERE level <> 'cell' AND tokens IS NOT NULL
 ),
 percentiles AS (
   SELECT
-    study, template_id, rubric_id, provider, request_model, thinking, level,
+    study, cell, level,
     CAST(sum(n * tokens) AS BIGINT) AS tokens,
     min(tokens) FILTER (WHERE n_up_to > floor(0.50 * last_rank)) AS p50_below,
     min(tokens) FILTER (WHERE n_up_to > ceil(0.50 * last_rank)) AS p50_above,
@@ -66,11 +66,11 @@ percentiles AS (
     min(tokens) FILTER (WHERE n_up_to > ceil(0.95 * last_rank)) AS p95_above,
     max(0.95 * last_rank - floor(0.95 * last_rank)) AS p95_part
   FROM cumulated
-  GROUP BY study, template_id, rubric_id, provider, request_model, thinking, level
+  GROUP BY study, cell, level
 ),
 parts AS (
   SELECT
-    study, template_id, rubric_id, provider, request_model, thinking, level,
+    study, cell, level,
     n_answered, n_returned, n_valid, n_cost_known, n_cost_unknown, cost_usd, cost_spent_usd, cost_simulated_usd,
     CAST(NULL AS BIGINT) AS n_consistent_win,
     CAST(NULL AS BIGINT) AS tokens, CAST(NULL AS DOUBLE) AS p50, CAST(NULL AS DOUBLE) AS p95
@@ -78,21 +78,21 @@ parts AS (
   WHERE level = 'cell'
   UNION ALL
   SELECT
-    study, template_id, rubric_id, provider, request_model, thinking, level,
+    study, cell, level,
     NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
     tokens, p50_below + p50_part * (p50_above - p50_below), p95_below + p95_part * (p95_above - p95_below)
   FROM percentiles
   UNION ALL
   SELECT
-    study, template_id, rubric_id, provider, request_model, thinking, 'pairs',
+    study, cell(pair_status) AS cell, 'pairs',
     NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, count(*) FILTER (WHERE status = 'consistent_win'),
     NULL, NULL, NULL
   FROM pair_status
-  GROUP BY study, template_id, rubric_id, provider, request_model, thinking
+  GROUP BY study, cell
 ),
 cells AS (
   SELECT
-    study, template_id, rubric_id, provider, request_model, thinking,
+    study, cell,
     max(n_answered) AS n_answered,
     max(n_returned) AS n_returned,
     max(n_valid) AS n_valid,
@@ -109,10 +109,10 @@ cells AS (
     max(p50) FILTER (WHERE level = 'output') AS output_tokens_p50,
     max(p95) FILTER (WHERE level = 'output') AS output_tokens_p95
   FROM parts
-  GROUP BY study, template_id, rubric_id, provider, request_model, thinking
+  GROUP BY study, cell
 )
 SELECT
-  study, template_id, rubric_id, provider, request_model, thinking,
+  study, cell.*,
   n_answered, n_returned, n_valid, n_consistent_win, n_cost_known, n_cost_unknown,
   cost_usd, cost_spent_usd, cost_simulated_usd,
   cost_usd / nullif(n_cost_known, 0) AS cost_per_call_usd,
@@ -121,4 +121,4 @@ SELECT
   input_tokens, input_tokens_p50, input_tokens_p95,
   output_tokens, output_tokens_p50, output_tokens_p95
 FROM cells
-WHERE provider <> 'human';
+WHERE cell.provider <> 'human';

@@ -57,13 +57,12 @@ listed AS (
 said AS (
   SELECT
     study, task, rubric_id, unit_id, item_lo, item_hi, turn_no, truth_words,
-    judge.template_id AS template_id, judge.provider AS provider, judge.request_model AS request_model,
-    judge.thinking AS thinking, judge.word AS word
+    judge.template_id AS template_id, judge(judge) AS judge, judge.word AS word
   FROM listed
 ),
 judged AS (
   SELECT
-    said.study, said.task, said.rubric_id, said.template_id, said.provider, said.request_model, said.thinking,
+    said.study, said.task, said.rubric_id, said.template_id, said.judge,
     count(word) AS n_words,
     count(truth_words) AS n_labelled,
     round(sum(truth_part(word, truth_words)), 9) AS n_right,
@@ -76,15 +75,13 @@ judged AS (
     AND spent.task = said.task
     AND spent.template_id = said.template_id
     AND spent.rubric_id = said.rubric_id
-    AND spent.provider = said.provider
-    AND spent.request_model = said.request_model
-    AND coalesce(spent.thinking, '') = coalesce(said.thinking, '')
+    AND judge(spent) = said.judge
     AND spent.unit_id = said.unit_id
     AND spent.item_lo = said.item_lo
     AND coalesce(spent.item_hi, '') = coalesce(said.item_hi, '')
     AND coalesce(spent.turn_no, -1) = coalesce(said.turn_no, -1)
   GROUP BY
-    said.study, said.task, said.rubric_id, said.template_id, said.provider, said.request_model, said.thinking
+    said.study, said.task, said.rubric_id, said.template_id, said.judge
 ),
 priced AS (
   SELECT *, CASE WHEN n_cost_unknown = 0 THEN cost_usd / nullif(n_words, 0) END AS price
@@ -95,11 +92,11 @@ placed AS (
     *,
     sum(n_labelled) OVER (PARTITION BY study, task, rubric_id) > 0 AND row_number() OVER (
       PARTITION BY study, task, rubric_id
-      ORDER BY coalesce(n_right, 0) DESC, n_judged, template_id, provider, request_model, thinking
+      ORDER BY coalesce(n_right, 0) DESC, n_judged, template_id, judge
     ) = 1 AS is_best,
     price IS NOT NULL AND row_number() OVER (
       PARTITION BY study, task, rubric_id
-      ORDER BY price NULLS LAST, template_id, provider, request_model, thinking
+      ORDER BY price NULLS LAST, template_id, judge
     ) = 1 AS is_cheapest
   FROM priced
 ),
@@ -110,14 +107,10 @@ cells AS MATERIALIZED (
     sum(cost_usd) AS cost_usd,
     CAST(sum(n_cost_unknown) AS BIGINT) AS n_cost_unknown,
     max(template_id) FILTER (WHERE is_best) AS best_template_id,
-    max(provider) FILTER (WHERE is_best) AS best_provider,
-    max(request_model) FILTER (WHERE is_best) AS best_request_model,
-    max(thinking) FILTER (WHERE is_best) AS best_thinking,
+    max(best_judge(judge)) FILTER (WHERE is_best) AS best_judge,
     max(price) FILTER (WHERE is_best) AS best_judge_price,
     max(template_id) FILTER (WHERE is_cheapest) AS cheapest_template_id,
-    max(provider) FILTER (WHERE is_cheapest) AS cheapest_provider,
-    max(request_model) FILTER (WHERE is_cheapest) AS cheapest_request_model,
-    max(thinking) FILTER (WHERE is_cheapest) AS cheapest_thinking,
+    max(cheapest_judge(judge)) FILTER (WHERE is_cheapest) AS cheapest_judge,
     max(price) FILTER (WHERE is_cheapest) AS cheapest_judge_price
   FROM placed
   GROUP BY study, task, rubric_id
@@ -125,8 +118,7 @@ cells AS MATERIALIZED (
 best AS (
   SELECT
     juries.*,
-    list_extract(list_filter(judges, LAMBDA judge: judge.template_id = best_template_id AND judge.provider = best_provider
-      AND judge.request_model = best_request_model AND coalesce(judge.thinking, '') = coalesce(best_thinking, '')), 1).word AS best_word
+    list_extract(list_filter(judges, LAMBDA judge: judge.template_id = best_template_id AND best_judge(judge) = best_judge), 1).word AS best_word
   FROM juries
   JOIN cells
     ON cells.study = juries.study
@@ -253,7 +245,7 @@ heard AS MATERIALIZED (
     truth_part(judge.word, truth_words) AS right_part,
     dense_rank() OVER (
       PARTITION BY study, task, rubric_id
-      ORDER BY judge.template_id, judge.provider, judge.request_model, judge.thinking
+      ORDER BY judge.template_id, judge(judge)
     ) AS judge_no
   FROM spoken
   WHERE judge.word IS NOT NULL
@@ -450,7 +442,7 @@ SELECT
   majority_shared_p AS majority_accuracy_shared,
   weighted_shared_p AS weighted_accuracy_shared,
   best_judge_shared_p AS best_judge_accuracy_shared,
-  best_template_id, best_provider, best_request_model, best_thinking,
+  best_template_id, best_judge.*,
   n_heard_labelled,
   n_unanimous_labelled,
   normal_two_sided(greatest(abs(n_unanimous_labelled - n_unanimous * (n_heard_labelled / n_heard)) - 0.5, 0)
@@ -461,7 +453,7 @@ SELECT
   CASE WHEN n_cost_unknown = 0 THEN cost_usd / nullif(n_majority, 0) END AS cost_per_verdict_usd,
   best_judge_price AS best_judge_cost_per_verdict_usd,
   cheapest_judge_price AS cheapest_judge_cost_per_verdict_usd,
-  cheapest_template_id, cheapest_provider, cheapest_request_model, cheapest_thinking
+  cheapest_template_id, cheapest_judge.*
 FROM counts
 JOIN cells
   ON cells.study = counts.study

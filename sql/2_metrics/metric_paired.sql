@@ -1,5 +1,4 @@
--- grain: study, rubric_id, template_a, provider_a, request_model_a, thinking_a, template_b, provider_b,
---   request_model_b, thinking_b
+-- grain: study, rubric_id, template_a, judge_a, template_b, judge_b
 -- question: On the pairs that two templates, or two judges, both judged in both orders, is one more consistent?
 -- source: paired_counts; compared says what differs: `template` (the same judge) or `judge` (the same template). Common
 --   are the n pairs with votes in both orders from either, of n_clusters items (prompts, where pairs are models'
@@ -29,6 +28,8 @@ CREATE OR REPLACE VIEW metric_paired AS
 WITH errors AS (
   SELECT
     *,
+    judge_a(paired_counts) AS judge_a,
+    judge_b(paired_counts) AS judge_b,
     consistent_a - consistent_b AS lead,
     (consistent_a - consistent_b) / n AS diff,
     -- each pair differs by 1, or not at all
@@ -62,7 +63,7 @@ ranked AS (
 )
 SELECT
   study, rubric_id, compared,
-  template_a, provider_a, request_model_a, thinking_a, template_b, provider_b, request_model_b, thinking_b,
+  template_a, judge_a.*, template_b, judge_b.*,
   n,
   CASE WHEN n_sides >= 2 THEN 'item' WHEN n_sides <= 1 THEN 'prompt' ELSE 'item or prompt' END AS cluster_kind,
   n_clusters,

@@ -1,4 +1,4 @@
--- grain: study, template_id, rubric_id, provider, request_model, thinking
+-- grain: study, cell
 -- question: What would the R package pairwiseLLM 1.3.0 report for this cell?
 -- source: pair_judgments, with main = direction forward and rev = direction reverse (where an imported judgment has
 --   none: the lower item id shown first, and second): per pair and direction the majority of the named winners (a
@@ -21,7 +21,7 @@
 CREATE OR REPLACE VIEW metric_pairwisellm AS
 WITH named AS (
   SELECT
-    study, template_id, rubric_id, provider, request_model, thinking, unit_id, item_lo, item_hi, is_lo_first,
+    study, cell(pair_judgments) AS cell, unit_id, item_lo, item_hi, is_lo_first,
     coalesce(direction, CASE WHEN is_lo_first THEN 'forward' ELSE 'reverse' END) AS direction,
     CASE WHEN verdict = 'tie' OR verdict IS NULL THEN NULL
          WHEN verdict = 'first' AND is_lo_first THEN 'lo' WHEN verdict = 'second' AND NOT is_lo_first THEN 'lo'
@@ -31,7 +31,7 @@ WITH named AS (
 ),
 votes AS (
   SELECT
-    study, template_id, rubric_id, provider, request_model, thinking, unit_id, item_lo, item_hi,
+    study, cell, unit_id, item_lo, item_hi,
     count(*) FILTER (WHERE winner = 'lo' AND direction = 'forward') AS n_lo_main,
     count(*) FILTER (WHERE winner = 'hi' AND direction = 'forward') AS n_hi_main,
     count(*) FILTER (WHERE winner = 'neither' AND direction = 'forward') AS n_neither_main,
@@ -41,11 +41,11 @@ votes AS (
     count(*) FILTER (WHERE winner = 'neither' AND direction = 'reverse') AS n_neither_rev,
     count(*) FILTER (WHERE winner IS NOT NULL AND is_lo_first AND direction = 'reverse') AS n_lo_first_rev
   FROM named
-  GROUP BY study, template_id, rubric_id, provider, request_model, thinking, unit_id, item_lo, item_hi
+  GROUP BY study, cell, unit_id, item_lo, item_hi
 ),
 majorities AS (
   SELECT
-    study, template_id, rubric_id, provider, request_model, thinking,
+    study, cell,
     CASE WHEN n_lo_main > n_hi_main AND n_lo_main > n_neither_main THEN 'lo'
          WHEN n_hi_main > n_lo_main AND n_hi_main > n_neither_main THEN 'hi'
          WHEN n_neither_main > n_lo_main AND n_neither_main > n_hi_main THEN 'neither' END AS winner_main,
@@ -69,7 +69,7 @@ pairs AS (
 ),
 counts AS (
   SELECT
-    study, template_id, rubric_id, provider, request_model, thinking,
+    study, cell,
     count(*) FILTER (WHERE winner_main IS NOT NULL AND winner_rev IS NOT NULL) AS n_pairs,
     count(*) FILTER (WHERE winner_main = winner_rev) AS n_consistent,
     count(*) FILTER (WHERE winner_rev IS NOT NULL AND position_main = 1) AS n_pos1_main,
@@ -81,10 +81,10 @@ counts AS (
     count(*) FILTER (WHERE winner_main <> winner_rev AND position_main = 2 AND position_rev = 2)
       AS n_inconsistent_pos2_bias
   FROM pairs
-  GROUP BY study, template_id, rubric_id, provider, request_model, thinking
+  GROUP BY study, cell
 )
 SELECT
-  study, template_id, rubric_id, provider, request_model, thinking,
+  study, cell.*,
   n_pairs,
   n_consistent,
   n_consistent / nullif(n_pairs, 0) AS prop_consistent,

@@ -1,4 +1,4 @@
--- grain: study, template_id, rubric_id, provider, request_model, thinking, list_place
+-- grain: study, cell, list_place
 -- question: Does a judge of lists favour what is shown at one place, whatever the items are?
 -- source: the listwise rows of results, and imported lists whose places are known. n_lists are the lists, each order by itself, in which the judge named some
 --   item, n_ranked those of them that it put in order as a whole; n_unnamed have an answer that names none, or none
@@ -26,7 +26,7 @@
 CREATE OR REPLACE VIEW metric_place_bias AS
 WITH placed AS (
   SELECT
-    study, template_id, rubric_id, provider, request_model, thinking, cell_id, list_id, request_id,
+    study, cell(results) AS cell, cell_id, list_id, request_id,
     CAST(list_place AS BIGINT) AS list_place, list_rank, outcome IS NOT NULL AS is_settled,
     coalesce(nullif(unit_id, ''), list_id) AS cluster_id,
     parser_id LIKE 'listwise-best-%' AS is_best_alone
@@ -35,13 +35,13 @@ WITH placed AS (
   UNION ALL
   -- each place of a list stands in several of its pairs
   SELECT
-    study, template_id, rubric_id, provider, request_model, thinking,
-    template_id || chr(31) || rubric_id || chr(31) || provider || chr(31) || request_model || chr(31) || thinking AS cell_id,
+    study, cell,
+    CAST(cell AS VARCHAR) AS cell_id,
     unit_id AS list_id, request_id, CAST(list_place AS BIGINT) AS list_place, CAST(list_rank AS BIGINT) AS list_rank,
     TRUE AS is_settled, unit_id AS cluster_id, list_kind = 'best' AS is_best_alone
   FROM (
     SELECT DISTINCT
-      study, template_id, rubric_id, provider, request_model, thinking, unit_id, request_id, list_kind,
+      study, cell(imported_judgments) AS cell, unit_id, request_id, list_kind,
       CASE side WHEN 1 THEN place_first ELSE place_second END AS list_place,
       CASE side WHEN 1 THEN rank_first ELSE rank_second END AS list_rank
     FROM imported_judgments
@@ -62,7 +62,7 @@ named AS (
 ),
 clusters AS (
   SELECT
-    study, template_id, rubric_id, provider, request_model, thinking, list_place, cluster_id,
+    study, cell, list_place, cluster_id,
     max(n_places) AS n_places,
     count(*) FILTER (WHERE n_named > 0) AS n_lists,
     count(*) FILTER (WHERE n_named = n_places AND NOT is_best_alone) AS n_ranked,
@@ -73,7 +73,7 @@ clusters AS (
     CAST(sum(CASE WHEN list_rank = 1 THEN 1 / n_best ELSE 0 END) AS DOUBLE) AS best,
     CAST(sum(CASE WHEN n_named = n_places AND NOT is_best_alone THEN shared_rank ELSE 0 END) AS DOUBLE) AS ranks
   FROM named
-  GROUP BY study, template_id, rubric_id, provider, request_model, thinking, list_place, cluster_id
+  GROUP BY study, cell, list_place, cluster_id
 ),
 apart AS (
   SELECT
@@ -81,11 +81,11 @@ apart AS (
     best - n_lists * sum(best) OVER place / nullif(sum(n_lists) OVER place, 0) AS best_apart,
     ranks - n_ranked * sum(ranks) OVER place / nullif(sum(n_ranked) OVER place, 0) AS ranks_apart
   FROM clusters
-  WINDOW place AS (PARTITION BY study, template_id, rubric_id, provider, request_model, thinking, list_place)
+  WINDOW place AS (PARTITION BY study, cell, list_place)
 ),
 sums AS (
   SELECT
-    study, template_id, rubric_id, provider, request_model, thinking, list_place,
+    study, cell, list_place,
     max(n_places) AS n_places,
     CAST(sum(n_lists) AS BIGINT) AS n_lists,
     CAST(sum(n_ranked) AS BIGINT) AS n_ranked,
@@ -100,7 +100,7 @@ sums AS (
     sum(best_apart * best_apart) AS best_squares,
     sum(ranks_apart * ranks_apart) AS ranks_squares
   FROM apart
-  GROUP BY study, template_id, rubric_id, provider, request_model, thinking, list_place
+  GROUP BY study, cell, list_place
 ),
 measured AS (
   SELECT
@@ -145,7 +145,7 @@ ordered AS (
   FROM tested
 )
 SELECT
-  study, template_id, rubric_id, provider, request_model, thinking, list_place,
+  study, cell.*, list_place,
   n_places, n_lists, n_ranked, n_unnamed, n_pending, n_clusters,
   best_share,
   best_share_se,

@@ -1,4 +1,4 @@
--- grain: study, finding, template_id, rubric_id, provider, request_model, thinking, compared_with
+-- grain: study, finding, cell, compared_with
 -- question: Where a test found nothing, what is the smallest effect that it would have found?
 -- source: a row per paired test, by finding: `paired_template` and `paired_judge` (metric_paired), `compliance`
 --   (metric_compliance_paired), `points` (metric_points_paired). compared_with names what is compared: the second template; the second judge; both
@@ -20,27 +20,26 @@
 CREATE OR REPLACE VIEW metric_power AS
 WITH tests AS (
   SELECT
-    study, 'paired_' || compared AS finding, template_a AS template_id, rubric_id, provider_a AS provider,
-    request_model_a AS request_model, thinking_a AS thinking,
+    study, 'paired_' || compared AS finding, template_a AS template_id, rubric_id, of_a(metric_paired) AS judge,
     CASE compared WHEN 'template' THEN template_b
-                  ELSE provider_b || ' ' || request_model_b || ' ' || coalesce(thinking_b, '') END AS compared_with,
+                  ELSE name_b(metric_paired) END AS compared_with,
     n, cluster_kind, n_clusters, n_a_only + n_b_only AS n_informative, diff AS effect, diff_mde AS effect_mde, p_diff AS p, q_bh
   FROM metric_paired
   UNION ALL
   SELECT
-    study, 'compliance', template_id, CAST(NULL AS VARCHAR), provider, request_model, thinking,
+    study, 'compliance', template_id, CAST(NULL AS VARCHAR), judge(metric_compliance_paired) AS judge,
     candidate_a || ' | ' || candidate_b,
     n, 'statement', n_rubrics, n_a_only + n_b_only, diff, diff_mde, p_diff, q_bh
   FROM metric_compliance_paired
   UNION ALL
   SELECT
-    study, 'points', template_id, CAST(NULL AS VARCHAR), provider, request_model, thinking,
+    study, 'points', template_id, CAST(NULL AS VARCHAR), judge(metric_points_paired) AS judge,
     candidate_a || ' | ' || candidate_b,
     n_prompts, 'prompt', n_prompts, n_differ, diff, diff_mde, p_diff, q_bh
   FROM metric_points_paired
 )
 SELECT
-  study, finding, template_id, rubric_id, provider, request_model, thinking, compared_with,
+  study, finding, template_id, rubric_id, judge.*, compared_with,
   n, cluster_kind, n_clusters, n_informative, effect, effect_mde, p, q_bh,
   coalesce(q_bh, 1) >= 0.05 AS is_null_finding
 FROM tests;

@@ -26,7 +26,7 @@
 CREATE OR REPLACE VIEW metric_variance AS
 WITH votes AS (
   SELECT
-    study, rubric_id, unit_id, item_lo, item_hi, template_id, provider, request_model, thinking,
+    study, rubric_id, unit_id, item_lo, item_hi, template_id, judge(pair_status) AS judge,
     n_lo_won_lo_first + n_hi_won_lo_first + n_tied_lo_first AS n1,
     n_lo_won_hi_first + n_hi_won_hi_first + n_tied_hi_first AS n2,
     CAST(n_lo_won_lo_first - n_hi_won_lo_first AS DOUBLE) / 2 AS s1,
@@ -53,7 +53,7 @@ grouped AS (
     sum(s2) OVER of_pair - sum(s2) OVER of_judge - sum(s2) OVER of_template + s2 AS s2_none
   FROM votes
   WINDOW
-    of_judge AS (PARTITION BY study, rubric_id, unit_id, item_lo, item_hi, provider, request_model, thinking),
+    of_judge AS (PARTITION BY study, rubric_id, unit_id, item_lo, item_hi, judge),
     of_template AS (PARTITION BY study, rubric_id, unit_id, item_lo, item_hi, template_id),
     of_pair AS (PARTITION BY study, rubric_id, unit_id, item_lo, item_hi)
 ),

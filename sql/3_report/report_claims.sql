@@ -87,9 +87,8 @@ chosen AS (
 ),
 asks AS (
   SELECT
-    plan.study, plan.study_version, plan.request_id, plan.task, plan.template_id, plan.rubric_id, plan.provider,
-    plan.request_model, plan.thinking, plan.unit_id, plan.pair_id, plan.candidate_first, plan.candidate_second,
-    plan.is_lo_first
+    plan.study, plan.study_version, plan.request_id, plan.task, plan.template_id, plan.rubric_id, judge(plan) AS judge,
+    plan.unit_id, plan.pair_id, plan.candidate_first, plan.candidate_second, plan.is_lo_first
   FROM plan
   JOIN chosen
     ON chosen.study = plan.study
@@ -147,20 +146,20 @@ imported AS (
 ),
 pairs AS (
   SELECT
-    study, study_version, template_id, rubric_id, provider, request_model, thinking, unit_id, pair_id,
+    study, study_version, template_id, rubric_id, judge, unit_id, pair_id,
     count(DISTINCT is_lo_first) = 2 AS is_both,
     min(CASE WHEN candidate_first < candidate_second THEN candidate_first ELSE candidate_second END) AS candidate_a,
     max(CASE WHEN candidate_first < candidate_second THEN candidate_second ELSE candidate_first END) AS candidate_b
   FROM asks
   WHERE pair_id IS NOT NULL AND task <> 'listwise'
-  GROUP BY study, study_version, template_id, rubric_id, provider, request_model, thinking, unit_id, pair_id
+  GROUP BY study, study_version, template_id, rubric_id, judge, unit_id, pair_id
 ),
 cells AS (
   SELECT
-    study, study_version, template_id, provider, request_model, thinking,
+    study, study_version, template_id, judge,
     count(*) FILTER (WHERE is_both) AS n_pairs
   FROM pairs
-  GROUP BY study, study_version, template_id, rubric_id, provider, request_model, thinking
+  GROUP BY study, study_version, template_id, rubric_id, judge
 ),
 sizes AS (
   SELECT
@@ -168,7 +167,7 @@ sizes AS (
     study_version,
     min(n_pairs) AS n_pairs,
     count(DISTINCT template_id) AS n_templates,
-    count(DISTINCT provider || chr(31) || request_model || chr(31) || coalesce(thinking, '')) AS n_judges
+    count(DISTINCT judge) AS n_judges
   FROM cells
   GROUP BY study, study_version
 ),
@@ -176,7 +175,7 @@ matches AS (
   SELECT study, study_version, count(*) FILTER (WHERE is_both) AS n_matches
   FROM pairs
   WHERE candidate_a <> candidate_b
-  GROUP BY study, study_version, template_id, provider, request_model, thinking, candidate_a, candidate_b
+  GROUP BY study, study_version, template_id, judge, candidate_a, candidate_b
 ),
 outputs AS (
   SELECT
@@ -184,7 +183,7 @@ outputs AS (
     count(DISTINCT coalesce(rubric_id, '') || chr(31) || unit_id) AS n_inputs
   FROM asks
   WHERE task = 'compliance' AND candidate_first IS NOT NULL
-  GROUP BY study, study_version, template_id, provider, request_model, thinking, candidate_first
+  GROUP BY study, study_version, template_id, judge, candidate_first
 ),
 compared AS (
   SELECT

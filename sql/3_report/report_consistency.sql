@@ -1,4 +1,4 @@
--- grain: study, template_id, rubric_id, provider, request_model, thinking
+-- grain: study, cell
 -- question: How consistent is each judge when the items are swapped, and which position does it favour?
 -- source: metric_consistency and metric_position_bias, one line per cell: the share of decided pairs with the same winner
 --   in both orders; the p of the position test and q over the study's cells; the position log-odds (above 0: the first
@@ -7,18 +7,17 @@
 CREATE OR REPLACE VIEW report_consistency AS
 WITH origins AS (
   SELECT
-    study, template_id, rubric_id, provider, request_model, thinking,
+    study, cell(pair_judgments) AS origin_cell,
     CASE WHEN min(origin) = max(origin) THEN min(origin) WHEN min(origin) IS NOT NULL THEN 'mixed' END AS origin
   FROM pair_judgments
-  GROUP BY study, template_id, rubric_id, provider, request_model, thinking
+  GROUP BY study, origin_cell
+),
+consistency AS (
+  SELECT *, cell(metric_consistency) AS cell FROM metric_consistency
 )
 SELECT
   consistency.study,
-  consistency.template_id,
-  consistency.rubric_id,
-  consistency.provider,
-  consistency.request_model,
-  consistency.thinking,
+  cell.*,
   consistency.n_pairs,
   consistency.n_decided,
   consistency.consistency_decided,
@@ -32,18 +31,10 @@ SELECT
   bias.position_logodds_lo,
   bias.position_logodds_hi,
   origins.origin
-FROM metric_consistency AS consistency
+FROM consistency
 JOIN metric_position_bias AS bias
   ON bias.study = consistency.study
-  AND bias.template_id = consistency.template_id
-  AND bias.rubric_id = consistency.rubric_id
-  AND bias.provider = consistency.provider
-  AND bias.request_model = consistency.request_model
-  AND bias.thinking = consistency.thinking
+  AND cell(bias) = cell
 LEFT JOIN origins
   ON origins.study = consistency.study
-  AND origins.template_id = consistency.template_id
-  AND origins.rubric_id = consistency.rubric_id
-  AND origins.provider = consistency.provider
-  AND origins.request_model = consistency.request_model
-  AND origins.thinking = consistency.thinking;
+  AND origin_cell = cell;

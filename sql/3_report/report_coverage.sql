@@ -1,4 +1,4 @@
--- grain: study, template_id, rubric_id, provider, request_model, thinking
+-- grain: study, cell
 -- question: How much of each cell was expected, answered, usable, lost, and given more than once?
 -- source: metric_completion, with what came more than once from coverage. n_expected = n_answered + n_pending, and
 --   n_answered = n_valid + n_no_verdict + n_failed: a verdict, an answer without one, or no answer for good (error,
@@ -6,13 +6,12 @@
 --   is_judgment: false for answers that are themselves what is judged.
 -- Of imported judgments nobody knows what was expected: n_expected is then what the files hold.
 CREATE OR REPLACE VIEW report_coverage AS
+WITH completion AS (
+  SELECT *, cell(metric_completion) AS cell FROM metric_completion
+)
 SELECT
   completion.study,
-  completion.template_id,
-  completion.rubric_id,
-  completion.provider,
-  completion.request_model,
-  completion.thinking,
+  cell.*,
   completion.n_planned AS n_expected,
   completion.n_answered,
   completion.n_valid,
@@ -27,11 +26,7 @@ SELECT
   completion.valid_rate_hi,
   completion.origin,
   completion.is_judgment
-FROM metric_completion AS completion
+FROM completion
 LEFT JOIN coverage
   ON coverage.study = completion.study
-  AND coverage.template_id = completion.template_id
-  AND coverage.rubric_id = completion.rubric_id
-  AND coverage.provider = completion.provider
-  AND coverage.request_model = completion.request_model
-  AND coverage.thinking = completion.thinking;
+  AND cell(coverage) = cell;

@@ -2,7 +2,7 @@
 -- question: What is in each study, and how much of it is there?
 -- source: metric_completion, added up over cells; what was presented from the current plan and imported judgments.
 --   n_templates are those that models were asked by; what has no rubric adds none to n_rubrics;
---   n_judges counts provider, model and thinking, n_raters the raters of imported labels, and n_expected, n_answered (of
+--   n_judges counts judges of models (cell), n_raters the raters of imported labels, and n_expected, n_answered (of
 --   these n_failed ended in an error, expired, were cancelled or are missing) and n_valid are judgments of both: answers
 --   that are themselves what is judged are n_answers of n_answers_expected, by n_candidates models, and n_given of them are
 --   no error, refusal or the like. n_candidates_judged are these and those whose answers were given, not asked for here. n_items are the things judged, n_units what comparisons stay within.
@@ -25,7 +25,7 @@ WITH cells AS (
     count(DISTINCT nullif(rubric_id, '')) AS n_rubrics,
     count(DISTINCT CASE
       WHEN is_judgment AND provider <> 'human'
-        THEN provider || chr(31) || request_model || chr(31) || coalesce(thinking, '')
+        THEN judge(metric_completion)
     END) AS n_judges,
     count(DISTINCT CASE WHEN is_judgment AND provider = 'human' THEN request_model END) AS n_raters,
     count(DISTINCT CASE WHEN NOT is_judgment THEN provider || chr(31) || request_model END) AS n_candidates,

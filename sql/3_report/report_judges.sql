@@ -1,11 +1,11 @@
--- grain: study, provider, request_model, thinking
+-- grain: study, judge
 -- question: How consistent is each judge over all templates and rubrics, and which position does it favour, how much?
 -- source: pair_clusters, added up over templates and rubrics before anything else, and then what metric_consistency and
 --   metric_position_bias make of one cell: consistency_decided with the interval for items in general, clustered by
 --   item (so that the same pair under several templates is not taken for several), and the log-odds of the first
 --   position, each pair under each template being a stratum of its own; p_position by t, q_bh over the study's judges.
 --   NULL below 5 items with a decided pair, or with one that flips, which alone say anything. judge is the model's
---   name, with provider and thinking where those tell judges apart. n_cells is how many templates and rubrics it judged
+--   name, with all that names it where several have that. n_cells is how many templates and rubrics it judged
 --   by. first_share is what the log-odds come to for two items that are equal otherwise: how often the one shown first
 --   wins; first_share_mde is the smallest that p_position would have found with power 0.8 (logodds_matched_mde), NULL
 --   where it would have found none.
@@ -13,14 +13,15 @@ CREATE OR REPLACE VIEW report_judges AS
 WITH placed AS (
   SELECT
     *,
+    judge(pair_clusters) AS judge,
     -- a part of its cell, of which all parts together are one
-    1 / CAST(count(*) OVER (PARTITION BY study, template_id, rubric_id, provider, request_model, thinking) AS DOUBLE)
+    1 / CAST(count(*) OVER (PARTITION BY study, template_id, rubric_id, judge(pair_clusters)) AS DOUBLE)
       AS cell_part
   FROM pair_clusters
 ),
 clusters AS (
   SELECT
-    study, provider, request_model, thinking, cluster_unit, cluster_item,
+    study, judge, cluster_unit, cluster_item,
     sum(cell_part) AS cell_parts,
     -- lists are no items
     bool_or(n_sides < 3 OR cluster_item <> '') AS is_item,
@@ -51,7 +52,7 @@ clusters AS (
     sum(second_squares / n_sides) AS second_squares_once,
     sum(products / n_sides) AS products_once
   FROM placed
-  GROUP BY study, provider, request_model, thinking, cluster_unit, cluster_item
+  GROUP BY study, judge, cluster_unit, cluster_item
 ),
 totals AS (
   SELECT
@@ -65,7 +66,7 @@ totals AS (
     sum(second_squares_once) OVER judge AS ss,
     sum(products_once) OVER judge AS rs
   FROM clusters
-  WINDOW judge AS (PARTITION BY study, provider, request_model, thinking)
+  WINDOW judge AS (PARTITION BY study, judge)
 ),
 sized AS (
   SELECT *, (rr + ss) / nullif(r + s, 0) AS w FROM totals
@@ -82,7 +83,7 @@ left_out AS (
 ),
 counts AS (
   SELECT
-    study, provider, request_model, thinking,
+    study, judge,
     CAST(round(sum(cell_parts)) AS BIGINT) AS n_cells,
     coalesce(sum(n_pairs) / nullif(sum(pairs_once), 0), 1) AS n_sides,
     CAST(round(sum(pairs_once)) AS BIGINT) AS n_pairs,
@@ -105,7 +106,7 @@ counts AS (
     sum((logodds_others - logodds) * (logodds_others - logodds)) AS logodds_squares,
     sum(CASE WHEN decided > 0 THEN decided_moved * decided_moved END) AS decided_squares
   FROM left_out
-  GROUP BY study, provider, request_model, thinking
+  GROUP BY study, judge
 ),
 rates AS (
   SELECT *, wins / nullif(decided, 0) AS consistency_decided FROM counts
@@ -141,9 +142,9 @@ ranked AS (
   FROM tested
 )
 SELECT
-  study, provider, request_model, thinking,
-  CASE WHEN count(*) OVER (PARTITION BY study, request_model) = 1 THEN request_model
-       ELSE concat(provider, '/', request_model, ' at thinking ', thinking) END AS judge,
+  study, judge.*,
+  CASE WHEN count(*) OVER (PARTITION BY study, judge.request_model) = 1 THEN judge.request_model
+       ELSE judge_name(judge) END AS judge,
   n_cells, n_pairs, n_both, n_repeated, n_decided, n_consistent_win, n_primacy, n_recency, n_clusters,
   consistency_decided,
   wilson_lo(consistency_decided * n_effective, n_effective, t_decided) AS consistency_decided_lo,

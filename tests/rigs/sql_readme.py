@@ -78,8 +78,11 @@ A file is a view of the same name, and the folder is its stage; the files in `0_
 which they run is derived from what they read. `batchpond views` lists them, `batchpond views --ddl` prints one script
 that plain DuckDB runs, and `duckdb -readonly lake/batchpond.duckdb` opens the same views beside a running `sync`.
 
-The *grain* is what names one row. There {words}. Each is one value in the SQL too, by the macros of
-[cell](#cell): rows are grouped and joined by it, and a view spells its columns again.
+The *grain* is what names one row. In it a word stands for the columns of a cell, or of a judge:
+
+{words}
+
+In the SQL each is one value, by the macros of [cell](#cell): `GROUP BY study, cell`. A view has the columns.
 """
 _ADD: Final = """\
 ## How to add a metric
@@ -166,7 +169,7 @@ def render() -> str:
         for stage, group in groupby(sorted(refresh.scripts(), key=lambda s: (s.stage, s.name)), key=lambda s: s.stage)
     }
     columns = _columns()
-    head = _HEAD.format(words="; ".join(f"`{word}` is {', '.join(names)}" for word, names in database.WORDS.items()))
+    head = _HEAD.format(words="\n".join(f"- `{word}`: {', '.join(names)}" for word, names in database.WORDS.items()))
     parts = [head, *_overview(by_stage), *_graphs(by_stage), _words(by_stage)]
     parts.append(_ADD.format(keys=", ".join(f"`{key}`" for key in KEYS[METRICS])))
     for stage, group in by_stage.items():

@@ -492,7 +492,7 @@ def _table_view(name: str, files: Mapping[str, Sound]) -> str:
 TABLE_STAGE: Final = "lake"
 # What a header's grain says in a word, and `sql/0_functions/cell.sql` in a value.
 WORDS: Final = {"cell": CELL_COLUMNS, "judge": CELL_COLUMNS[2:]} | {
-    "judge_pair": tuple(f"{column}_{side}" for side in "ab" for column in CELL_COLUMNS[2:])
+    f"judge_{side}": tuple(f"{column}_{side}" for column in CELL_COLUMNS[2:]) for side in "ab"
 }
 
 
