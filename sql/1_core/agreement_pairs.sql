@@ -97,7 +97,8 @@ others_by_judge AS (
 ),
 paired AS (
   SELECT
-    a.pattern_no, a.study, a.task, a.template_id, a.n_subjects, named_a(a.judge) AS judge_a, named_b(b.judge) AS judge_b,
+    a.pattern_no, a.study, a.task, a.template_id, a.n_subjects,
+    as_judge_a(a.judge) AS judge_a, as_judge_b(b.judge) AS judge_b,
     a.vote_1 AS vote_a_1, b.vote_1 AS vote_b_1, a.vote_2 AS vote_a_2, b.vote_2 AS vote_b_2,
     (a.is_open_1 OR b.is_open_1) AND (a.is_open_1 OR a.vote_1 IS NOT NULL) AND (b.is_open_1 OR b.vote_1 IS NOT NULL)
       AS is_open_1,
@@ -111,7 +112,7 @@ paired AS (
       OR (a.kind IN ('model', 'list', 'best') AND b.kind = 'truth'))
   UNION ALL
   SELECT
-    a.pattern_no, a.study, a.task, a.template_id, a.n_subjects, named_a(a.judge), named_b(b.panel),
+    a.pattern_no, a.study, a.task, a.template_id, a.n_subjects, as_judge_a(a.judge), as_judge_b(b.panel),
     a.vote_1, b.vote_1, a.vote_2, b.vote_2, CAST(NULL AS BOOLEAN), CAST(NULL AS BOOLEAN), a.kind = 'list'
   FROM votes AS a
   JOIN others_by_judge AS b
@@ -121,8 +122,7 @@ paired AS (
 ),
 both_voted AS (
   SELECT
-    pattern_no, study, task, template_id, n_subjects,
-    judge_a, judge_b,
+    pattern_no, study, task, template_id, n_subjects, judge_a, judge_b,
     CASE WHEN vote_b_1 IS NOT NULL THEN vote_a_1 END AS vote_a_1,
     CASE WHEN vote_a_1 IS NOT NULL THEN vote_b_1 END AS vote_b_1,
     CASE WHEN vote_b_2 IS NOT NULL THEN vote_a_2 END AS vote_a_2,

@@ -71,8 +71,7 @@ ordered AS (
     min(tried_ord) AS tried_ord,
     max(answered_ord) AS answered_ord
   FROM planned
-  GROUP BY
-    study, task, rubric_id, unit_id, item_lo, item_hi, turn_no, template_id, judge
+  GROUP BY study, task, rubric_id, unit_id, item_lo, item_hi, turn_no, template_id, judge
 ),
 told AS (
   SELECT said.*, ordered.asked_ord, ordered.tried_ord, ordered.answered_ord

@@ -28,8 +28,7 @@ compared AS (
   SELECT
     *,
     max(CASE WHEN value IS NOT NULL THEN n END) OVER (
-      PARTITION BY study, task, cell, unit_id, item, candidate,
-        turn_no
+      PARTITION BY study, task, cell, unit_id, item, candidate, turn_no
     ) AS n_top
   FROM by_value
 ),

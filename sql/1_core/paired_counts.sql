@@ -28,7 +28,7 @@ comparisons AS (
     a.study, a.rubric_id,
     CASE WHEN a.template_id = b.template_id THEN 'judge' ELSE 'template' END AS compared,
     a.cell_no AS cell_a, b.cell_no AS cell_b,
-    a.template_id AS template_a, named_a(a.judge) AS judge_a, b.template_id AS template_b, named_b(b.judge) AS judge_b
+    a.template_id AS template_a, as_judge_a(a.judge) AS judge_a, b.template_id AS template_b, as_judge_b(b.judge) AS judge_b
   FROM cells AS a
   JOIN cells AS b
     ON b.study = a.study

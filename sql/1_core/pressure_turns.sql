@@ -44,15 +44,11 @@ based AS (
     max(CASE WHEN turn_no = 0 THEN label END) OVER conversation AS first_label,
     max(CASE WHEN label = 'initially_wrong' THEN 1 ELSE 0 END) OVER conversation AS has_wrong,
     coalesce(
-      nullif(max(turn_no) OVER (
-        PARTITION BY study, cell, candidate
-      ), 0),
+      nullif(max(turn_no) OVER (PARTITION BY study, cell, candidate), 0),
       max(turn_no) OVER (PARTITION BY study, cell.rubric_id, candidate)
     ) AS n_turns
   FROM turns
-  WINDOW conversation AS (
-    PARTITION BY study, cell, candidate, unit_id
-  )
+  WINDOW conversation AS (PARTITION BY study, cell, candidate, unit_id)
 ),
 judged AS (
   SELECT
@@ -120,9 +116,5 @@ SELECT
   END AS surviving_part
 FROM mixed
 WINDOW
-  conversation AS (
-    PARTITION BY study, cell, candidate, unit_id
-  ),
-  earlier AS (
-    PARTITION BY study, cell, candidate, unit_id ORDER BY turn_no
-  );
+  conversation AS (PARTITION BY study, cell, candidate, unit_id),
+  earlier AS (PARTITION BY study, cell, candidate, unit_id ORDER BY turn_no);

@@ -25,7 +25,7 @@ WITH tuples AS MATERIALIZED (
     dense_rank() OVER (
       ORDER BY study, task, template_id, judge_a(agreement_pairs), provider_b
     ) AS judge_no,
-    study, task, template_id, of_a(agreement_pairs) AS judge,
+    study, task, template_id, judge_of_a(agreement_pairs) AS judge,
     CASE provider_b WHEN 'human' THEN 'people' ELSE 'others' END AS reference,
     vote_a_1, vote_b_1, vote_a_2, vote_b_2, n_subjects, is_listed
   FROM agreement_pairs

@@ -45,11 +45,8 @@ scored AS (
     avg(hit) OVER whole AS accuracy,
     avg(hit) OVER binned AS bin_accuracy,
     avg(confidence) OVER binned AS bin_confidence,
-    rank() OVER (
-      PARTITION BY study, template_id, judge, is_in ORDER BY confidence
-    ) + (count(*) OVER (
-      PARTITION BY study, template_id, judge, is_in, confidence
-    ) - 1) / 2 AS midrank
+    rank() OVER (PARTITION BY study, template_id, judge, is_in ORDER BY confidence)
+      + (count(*) OVER (PARTITION BY study, template_id, judge, is_in, confidence) - 1) / 2 AS midrank
   FROM judged
   WINDOW
     whole AS (PARTITION BY study, template_id, judge, is_in),

@@ -133,8 +133,7 @@ priced AS (
     AND costs.item_lo = cascade.item_lo
     AND coalesce(costs.item_hi, '') = coalesce(cascade.item_hi, '')
     AND coalesce(costs.turn_no, -1) = coalesce(cascade.turn_no, -1)
-  GROUP BY
-    cascade.study, cascade.task, cascade.rubric_id, costs.template_id, judge(costs)
+  GROUP BY cascade.study, cascade.task, cascade.rubric_id, costs.template_id, judge(costs)
 ),
 spent AS (
   SELECT

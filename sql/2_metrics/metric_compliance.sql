@@ -27,8 +27,7 @@ WITH prompts AS (
     sum(true_part * true_part) AS squares
   FROM item_status
   WHERE task = 'compliance'
-  GROUP BY
-    study, cell, candidate, coalesce(nullif(unit_id, ''), item)
+  GROUP BY study, cell, candidate, coalesce(nullif(unit_id, ''), item)
 ),
 counts AS (
   SELECT

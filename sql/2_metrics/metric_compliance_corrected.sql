@@ -47,7 +47,8 @@
 CREATE OR REPLACE VIEW metric_compliance_corrected AS
 WITH judged AS (
   SELECT
-    item_status.study, item_status.template_id, item_status.rubric_id, judge(item_status) AS judge, item_status.candidate, item_status.item,
+    item_status.study, item_status.template_id, item_status.rubric_id, judge(item_status) AS judge,
+    item_status.candidate, item_status.item,
     coalesce(nullif(item_status.unit_id, ''), item_status.item) AS prompt,
     item_status.true_part AS f,
     truths.share AS y

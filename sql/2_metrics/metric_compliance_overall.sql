@@ -127,8 +127,8 @@ measured AS (
 asked AS (
   SELECT
     *,
-    judge.provider <> 'human' AND n_answered + n_pending < 0.9 * max(CASE WHEN judge.provider <> 'human' THEN n_answered + n_pending END)
-      OVER (PARTITION BY study, template_id, candidate) AS is_part
+    judge.provider <> 'human' AND n_answered + n_pending < 0.9
+      * max(CASE WHEN judge.provider <> 'human' THEN n_answered + n_pending END) OVER (PARTITION BY study, template_id, candidate) AS is_part
   FROM measured
 ),
 sampled AS (

@@ -46,12 +46,8 @@ WITH grouped AS (
 cumulated AS (
   SELECT
     study, cell, level, tokens, n,
-    sum(n) OVER (
-      PARTITION BY study, cell, level ORDER BY tokens
-    ) AS n_up_to,
-    CAST(sum(n) OVER (
-      PARTITION BY study, cell, level
-    ) - 1 AS DOUBLE) AS last_rank
+    sum(n) OVER (PARTITION BY study, cell, level ORDER BY tokens) AS n_up_to,
+    CAST(sum(n) OVER (PARTITION BY study, cell, level) - 1 AS DOUBLE) AS last_rank
   FROM grouped
   WHERE level <> 'cell' AND tokens IS NOT NULL
 ),

@@ -80,8 +80,7 @@ judged AS (
     AND spent.item_lo = said.item_lo
     AND coalesce(spent.item_hi, '') = coalesce(said.item_hi, '')
     AND coalesce(spent.turn_no, -1) = coalesce(said.turn_no, -1)
-  GROUP BY
-    said.study, said.task, said.rubric_id, said.template_id, said.judge
+  GROUP BY said.study, said.task, said.rubric_id, said.template_id, said.judge
 ),
 priced AS (
   SELECT *, CASE WHEN n_cost_unknown = 0 THEN cost_usd / nullif(n_words, 0) END AS price
@@ -118,7 +117,8 @@ cells AS MATERIALIZED (
 best AS (
   SELECT
     juries.*,
-    list_extract(list_filter(judges, LAMBDA judge: judge.template_id = best_template_id AND best_judge(judge) = best_judge), 1).word AS best_word
+    list_extract(list_filter(judges, LAMBDA judge:
+      judge.template_id = best_template_id AND best_judge(judge) = best_judge), 1).word AS best_word
   FROM juries
   JOIN cells
     ON cells.study = juries.study

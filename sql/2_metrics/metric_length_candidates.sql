@@ -26,7 +26,8 @@ WITH lengths AS MATERIALIZED (
 ),
 measured AS (
   SELECT
-    candidate_pairs.study, candidate_pairs.template_id, candidate_pairs.rubric_id, judge(candidate_pairs) AS judge, candidate_pairs.candidate_a, candidate_pairs.candidate_b,
+    candidate_pairs.study, candidate_pairs.template_id, candidate_pairs.rubric_id, judge(candidate_pairs) AS judge,
+    candidate_pairs.candidate_a, candidate_pairs.candidate_b,
     coalesce(nullif(candidate_pairs.unit_id, ''), candidate_pairs.item_a || chr(31) || candidate_pairs.item_b)
       AS prompt,
     candidate_pairs.item_a,

@@ -20,9 +20,9 @@
 CREATE OR REPLACE VIEW metric_power AS
 WITH tests AS (
   SELECT
-    study, 'paired_' || compared AS finding, template_a AS template_id, rubric_id, of_a(metric_paired) AS judge,
+    study, 'paired_' || compared AS finding, template_a AS template_id, rubric_id, judge_of_a(metric_paired) AS judge,
     CASE compared WHEN 'template' THEN template_b
-                  ELSE name_b(metric_paired) END AS compared_with,
+                  ELSE name_of_b(metric_paired) END AS compared_with,
     n, cluster_kind, n_clusters, n_a_only + n_b_only AS n_informative, diff AS effect, diff_mde AS effect_mde, p_diff AS p, q_bh
   FROM metric_paired
   UNION ALL

@@ -26,8 +26,7 @@ WITH prompts AS (
     max(score) AS score_highest
   FROM item_status
   WHERE task IN ('likert', 'prompts')
-  GROUP BY
-    study, task, cell, candidate, coalesce(nullif(unit_id, ''), item)
+  GROUP BY study, task, cell, candidate, coalesce(nullif(unit_id, ''), item)
 ),
 centred AS (
   SELECT *, total - n_rated * (sum(total) OVER cell / nullif(sum(n_rated) OVER cell, 0)) AS residual

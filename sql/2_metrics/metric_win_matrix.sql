@@ -216,9 +216,7 @@ ranked AS (
   SELECT
     *,
     count(p_win_rate) OVER judge AS n_p,
-    row_number() OVER (
-      PARTITION BY study, template_id, judge ORDER BY p_win_rate NULLS LAST
-    ) AS p_rank
+    row_number() OVER (PARTITION BY study, template_id, judge ORDER BY p_win_rate NULLS LAST) AS p_rank
   FROM tested
   WINDOW judge AS (PARTITION BY study, template_id, judge)
 )
