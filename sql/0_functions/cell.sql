@@ -7,11 +7,15 @@
 -- estimators:
 --   - cell: what a cell is within its study
 --   - judge: the same without template and rubric
---   - judge_a, judge_b: the two judges of a view that compares two; judge_of_a is the first under plain names
---   - cell_of, judge_of: cell and judge of single values; juror, one of the list of judges of a jury
+--   - judge_a, judge_b: the two judges of a view that compares two
+--   - judge_of_a: the first of them under plain names
+--   - cell_of, judge_of: a cell, a judge, of single values
+--   - juror: one of the list of judges of a jury
 --   - as_judge_a, as_judge_b, best_judge, cheapest_judge: a judge under the names of judge a or b, and of metric_jury
---   - judge_text: a judge as a text, its parts apart by the character 31; judge_name, name_of_b: for people to read
---   - side: what a judge holds and who it is, as a text; side_a, side_b: its parts, as in report_disagreements
+--   - judge_text: a judge as a text, its parts apart by the character 31
+--   - judge_name, name_of_b: a judge, and judge b, for people to read
+--   - side: what a judge holds and who it is, as such a text
+--   - side_a, side_b: the parts of that, as in report_disagreements
 -- reference: own definition; no other file lists these columns but those that take them from the lake's tables.
 -- nulls: a cell and a judge are never NULL; two that lack the same columns, and are equal in the others, are equal.
 
