@@ -83,7 +83,7 @@ class Lake:
         returns whether to go on. `fresh` buys anew what another lake bought already. Raises UsageError when nobody
         agreed and it is no dry run, AttentionError when the study was bought from another lake.
         """
-        from batchpond.run.submit import submit
+        from batchpond.run.submit import Bounds, submit
         from batchpond.run.unknown import waive
 
         if confirm is None and max_cost_usd is None and not dry_run:
@@ -99,8 +99,7 @@ class Lake:
             return submit(
                 store,
                 study,
-                max_cost_usd=max_cost_usd,
-                limit=limit,
+                Bounds(max_cost_usd, limit),
                 confirm=None if dry_run else agreed,
                 providers=providers,
             )

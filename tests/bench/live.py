@@ -106,7 +106,7 @@ def approve(lake: Path, name: str) -> None:
     """Approve a study of a server that nobody bills for."""
     store = Store.open(lake)
     providers = Providers(lambda wanted: registry.connect(wanted, environ={}))
-    submit.submit(store, name, max_cost_usd=None, limit=None, confirm=lambda _: True, providers=providers)
+    submit.submit(store, name, confirm=lambda _: True, providers=providers)
 
 
 def counts(port: int) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from batchpond.interop import labels
 from batchpond.model import Mode
 from batchpond.results.export import ExportFormat, export
 from batchpond.run.forget import Target, forget
-from batchpond.run.submit import submit
+from batchpond.run.submit import Bounds, submit
 from batchpond.study.file import load, schema
 from batchpond_browse import asking
 from batchpond_browse.cases import case
@@ -126,7 +126,7 @@ def test_the_fields_of_an_answer_share_its_request(tmp_path: Path) -> None:
     assert report.stages[0].n_requests == 12
     rows = rig.ask("SELECT count(DISTINCT parser_id) AS n FROM plan_current GROUP BY request_id")
     assert {row["n"] for row in rows} == {3}
-    preview = submit(rig.store(), "demo", limit=6, confirm=None, max_cost_usd=None, providers=rig.providers()).preview
+    preview = submit(rig.store(), "demo", Bounds(limit=6), confirm=None, providers=rig.providers()).preview
     assert preview.n_requests == 6
     assert preview.cost_expected_usd == pytest.approx((report.cost.expected_usd or 0) / 2, rel=0.02)
 

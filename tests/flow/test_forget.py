@@ -238,7 +238,7 @@ def test_what_is_forgotten_while_submit_waits_for_a_yes_is_not_asked(tmp_path: P
         run(rig, Target(item="i2"))
         return True
 
-    report = submit(rig.store(), STUDY, max_cost_usd=None, limit=None, confirm=agreed, providers=rig.providers())
+    report = submit(rig.store(), STUDY, confirm=agreed, providers=rig.providers())
     assert (report.preview.n_requests, sum(one.intent.n_requests for one in rig.attempts())) == (12, 6)
     rig.clock.advance(1_000)
     assert rig.sync().exit_code is ExitCode.DONE

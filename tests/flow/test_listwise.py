@@ -19,7 +19,7 @@ from batchpond.lake.store import Store
 from batchpond.plan.verb import plan_study
 from batchpond.results.export import ExportFormat, export
 from batchpond.results.rank.verb import Request, rank
-from batchpond.run.submit import submit
+from batchpond.run.submit import Bounds, submit
 from batchpond.study.file import load
 from batchpond.views.read import run_query
 from batchpond_report import build, markdown
@@ -71,7 +71,7 @@ def test_the_items_of_a_list_share_its_request(tmp_path: Path) -> None:
     report = rig.planned()
     n_lists = N_ITEMS
     assert (report.n_plan_rows, report.n_requests, report.n_to_ask) == (2 * n_lists * SIZE, 2 * n_lists, 2 * n_lists)
-    preview = submit(rig.store(), "demo", limit=6, confirm=None, max_cost_usd=None, providers=rig.providers()).preview
+    preview = submit(rig.store(), "demo", Bounds(limit=6), confirm=None, providers=rig.providers()).preview
     assert preview.n_requests == 6
     assert preview.cost_expected_usd == pytest.approx((report.cost.expected_usd or 0) / 4, rel=0.05)
     before = rig.tree()

@@ -310,7 +310,7 @@ def test_an_approval_of_a_plan_that_is_over_does_not_replace_that_of_the_new_one
         return True
 
     with pytest.raises(UsageError, match="planned anew since its cost was shown"):
-        submit(rig.store(), STUDY, max_cost_usd=None, limit=None, confirm=agree, providers=rig.providers())
+        submit(rig.store(), STUDY, confirm=agree, providers=rig.providers())
     finish(rig, 4)
     assert {attempt.phase for attempt in rig.attempts()} == {Phase.VERIFIED}
     assert rig.sync().n_unsent == 0
@@ -325,7 +325,7 @@ def test_what_another_sent_while_somebody_was_asked_is_not_sent_again(tmp_path: 
         rig.submit()
         return True
 
-    report = submit(rig.store(), STUDY, max_cost_usd=None, limit=None, confirm=agree, providers=rig.providers())
+    report = submit(rig.store(), STUDY, confirm=agree, providers=rig.providers())
     assert report.counts is not None
     assert report.counts.n_created == 0
     rig.settle()

@@ -172,7 +172,7 @@ def test_what_failed_and_was_asked_again_and_what_was_asked_twice_are_all_taken_
     finish(rig)
     with rig._points():
         submit(
-            rig.store(), STUDY, max_cost_usd=None, limit=None, confirm=lambda _: True, providers=rig.providers(),
+            rig.store(), STUDY, confirm=lambda _: True, providers=rig.providers(),
             again=Again(),
         )  # fmt: skip
     finish(rig)

@@ -52,7 +52,7 @@ def test_a_study_goes_through_a_storage_that_is_not_ours(emulator: str, tmp_path
         }
         wire = registry.connect("vertex", SystemClock(), environ=environ)
         providers = Providers(lambda _: wire)
-        submit.submit(store, STUDY, max_cost_usd=None, limit=None, confirm=lambda _: True, providers=providers)
+        submit.submit(store, STUDY, confirm=lambda _: True, providers=providers)
         sim.world.advance(20.0)
         sync.sync_once(store, providers=providers)
         attempts = fold(read(store)).attempts.values()

@@ -69,7 +69,7 @@ def providers(rig: Rig, transport: httpx.BaseTransport) -> Providers:
 
 def submitted(rig: Rig, transport: httpx.BaseTransport) -> submit.SubmitReport:
     with providers(rig, transport) as found:
-        return submit.submit(rig.store(), STUDY, max_cost_usd=None, limit=None, confirm=lambda _: True, providers=found)
+        return submit.submit(rig.store(), STUDY, confirm=lambda _: True, providers=found)
 
 
 def synced(rig: Rig, transport: httpx.BaseTransport) -> sync.SyncReport:

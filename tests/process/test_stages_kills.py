@@ -94,7 +94,7 @@ def asked(folder: Path, planned: Path) -> Iterator[Rig]:
         found = rig.environment()
         with httpx.HTTPTransport() as wire:
             report = submit.submit(
-                Store.open(rig.lake), STUDY, max_cost_usd=None, limit=None, confirm=lambda _: True,
+                Store.open(rig.lake), STUDY, confirm=lambda _: True,
                 providers=Providers(lambda name: registry.connect(name, transport=wire, environ=found)),
             )  # fmt: skip
         assert report.exit_code is ExitCode.DONE

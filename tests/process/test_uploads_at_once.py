@@ -75,7 +75,7 @@ def submitted(rig: Rig, gate: Gate, max_cost_usd: float | None = None) -> Submit
     found = environ(rig.key)
     with Providers(lambda name: registry.connect(name, rig.clock, transport=gate, environ=found)) as providers:
         report = submit.submit(
-            rig.store(), STUDY, max_cost_usd=max_cost_usd, limit=None, confirm=lambda _: True, providers=providers
+            rig.store(), STUDY, submit.Bounds(max_cost_usd), confirm=lambda _: True, providers=providers
         )
     rig.wire.restart()
     return report

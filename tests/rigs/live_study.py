@@ -172,7 +172,7 @@ class LiveRig:
     def submit(self, name: str = STUDY, max_cost_usd: float | None = None) -> submit.SubmitReport:
         """Approve what is due, whatever it costs."""
         return submit.submit(
-            self.store(), name, max_cost_usd=max_cost_usd, limit=None, confirm=lambda _: True,
+            self.store(), name, submit.Bounds(max_cost_usd), confirm=lambda _: True,
             providers=self.providers(),
         )  # fmt: skip
 

@@ -252,8 +252,7 @@ class Rig:
             report = submit.submit(
                 self.store(),
                 study,
-                max_cost_usd=None,
-                limit=limit,
+                submit.Bounds(limit=limit),
                 confirm=lambda _: True,
                 providers=self.providers(),
                 on_note=lambda note: self.notes.append(note.message),

@@ -18,6 +18,7 @@ from batchpond.text import plural, usd
 
 if TYPE_CHECKING:
     from batchpond.plan.report import CellReport, ModelReport, PlanReport, StageReport
+    from batchpond.plan.versions import Again
     from batchpond.run.due import FailureCount
     from batchpond.run.session import Counts
     from batchpond.run.submit import ModelCost, RetryReport, SubmitPreview, SubmitReport
@@ -254,12 +255,20 @@ def _note_changed(invocation: Invocation, study: str) -> None:
 
 
 def sent(
-    invocation: Invocation, study: str, confirm: Callable[[SubmitPreview], bool] | None, command: str, **wishes: Any
+    invocation: Invocation,
+    study: str,
+    confirm: Callable[[SubmitPreview], bool] | None,
+    command: str,
+    *,
+    max_cost_usd: float | None,
+    limit: int | None,
+    again: Again | None = None,
 ) -> SubmitReport:
     """Send what is due of a study once `confirm` agrees; raises UsageError where it does not, for that command."""
-    from batchpond.run.submit import begin, submit
+    from batchpond.run.submit import Bounds, submit
 
-    report = _told(invocation, begin if command == "run" else submit, study, confirm=confirm, **wishes)
+    bounds, is_shown = Bounds(max_cost_usd, limit), command != "run"  # which shows it by its first pass
+    report = _told(invocation, submit, study, bounds=bounds, confirm=confirm, again=again, is_shown=is_shown)
     if confirm is not None:
         _require_sent(report, command)
     return report

@@ -66,9 +66,7 @@ def run(lake_path: Path, say: Callable[[str], None]) -> DemoReport:
         say(f"simulated providers listen at {simulator.root_url}: {', '.join(registry.NAMES)}")
         environ = environment(simulator)
         with Providers(lambda name: registry.connect(name, clock=store.clock, environ=environ)) as providers:
-            sent = submit.begin(
-                store, STUDY, max_cost_usd=None, limit=None, confirm=lambda _: True, providers=providers
-            )
+            sent = submit.submit(store, STUDY, confirm=lambda _: True, providers=providers, is_shown=False)
             say(f"submitted {sent.preview.n_requests:,} requests in {sent.preview.n_shards} batches")
             n_syncs = _sync_until_done(store, providers, say)
     lake_state = fold(read(store))

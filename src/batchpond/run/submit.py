@@ -7,10 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from contextlib import ExitStack
-from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Any, Final
 
 from batchpond import ids
 from batchpond.errors import UsageError
@@ -163,29 +161,38 @@ def _model_cost(asked: PricedModel, shards: list[Sharded]) -> ModelCost:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """At most so much money, by the estimate, and so many requests; None bounds nothing."""
+
+    max_cost_usd: float | None = None
+    limit: int | None = None
+
+
 def submit(
     store: Store,
     study: str,
+    bounds: Bounds = Bounds(),
     *,
-    max_cost_usd: float | None,
-    limit: int | None,
     confirm: Callable[[SubmitPreview], bool] | None,
     providers: Providers,
     on_note: Callable[[Note], None] | None = None,
     again: Again | None = None,
+    is_shown: bool = True,
 ) -> SubmitReport:
     """Send a study's due requests, once `confirm` agrees to their cost; the rest is left to `sync`.
 
     Without `confirm` it is a dry run. `again` asks what was asked before once more, all of it or what failed; `results`
-    keeps the first success, `result_attempts` has all of them.
+    keeps the first success, `result_attempts` has all of them. Without `is_shown` the lens is left to the pass that
+    follows at once.
     The lock is not held while asking. Raises UsageError when there is no plan or the estimate is
-    above `max_cost_usd` or the study's budget; what is sent before a failure stays on record and is never sent twice.
+    above its bound or the study's budget; what is sent before a failure stays on record and is never sent twice.
     """
-    lake_state = fold(read(store))
+    lake_state, limit = fold(read(store)), bounds.limit
     caveats = _check_part(store, lake_state, study) if limit is not None else ()
     shown = preview(store, lake_state, study, limit, again=again)
     shown = replace(shown, caveats=shown.caveats + caveats)
-    limits_usd = [max_cost_usd, versions.study_budget_usd(store, shown.study_version)]
+    limits_usd = [bounds.max_cost_usd, versions.study_budget_usd(store, shown.study_version)]
     max_cost_usd = min((usd for usd in limits_usd if usd is not None), default=None)
     _check_money(shown, max_cost_usd)
     if confirm is None or not shown.is_due or not confirm(shown):
@@ -210,22 +217,12 @@ def submit(
         tell_waiting(session)
         session.keep_access()
         session.log.compact(lambda: refresh(store))
-        if _IS_SHOWN.get():
+        if is_shown:
             refresh(store)
     attempts = session.open_state.attempts.values()
     n_unclear = sum(one.phase in UNCLEAR_PHASES for one in attempts if one.intent.study == study)
     n_unsent, n_live = dispatch.count_unsent(session, study)
     return SubmitReport(shown, True, session.counts, n_live, tuple(session.notes), n_unsent, n_unclear)
-
-
-_IS_SHOWN: Final = ContextVar("is_shown", default=True)
-
-
-def begin(store: Store, study: str, **wishes: Any) -> SubmitReport:
-    """As `submit`, and leave the lens to the pass that follows at once."""
-    context = copy_context()
-    context.run(_IS_SHOWN.set, False)
-    return context.run(submit, store, study, **wishes)
 
 
 def _check_part(store: Store, lake_state: LakeState, study: str) -> tuple[str, ...]:
@@ -340,8 +337,7 @@ def retry(
     report = submit(
         store,
         study,
-        max_cost_usd=max_cost_usd,
-        limit=versions.sample_of(lake_state, study),
+        Bounds(max_cost_usd, versions.sample_of(lake_state, study)),
         confirm=None if agreed is None else lambda preview: agreed(preview, counts),
         providers=providers,
         on_note=on_note,

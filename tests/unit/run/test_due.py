@@ -76,7 +76,7 @@ class Rig:
 
     def submit(self, limit: int | None = None, *, max_cost_usd: float | None = None, again: bool = False) -> int:
         report = submit.submit(
-            self.store, "due", max_cost_usd=max_cost_usd, limit=limit, confirm=lambda _: True,
+            self.store, "due", submit.Bounds(max_cost_usd, limit), confirm=lambda _: True,
             providers=self.providers, again=Again() if again else None,
         )  # fmt: skip
         return report.preview.n_requests
