@@ -10,16 +10,18 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from batchpond.errors import ExitCode
+from batchpond.errors import ExitCode, LakeError
+from batchpond.lake import failpoints
 from batchpond.lake.attempts import Attempt, Phase
 from batchpond.lake.events import read
 from batchpond.lake.records import Intent, Rejected, Sharded, Status, Verified
 from batchpond.model import BatchState, ErrorClass
-from batchpond.run.dispatch import BACKOFF_MAX, REQUEUES_MAX, Budget, Readiness, Trigger, readiness
+from batchpond.run.dispatch import BACKOFF_MAX, REQUEUES_MAX, Budget, Readiness, Trigger, readiness, send_due
 from batchpond.run.session import Session
 from batchpond.run.submit import preview
 from tests.rigs.events import fact
@@ -162,6 +164,30 @@ def test_what_waits_is_shown_and_bounded_at_the_price_of_now(tmp_path: Path) -> 
     rig.settle(is_begun=True)
     assert rig.violations() == []
     assert (rig.billed()[0], len(rig.answers())) == (12, 12)
+
+
+def test_who_slept_while_a_shard_was_given_up_cannot_send_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where machines share no lock: it has looked, wakes about to send, and another has planned anew and sent all."""
+    rig = Rig(tmp_path, models=("gpt-4.1-mini",), with_lens=False)
+    rig.plan()
+    config = rig.lake / "config.toml"
+    config.write_text("[limits.openai]\nopen_batches = 1\n")
+    rig.submit()
+    config.unlink()
+    others = [rig.change, rig.submit]
+
+    def reach(name: str) -> None:
+        while name == "S6" and others:
+            others.pop(0)()
+
+    monkeypatch.setattr(failpoints, "reach", reach)
+    with pytest.raises(LakeError, match="was sent by another process"):
+        send_due(Session.begin(rig.store(), rig.providers()), only_study=STUDY, is_explicit=True)
+    assert len(rig.lake_state().voided) == 2
+    rig.settle()
+    assert rig.violations() == []
+    n_planned = rig.rows("select count(distinct request_id) from plan", "plan")[0][0]
+    assert rig.billed()[0] == len(rig.answers()) == n_planned
 
 
 def test_one_study_that_cannot_go_on_does_not_stop_the_pass(tmp_path: Path) -> None:

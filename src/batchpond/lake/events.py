@@ -118,12 +118,17 @@ def in_order(ords: list[int], event_ids: list[str]) -> list[int]:
 
 
 COMPACT_ABOVE_FILES = 64
-WON_PREFIX: Final = "sent-"
+_WON: Final = "sent-"
 WON_KEPT_S: Final = 86_400
 MEMO = ".events"
 _MICROSECOND = timedelta(microseconds=1)
 _TIMES: Final = frozenset(name for name, kind in EVENTS.columns if kind == "timestamp")
 _LAYOUT: Final = hashlib.sha256(repr((Archive.__dataclass_fields__.keys(), EVENTS.columns)).encode()).hexdigest()
+
+
+def won_name(attempt_id: str, n_sends: int) -> str:
+    """Return the name that one process alone can win: to send an attempt for the n-th time, or to give that up."""
+    return f"{_WON}{attempt_id}-{n_sends}"
 
 
 class EventLog:
@@ -289,7 +294,7 @@ class EventLog:
 
         A machine that slept might win it again.
         """
-        if is_merged(path) or not (self._store.mirror and os.path.basename(path).startswith(WON_PREFIX)):
+        if is_merged(path) or not (self._store.mirror and os.path.basename(path).startswith(_WON)):
             return not is_merged(path)
         return self._store.clock.now().timestamp() - os.path.getmtime(path) > WON_KEPT_S
 

@@ -20,7 +20,7 @@ from batchpond.files import RowFile
 from batchpond.lake import tables
 from batchpond.lake.attempts import UNCLEAR_PHASES, Attempt, LakeState, Phase, fold, seen_as
 from batchpond.lake.events import read
-from batchpond.lake.records import Adopted, AdoptedShard, Intent, Resolution, Sharded, Voided
+from batchpond.lake.records import Adopted, AdoptedShard, Intent, Resolution, Sharded
 from batchpond.lake.store import CONFIG, Store
 from batchpond.model import BatchState, RemoteBatch, ShardKind, named_client
 from batchpond.plan import versions
@@ -29,7 +29,7 @@ from batchpond.run import due
 from batchpond.run.batch_map import COLUMNS, BatchMap, MapReader, Target
 from batchpond.run.find import Proof, check_host, first_custom_ids, prove
 from batchpond.run.resolve import resolve
-from batchpond.run.send import origin_of, was_never_made
+from batchpond.run.send import origin_of
 from batchpond.run.session import Providers, Session
 from batchpond.run.unknown import Ownership, ownership_of
 from batchpond.study.prices import Prices
@@ -101,9 +101,8 @@ def shard_of(
 def _give_up_waiting(session: Session, shard: AdoptedShard) -> None:
     """Void the shards without a batch that hold any of the same requests; the rest of them is due anew."""
     for other in _waiting_with_the_same(session, shard.shard_id):
-        if was_never_made(session, other.shard_id):
-            session.record(Voided(study=other.study, shard_id=other.shard_id))
-        elif other.shard_id in session.lake_state.kept:
+        due.give_up(session, other.study, other.shard_id)
+        if other.shard_id in session.open_state.kept:
             text = (
                 f"batch {shard.batch_id} holds requests that {other.provider} refused, or made a batch of all the same"
             )

@@ -17,6 +17,7 @@ from batchpond import ids
 from batchpond.errors import LakeError
 from batchpond.lake import disk, failpoints, manifest, tables
 from batchpond.lake.attempts import BEFORE_SENT_PHASES, Attempt, LakeState, Phase
+from batchpond.lake.events import won_name
 from batchpond.lake.jsonl import shard_file_name
 from batchpond.lake.records import Approval, Sharded, Voided
 from batchpond.lake.schemas import RAW, SHARD_REQUESTS
@@ -288,6 +289,23 @@ def is_voidable(lake_state: LakeState, shard_id: str) -> bool:
     return is_waiting and lake_state.shards[shard_id].shard_kind is not ShardKind.ADOPTED
 
 
+def give_up(session: Session, study: str, shard_id: str) -> None:
+    """Void a shard for good, unless a batch was made of it or another machine is about to: then it is kept.
+
+    The fact takes the name of the next `sent`, so that a machine that slept meanwhile cannot win that any more.
+    """
+    if not was_never_made(session, shard_id):
+        return
+    latest = session.open_state.latest_attempt(shard_id)
+    if latest is not None and latest.phase in BEFORE_SENT_PHASES:
+        name = won_name(latest.attempt_id, latest.n_sends + 1)
+    else:
+        ordinal = 1 if latest is None else latest.intent.ordinal + 1
+        name = won_name(ids.attempt_id(session.store.lake_id, shard_id, ordinal), 1)
+    if not session.elect(name, Voided(study=study, shard_id=shard_id)):
+        session.open_state.kept.add(shard_id)
+
+
 def is_free(latest: Attempt | None) -> bool:
     """Whether no batch of a shard is at the provider or on its way, or what failed unbilled for want of room."""
     return latest is None or latest.phase in BEFORE_SENT_PHASES | {Phase.ABSENT} or is_requeued(latest)
@@ -369,8 +387,8 @@ def form_shards(session: Session, study: str, approval: Approval, again: Again |
     for shard_id in void_shards(session.store, session.open_state):
         owner = session.open_state.shards[shard_id].study
         is_wanted = owner == study or (not is_all and is_of_plan(session, study, shard_id))
-        if is_wanted and was_never_made(session, shard_id):
-            session.record(Voided(study=owner, shard_id=shard_id))
+        if is_wanted:
+            give_up(session, owner, shard_id)
     if is_all and asks_all_itself(session, approval):  # also of what was given up
         return
     if again is not None:

@@ -32,7 +32,7 @@ from batchpond.errors import (
 )
 from batchpond.lake import failpoints, jsonl, tables
 from batchpond.lake.attempts import BEFORE_SENT_PHASES, Attempt, Phase, seen_as
-from batchpond.lake.events import WON_PREFIX
+from batchpond.lake.events import won_name
 from batchpond.lake.records import Approval, Created, Intent, Planned, Rejected, Sent, Sharded, Uploaded
 from batchpond.model import CreateSpec, ErrorClass, Mode, Origin, RemoteBatch, RemoteFile, Unclear
 from batchpond.plan import versions
@@ -372,7 +372,7 @@ def _create(session: Session, attempt: Attempt, file_id: str | None, provider: B
         boot_id=clock.boot_id(),
         monotonic_s=clock.monotonic_s(),
     )
-    if not session.elect(f"{WON_PREFIX}{attempt.attempt_id}-{ordinal}", sent):
+    if not session.elect(won_name(attempt.attempt_id, ordinal), sent):
         overtaken = OvertakenError if session.store.mirror else LakeError
         raise overtaken(
             f"attempt {attempt.attempt_id} was sent by another process",
