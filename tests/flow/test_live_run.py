@@ -398,7 +398,7 @@ def test_progress_says_where_the_calls_stand() -> None:
     counts = CallCounts(n_answered=10, n_failed=1, n_deferred=2, n_doubts=3)
     shown = progress_text((LaneProgress("openai/m", 100, 20, 4, counts, is_stalled=True),), 2.0)
     assert shown == (
-        "20 of 100 answered, 4 in flight, 2.0/s, 40s left, 2 put off, 3 in doubt, 1 given up, waiting for openai/m"
+        "20 of 100 answered, 4 in flight, 2.0/s, 40s left, 2 put off, 3 in doubt, 1 failed, waiting for openai/m"
     )
 
 
