@@ -246,7 +246,7 @@ def test_rows_that_were_put_again_are_read_again(made: Far) -> None:
     for key, (data, _) in whole.items():
         made.shop.objects[key] = data[:-20], s3.now()
     made.age()
-    assert made.run(1, "sync") == ExitCode.DONE
+    assert made.run(1, "sync") == ExitCode.ATTENTION
     assert Phase.VERIFIED not in made.phases(1)
     made.shop.objects |= {key: (data, s3.now() - timedelta(seconds=30)) for key, (data, _) in whole.items()}
     assert made.run(1, "sync") == ExitCode.DONE
