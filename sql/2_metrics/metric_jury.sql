@@ -445,9 +445,9 @@ SELECT
   best_template_id, best_judge.*,
   n_heard_labelled,
   n_unanimous_labelled,
-  normal_two_sided(greatest(abs(n_unanimous_labelled - n_unanimous * (n_heard_labelled / n_heard)) - 0.5, 0)
-    / sqrt(nullif(n_unanimous * ((n_heard - n_unanimous) / nullif(n_heard - 1, 0)) * (n_heard_labelled / n_heard)
-      * (1 - n_heard_labelled / n_heard), 0))) AS p_labels_alike,
+  normal_two_sided(greatest(abs(n_unanimous_labelled - n_unanimous * (n_heard_labelled / nullif(n_heard, 0))) - 0.5, 0)
+    / sqrt(nullif(n_unanimous * ((n_heard - n_unanimous) / nullif(n_heard - 1, 0)) * (n_heard_labelled / nullif(n_heard, 0))
+      * (1 - n_heard_labelled / nullif(n_heard, 0)), 0))) AS p_labels_alike,
   cost_usd,
   n_cost_unknown,
   CASE WHEN n_cost_unknown = 0 THEN cost_usd / nullif(n_majority, 0) END AS cost_per_verdict_usd,
