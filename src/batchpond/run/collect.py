@@ -401,8 +401,8 @@ def read_what_is_unread(session: Session, attempts: Sequence[Attempt]) -> None:
     for attempt in unread:
         wanted, source, price = used[attempt.shard_id], source_of(attempt), price_of(session, attempt)
         unjudged = derive.unjudged(published, source, wanted)
-        is_read = not derive.is_unread(published, source) and derive.is_costed(store, source, price)
-        if is_read and not unjudged:
+        is_unread = derive.is_unread(published, source)
+        if not unjudged and not is_unread and not (rules.is_priced_anew and not derive.is_costed(store, source, price)):
             continue
         n_left += 1
         with session.isolated(attempt.client_name, f"reading batch {attempt.batch_id} again"):

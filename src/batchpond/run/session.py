@@ -457,11 +457,12 @@ class _Read:
 
 @dataclass(slots=True)
 class _Found:
-    """What is known: by which files of plans, each study's rules of each shard's file, and when all was read."""
+    """What is known: by which files of plans, each study's rules of each shard's file, when all was read and costed."""
 
     plan: set[str] = field(default_factory=set)
     used: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
     read: _Read | None = None
+    prices: str | None = None
 
 
 def answered(lake_state: LakeState) -> list[Attempt]:
@@ -470,10 +471,7 @@ def answered(lake_state: LakeState) -> list[Attempt]:
 
 
 class Rules:
-    """The answer rules of the lake's shards, as of when they are first asked for in a pass; the lake's lock is held.
-
-    `readers` says by which reader each study's answers are read.
-    """
+    """The answer rules of the lake's shards, and each study's reader, as first asked for; the lake's lock is held."""
 
     def __init__(self, store: Store, readers: Mapping[str, int]) -> None:
         self._store = store
@@ -490,6 +488,11 @@ class Rules:
         if kept is None or not set(kept.content["plan"]) <= set(self._plan):
             return _Found()
         return msgspec.convert(kept.content, _Found)
+
+    @property
+    def is_priced_anew(self) -> bool:
+        """Whether other prices hold than when all that was read was costed."""
+        return self._found.prices not in {None, basis(self._store.path / CONFIG)}
 
     @cached_property
     def _specs(self) -> dict[str, dict[str, Any]]:
@@ -531,8 +534,7 @@ class Rules:
         """Whether plans ask for requests that others ask for too: a shard's are all in one that is as old as it."""
         if not new or not old:
             return False
-        asked = (frozenset(new), frozenset(old))
-        if asked not in self._shared:
+        if (asked := (frozenset(new), frozenset(old))) not in self._shared:
             values = {"new": self._paths(new), "old": self._paths(old)}
             self._shared[asked] = bool(tables.rows(self._store, [], _SHARED, values)[0][0])
         return self._shared[asked]
@@ -548,18 +550,15 @@ class Rules:
     def unread(self, attempts: Sequence[Attempt]) -> list[Attempt] | None:
         """Return which of the open attempts may lack something, None where those that are archived may too."""
         read = self._found.read
-        if read is None or not set(read.plan) <= set(self._plan):
-            return None
-        if self._has_shared([name for name in self._plan if name not in set(read.plan)], read.plan):
-            return None
-        return self._came_since(attempts, read)
+        before, now = set(read.plan if read else ()), set(self._plan)
+        is_other = read is None or not before <= now or self._has_shared(sorted(now - before), read.plan)
+        return None if read is None or is_other else self._came_since(attempts, read)
 
     def _came_since(self, attempts: Sequence[Attempt], read: _Read) -> list[Attempt] | None:
         """Return the attempts that were downloaded since, None where anything else is otherwise than it was."""
-        if any(read.readers.get(study, reader) != reader for study, reader in self._readers.items()):
-            return None
+        is_other = any(read.readers.get(study, reader) != reader for study, reader in self._readers.items())
         new = [one for one in attempts if one.downloads[-1].ord > read.last_ord]
-        return new if self._digest(attempts, new) == read.digest else None
+        return new if not is_other and self._digest(attempts, new) == read.digest else None
 
     def published(self) -> list[str]:
         """Return the files of raw lines and of what is read from them, as `table/name.parquet`."""
@@ -570,7 +569,8 @@ class Rules:
         """Keep what was found for the next pass."""
         last_ord = max((one.downloads[-1].ord for one in attempts), default=0)
         read = _Read(self._plan, self._readers, last_ord, self._digest(attempts, ())) if is_all_read else None
-        content = msgspec.to_builtins(replace(self._found, read=read), order="sorted")
+        prices = basis(self._store.path / CONFIG) if is_all_read else self._found.prices
+        content = msgspec.to_builtins(replace(self._found, read=read, prices=prices), order="sorted")
         keep_memo(self._store, RULES_MEMO, Memo(_RULES_LAYOUT, (), (), content))
 
     def _digest(self, attempts: Iterable[Attempt], without: Iterable[Attempt]) -> str:
@@ -588,8 +588,8 @@ class Rules:
         # How they stand, too: a derived file that was damaged is made again.
         names = [f"{name} {disk.stands(f'{self._store.path}/{name}')}" for name in names]
         taken = [f"{one.attempt_id} {one.take}" for one in attempts if one.take and one.attempt_id not in left_out]
-        of_all = str(answers.READER_VERSION), basis(self._store.path / CONFIG)
-        return hashlib.sha256("\n".join([*of_all, *taken, *names]).encode()).hexdigest()
+        all_told = [str(answers.READER_VERSION), basis(self._store.path / CONFIG), *taken, *names]
+        return hashlib.sha256("\n".join(all_told).encode()).hexdigest()
 
 
 def _read_by(parser_id: str, spec: Mapping[str, Any], reader: int) -> tuple[str, dict[str, Any]]:
