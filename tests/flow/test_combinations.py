@@ -9,8 +9,10 @@ import pytest
 import batchpond
 from tests.rigs.combined import carry_out, drawn, rig_of, write
 from tests.rigs.stage_study import StageRig, models, stage, use
+from tests.rigs.swept import some
 
-SEEDS = (208, 221)  # answers that another judge is shown, and claims; pairs, repeats and answers that nobody can read
+# answers that another judge is shown, and claims; pairs, repeats and answers that nobody can read
+SEEDS = some(208, swept=(221,))
 
 OUTPUTS = 'path = "outputs.jsonl"\nunit = "prompt"\ncandidate = "model"\ninput = "question"'
 STATEMENTS = '[stages.rubrics]\npath = "statements.jsonl"\n'

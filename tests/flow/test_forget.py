@@ -12,13 +12,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from batchpond.doctor import Level, examine
-from batchpond.errors import ExitCode, UsageError
-from batchpond.lake import disk, tables
+from batchpond.errors import ExitCode, LakeError, UsageError
+from batchpond.lake import disk, failpoints, tables
 from batchpond.lake.rewrite import without_texts
 from batchpond.lake.schemas import IMPORTED_JUDGMENTS, TABLES
 from batchpond.lake.store import LABELS, Store
+from batchpond.run.dispatch import send_due
 from batchpond.run.forget import ForgetReport, Target, forget
-from batchpond.run.session import Providers
+from batchpond.run.session import Providers, Session
 from batchpond.run.submit import SubmitPreview, retry, submit
 from batchpond.views.read import run_query
 from batchpond_browse.spool import FILE
@@ -279,6 +280,27 @@ def test_what_was_never_sent_keeps_no_study_from_being_forgotten(tmp_path: Path)
     assert rig.billed()[0] == len(rig.answers()) == 20
     assert rig.violations() == []
     assert run(rig, Target(study=STUDY)).n_requests == 20
+    rig.world.close()
+
+
+def test_who_slept_while_a_study_was_forgotten_sends_nothing_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where machines share no lock: it has looked, wakes about to send, and another has forgotten the study."""
+    rig = planned(tmp_path, "openai")
+    rig.world.add_fault("files.create@*:status=500")
+    rig.submit()
+    rig.world.clear_faults()
+    forgetting = [lambda: run(rig, Target(study=STUDY))]
+
+    def reach(name: str) -> None:
+        while name == "S6" and forgetting:
+            forgetting.pop()()
+
+    monkeypatch.setattr(failpoints, "reach", reach)
+    with pytest.raises(LakeError, match="was sent by another process"):
+        send_due(Session.begin(rig.store(), rig.providers()), only_study=STUDY, is_explicit=True)
+    assert (forgetting, rig.billed()[0]) == ([], 0)
     rig.world.close()
 
 

@@ -22,23 +22,16 @@ from batchpond.demo import SIMULATED_KEY, environment
 from batchpond.lake.store import Store
 from batchpond.providers import registry
 from batchpond_sim.host import server
+from tests.rigs.forked import run_text
 
 HEAVY = ("duckdb", "polars", "pyarrow", "httpx", "numpy", "msgspec")
 PROGRAM = [sys.executable, "-m", "batchpond"]
 
 
 def run(*arguments: str, cwd: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run the program in a process of its own."""
+    """Run the program in a process that is forked; how it starts by itself is tried where PROGRAM is."""
     kept = {k: v for k, v in os.environ.items() if k not in {"NO_COLOR", "FORCE_COLOR", "BATCHPOND_LAKE"}}
-    return subprocess.run(
-        [*PROGRAM, *arguments],
-        capture_output=True,
-        text=True,
-        cwd=cwd,
-        env=kept | environment,
-        timeout=60,
-        check=False,
-    )
+    return run_text(*arguments, env=kept | environment, cwd=cwd)
 
 
 @pytest.fixture

@@ -22,11 +22,12 @@ from batchpond.errors import UsageError
 from batchpond.lake import events, failpoints, rewrite, schemas, tables
 from batchpond.lake.attempts import BEFORE_SENT_PHASES, SETTLED_PHASES, UNSENT_PHASES, Attempt, LakeState
 from batchpond.lake.jsonl import part_paths, shard_lines
-from batchpond.lake.records import Forget, Forgotten, Tidied, Uploaded, Voided
+from batchpond.lake.records import Forget, Forgotten, Tidied, Uploaded
 from batchpond.lake.schemas import Table
 from batchpond.lake.store import LABELS, LENS, SPOOL, Store
 from batchpond.model import Mode, Response
 from batchpond.plan import versions
+from batchpond.run import due
 from batchpond.run.collect import read_what_is_unread, source_of
 from batchpond.run.find import check_host
 from batchpond.run.session import RULES_MEMO, Note, Providers, Report, Rules, Session, answered
@@ -178,13 +179,24 @@ def forget(store: Store, target: Target | None, *, providers: Providers, is_loca
             what = {} if target.study is not None else {"requests": sorted(scope.request_ids), "item": target.item}
             begun = Forget(study=target.study, n_requests=n_requests, what=orjson.dumps(what).decode())
             if not session.notes:
-                session.record(*(Voided(study=target.study or "", shard_id=one) for one in scope.unsent), begun)
+                _give_up(session, scope)
+                session.record(begun)
         for event in list(session.lake_state.forgetting.values()):
             failpoints.reach("F0")
             n_lines += _Forgetting(session, event).run()
             session.record(Forgotten(forget_id=event.event_id))
         refresh(store)
     return ForgetReport(n_requests, n_lines, n_deleted, tuple(session.notes))
+
+
+def _give_up(session: Session, scope: Scope) -> None:
+    for shard_id in scope.unsent:
+        due.give_up(session, scope.target.study or "", shard_id)
+        if shard_id in session.open_state.kept:
+            raise UsageError(
+                f"{scope.target.name} is being sent by another process",
+                hint="let `batchpond sync` end it, or `batchpond cancel` its batches first",
+            )
 
 
 def _answers(custom_ids: set[str], read: Callable[[bytes], Response], line: bytes) -> bool:

@@ -17,9 +17,10 @@ import pytest
 from batchpond.views import refresh
 from tests.rigs import sql_readme
 from tests.rigs.sql import Row, judged, judged_items, result, table, views_over
+from tests.rigs.swept import some
 
 METRICS = [script.name for script in refresh.scripts() if script.stage == sql_readme.METRICS]
-SIZES = (5, 6, 7, 11)
+SIZES = some(5, 11, swept=(6, 7))
 JUDGES = ({"request_model": "m1"}, {"request_model": "m2"}, {"request_model": "m3", "template_id": "t2"})
 PEOPLE = {"provider": "human", "request_model": "anna", "template_id": "sheet"}
 WIDTH_MIN = 1e-6
