@@ -30,6 +30,8 @@ FOLDED: Final[Mapping[str, tuple[str, ...]]] = {"shard_requests": (), "responses
 FOLD_ABOVE = 64
 _FOLD: Final = "2"
 FOLD_SHARE = 16  # what is folded is copied again once so large a part of it has come since
+PART_ROWS = 1 << 18  # of which a query that holds the keys of all it has seen takes a few tens of MB
+PARTS_MAX = 4  # each reads all rows again
 QUIET: Final = "SET enable_progress_bar = FALSE; SET TimeZone = 'UTC';"
 """For each connection, which else draws a bar on stdout in `python -c`, and has days and hours as the machine has."""
 
@@ -116,6 +118,12 @@ def give_back(connection: duckdb.DuckDBPyConnection) -> None:
     """Have the engine return to the system what a query has let go, which it does where its limit is set."""
     with connection.cursor() as beside:  # a result that is still being read stays
         beside.execute(f"SET memory_limit = {literal(MEMORY_LIMIT)}")
+
+
+def parts(n_rows: int) -> Iterator[dict[str, int]]:
+    """Yield the parameters of SQL that takes rows a part at a time, by `hash(key) % $n_parts = $part`."""
+    n_parts = min(max(1, -(-n_rows // PART_ROWS)), PARTS_MAX)
+    return ({"part": part, "n_parts": n_parts} for part in range(n_parts))
 
 
 def rows(store: Store, names: Sequence[str], sql: str, values: object = None) -> list[tuple[Any, ...]]:

@@ -420,7 +420,7 @@ class StageDraft:
     """A stage with its ways to ask; where it waits for nothing, its rows, the pairs of them and how many asks.
 
     `choices` are what an adaptive first round asks, from which its pairs follow.
-    `grid` is set where every cell is asked the same pairs and the study is nothing but them. `n_listed` is by how many
+    It `is_grid` where every cell is asked the same pairs and the study is nothing but them. `n_listed` is by how many
     rubrics an answer is judged, on average, where its question says by which.
     """
 
@@ -431,7 +431,7 @@ class StageDraft:
     n_asks: int = 0
     pairs: Pairs | None = None
     choices: Sequence[adaptive.Choice] = ()
-    grid: Grid | None = None
+    is_grid: bool = False
     n_listed: float = 0.0
 
     @property
@@ -442,9 +442,14 @@ class StageDraft:
     @property
     def n_plan_rows(self) -> int:
         """How many rows its first round has, where it waits for nothing."""
-        if self.grid is not None:
-            return len(self.grid) * self.n_cells
-        return self.n_asks * len(self.configs) * len(self.stage.templates) * self.stage.repeats
+        repeats = max(self.stage.repeats, self.stage.pairs.repeats if self.is_grid else 1)
+        return self.n_asks * len(self.configs) * len(self.stage.templates) * repeats
+
+    def asked(self) -> Grid | Iterator[Asks]:
+        """Return what a stage that waits for nothing asks; a grid is made here, as its columns need not stay."""
+        if self.is_grid and self.rows is not None and self.pairs is not None:
+            return Grid(self.stage, self.rows, self.pairs)
+        return self.asks()
 
     def asks(self) -> Iterator[Asks]:
         """Yield the asks of a stage that waits for nothing."""

@@ -122,7 +122,11 @@ def publish_new(store: Store, connection: duckdb.DuckDBPyConnection, spool: Spoo
     )
     if not paths:
         return
-    connection.execute(tables.query(__package__, "lacking", staged=staged, table=table, key=key))
+    connection.execute("CREATE OR REPLACE TEMP TABLE fresh (place BIGINT)")
+    lacking = tables.query(__package__, "lacking", staged=staged, table=table, key=key)
+    for part in tables.parts(len(paths) * spool.file_rows):
+        connection.execute(lacking, part)
+        tables.give_back(connection)
     for number, path in enumerate(paths):
         low = number * spool.file_rows
         places = connection.execute(

@@ -1,7 +1,9 @@
-CREATE OR REPLACE TEMP TABLE asked AS
+-- Some of a version's different requests, by a digest of their ids: what all of them make would be held at once.
+CREATE OR REPLACE TEMP TABLE some_asked AS
 WITH firsts AS (
     SELECT request_id, min(slot) AS slot, arg_min(number, slot) AS cell_number, min(coalesce(tier, 1)) AS tier
-    FROM plan JOIN cells ON cells.cell_id = plan.cell_id WHERE study = $study AND study_version = $version
+    FROM plan JOIN cells ON cells.cell_id = plan.cell_id
+    WHERE study = $study AND study_version = $version AND hash(request_id) % $n_parts = $part
     GROUP BY request_id
 )
 SELECT
