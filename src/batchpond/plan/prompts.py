@@ -23,7 +23,7 @@ from batchpond.errors import StudyError
 from batchpond.model import Media, Prompt, Role, Turn
 from batchpond.plan.asks import Ask, Asks
 from batchpond.plan.cells import ModelConfig, canonical
-from batchpond.plan.rows import NOTHING, SourceRow, json_each, size_of
+from batchpond.plan.rows import NOTHING, Rows, SourceRow, json_each, size_of
 from batchpond.study.spec import StageSpec
 from batchpond.tasks.templates import (
     ANSWERS,
@@ -46,6 +46,7 @@ _LONG: Final = "." * 300_000
 _MORE_MAX: Final = 200
 _SHOWN_MAX: Final = 10
 _OWN_TEXT: Final = ""
+_OWN: Final = "more"
 _FORMS_MAX: Final = 10_000
 
 _OF_ROW: Final = {
@@ -299,9 +300,7 @@ class Prompts:
         """
         if asks.of_first("history") or template.media:
             return None
-        columns = {name for more in asks.rows.column("more") if more for name in itertools.islice(more, _MORE_MAX)}
-        own = self._usual.keys() & {name.upper() for name in columns}
-        forms = self._turns(template, asks, frozenset(own))
+        forms = self._turns(template, asks, self._own(asks.rows))
         between: list[list[list[bytes]]] = []
         n_bytes = np.full(len(asks), sum(form.n_bytes for form in forms), np.int64)
         for form in forms:
@@ -311,6 +310,14 @@ class Prompts:
                 between[-1].append(json)
                 n_bytes += sizes
         return Said(forms, between, n_bytes)
+
+    def _own(self, rows: Rows) -> frozenset[str]:
+        """Return what rows have of their own in place of what is usual; all kinds of a block share its rows."""
+        if _OWN not in rows.shown:
+            columns = {name for more in rows.column("more") if more for name in itertools.islice(more, _MORE_MAX)}
+            rows.shown[_OWN] = frozenset(self._usual.keys() & {name.upper() for name in columns})
+        found: frozenset[str] = rows.shown[_OWN]
+        return found
 
     def _turns(self, template: Template, asks: Asks, own: frozenset[str]) -> tuple[Form, ...]:
         """Return a template's turns as asks of one kind say them, which have their `own` in place of what is usual."""
@@ -344,14 +351,13 @@ class Prompts:
         field = "text" if is_of_pair else _OF_ROW.get(name)
         if field is None or name in asks.of_first("values", NOTHING):
             return None
-        texts = asks.rows.column(field)
-        if None in texts:
-            if name in OF_INPUT and "input" in self._stage.rows.columns:
-                return None
-            instead = asks.rows.column("text") if name in OF_INPUT else itertools.repeat("")
-            texts = [other if text is None else text for text, other in zip(texts, instead, strict=False)]
-        shown = asks.rows.shown
+        texts, shown = asks.rows.column(field), asks.rows.shown
         if field not in shown:
+            if None in texts:
+                if name in OF_INPUT and "input" in self._stage.rows.columns:
+                    return None
+                instead = asks.rows.column("text") if name in OF_INPUT else itertools.repeat("")
+                texts = [other if text is None else text for text, other in zip(texts, instead, strict=False)]
             shown[field] = columns_of(texts)
         json, sizes = shown[field]
         places = asks.second if is_of_pair and name not in _FIRST else asks.first

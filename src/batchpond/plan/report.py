@@ -206,6 +206,7 @@ def count(
     shards = cut(map(pa.Table.from_batches, ([part] for part in to_ask)), limits, spec.segments)
     n_shards = Counter(groups[rows["group"][0].as_py()].model for rows in shards)
     learned = used(store, connection, study, version)
+    tables.give_back(connection)
     return Counted(n_plan_rows, n_requests, n_answered, n_in_shards, cells, n_shards, learned)
 
 
@@ -390,10 +391,9 @@ def _of_answers(draft: StageDraft) -> Iterator[str]:
 
 def _of_statements(stage: StageSpec) -> Iterator[str]:
     """Yield what templates say of statements that none of the stage's rubrics has, so that it stands empty."""
-    known = [rubric_values(rubric) for rubric in stage.rubrics]
-    for template in stage.templates if known else ():
+    for template in stage.templates if stage.rubrics else ():
         shown = [name for name in STATEMENT_PLACEHOLDERS if f"{{{name}}}" in template.text]
-        if empty := [f"{{{name}}}" for name in shown if not any(values.get(name) for values in known)]:
+        if empty := [f"{{{name}}}" for name in shown if not any(rubric_values(one).get(name) for one in stage.rubrics)]:
             yield (
                 f"template {template.template_id} shows {', '.join(empty)}, which no rubric here has: nothing stands"
                 f" there in any prompt; `batchpond templates --task {stage.task}` has others"

@@ -139,7 +139,7 @@ def preview(
 
 
 def _notes(store: Store, version: str, asked: Collection[PricedModel]) -> tuple[str, ...]:
-    settings = versions.study_settings(store, version)
+    settings = versions.brief_settings(store, version)
     specs = [
         spec
         for stage in settings.get("stages") or [settings]

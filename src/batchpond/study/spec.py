@@ -537,6 +537,7 @@ def made_by(stage: StageSpec, stages: Mapping[str, StageSpec]) -> StageSpec:
 
 
 _SETTINGS: Final = ("name", "seed", "unsupported", "shards", "retry", "budget")
+_OF_RUBRIC: Final = fields(Rubric)
 _STAGE: Final = {key.name for key in fields(StageSpec)} - {"keeps", "tier", "is_structured"}
 """What every stage in a lake has; the others came later."""
 
@@ -546,7 +547,7 @@ def to_config(study: Study) -> dict[str, Any]:
 
     They are enough to open every later round from the lake alone.
     """
-    plain = asdict(study)
+    plain = asdict(replace(study, stages=()))
     del plain["source"], plain["base_path"], plain["templates"], plain["words"]
     if study.claims is None:  # they came later: a study without them keeps its version
         del plain["claims"]
@@ -559,7 +560,9 @@ def to_json(study: Study) -> str:
 
 
 def _stage_config(stage: StageSpec) -> dict[str, Any]:
-    plain = without_checks(asdict(stage))
+    plain = without_checks(asdict(replace(stage, rubrics=())))
+    # What `asdict` says of them, which copies each text of thousands of criteria one by one.
+    plain["rubrics"] = tuple({key.name: getattr(one, key.name) for key in _OF_RUBRIC} for one in stage.rubrics)
     plain["rule"] = dict(stage.rule.to_spec())
     plain["pairs"] = pairs_config(plain["pairs"])
     # Columns came later: a template without them is kept as ever, so that its study keeps its version.

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -115,7 +116,14 @@ def rubric_of(entry: object, shown: Collection[str] = (), points: str | None = N
             more[f"{OF_STATEMENT}.{name}"] = value if isinstance(value, str) else orjson.dumps(value).decode()
     if points is not None:
         more[POINTS] = _points(statement_id, points, found.get(points))
-    return Rubric(statement_id, statement_id, text, tuple(more.items()))
+    told = (_lacking(one[0]) if one[1] == NOT_KNOWN else one for one in more.items())
+    return Rubric(statement_id, statement_id, text, tuple(told))
+
+
+@cache
+def _lacking(name: str) -> tuple[str, str]:
+    """What is not known of thousands of statements, once."""
+    return name, NOT_KNOWN
 
 
 def _points(statement_id: str, name: str, value: object) -> str:

@@ -121,7 +121,7 @@ class Rule:
         """The columns of `results` that an answer has which counts, as templates of later stages may show them."""
         return self.SAYS
 
-    @property
+    @cached_property
     def parser_id(self) -> str:
         """The name of this way to read answers; another rule has another name."""
         text = json.dumps(self._fields(), sort_keys=True)
