@@ -27,6 +27,7 @@ from batchpond_report.numbers import Kind, interval, shown
 from batchpond_report.parts import Facts, Report
 from batchpond_report.sections.answers import title_of
 from tests.rigs import swept
+from tests.rigs.findings import Told
 from tests.rigs.lakes import LakeBuilder
 from tests.rigs.report import ATTACK, Page
 from tests.rigs.report import build as build_lake
@@ -138,18 +139,21 @@ def test_a_page_is_well_formed_for_those_who_hear_it(every: Made) -> None:
 
 
 def test_every_exhibit_has_its_n_its_query_and_its_rows(lake: Path, every: Made, hostile: Made) -> None:
-    """Each query runs where users' queries run and gives as many rows; each download holds them."""
+    """Each download holds the rows of its query; the queries run where users' do, and give as many rows.
+
+    That each of them binds there is tried of all that are declared.
+    """
     for found in swept.some(every, swept=[hostile]):
         links = {str(a["download"]): str(a["href"]) for a in found.page.all("a") if "download" in a}
         for exhibit in found.report.exhibits():
             content = base64.b64decode(links[f"{exhibit.key}.csv"].partition("base64,")[2]).decode()
             assert len(list(csv.reader(io.StringIO(content)))) == len(exhibit.data) + 1
-            if exhibit.sql:
-                rows = read.run_query(lake, exhibit.sql)
-                assert rows.num_rows == len(exhibit.data)
-                assert rows.column_names == exhibit.data.columns
             if exhibit.figure is not None:
                 assert "n = " in exhibit.caption
+        for exhibit in swept.every(4, (one for one in found.report.exhibits() if one.sql)):
+            rows = read.run_query(lake, exhibit.sql)
+            assert rows.num_rows == len(exhibit.data)
+            assert rows.column_names == exhibit.data.columns
 
 
 def test_markdown_holds_the_same_tables(every: Made) -> None:
@@ -194,6 +198,14 @@ def test_findings_stand_at_the_top_with_the_numbers_of_their_exhibits(every: Mad
     top = every.html[every.html.index('id="findings"') : every.html.index("<nav")]
     assert top.count("<li>") == len(findings) == top.count('<a href="#')
     assert "<svg/onload" not in hostile.html
+
+
+def test_sections_say_the_same_one_by_one(lake: Path, hostile: Made) -> None:
+    """What other tests read of a section that is made alone is what it says in a report."""
+    told: dict[str, list[str]] = {}
+    for finding, _ in hostile.report.findings():
+        told.setdefault(finding.key, []).append(finding.text)
+    assert dict(Told(lake, HOSTILE)) == told
 
 
 def test_each_number_of_a_finding_leads_to_where_it_stands(every: Made) -> None:
@@ -299,7 +311,7 @@ def test_what_disagrees_is_what_is_shown(tmp_path: Path, differs: str) -> None:
     lake = LakeBuilder(tmp_path / "lake")
     lake.imported([{"import_key": f"k{n}"} | row for n, row in enumerate(rows)])
     lake.build()
-    shown = markdown.render(build.build(tmp_path / "lake", "s")).partition("## Disagreements")[2]
+    shown = Told(tmp_path / "lake").text("disagreements")
     assert ("m1 is the one" in shown, "m2 is the one" in shown, "ANOTHER" in shown) == (True, True, False)
 
 
@@ -382,3 +394,28 @@ def test_without_the_extra_markdown_is_printed_and_a_page_is_refused(
     assert "pip install 'batchpond[report]'" in str(refused.exception.hint)
     printed = call(lake, HOSTILE, "--format", "md").stdout
     assert printed == markdown.render(hostile.report)
+
+
+def test_the_methods_say_what_the_report_prints_and_no_more(every: Made, hostile: Made) -> None:
+    """Each estimator of an exhibit by its head, with what it cites; of tasks and tests those that the study has."""
+    told = {}
+    for name, found in (("every", every), ("hostile", hostile)):
+        (methods,) = [section for section in found.report.sections if section.key == "methods"]
+        (estimators,) = [part for part in methods.parts if isinstance(part, Facts)]
+        told[name] = (" ".join(methods.paragraphs), dict(estimators.rows))
+    words, rows = told["every"]
+    assert "Bradley and Terry" in words
+    assert "items in general" in words
+    assert "Benjamini and Hochberg" in words
+    assert "Task likert: a rating" in words
+    assert rows["metric_consistency"].count("same winner: n_consistent_win / n_decided")
+    assert "Cohen 1960" in rows["metric_agreement"]
+    assert "Wilson 1927" in rows["wilson"]  # which only those cite
+    assert "metric_pressure" in rows
+    words, rows = told["hostile"]
+    assert "Task likert" not in words
+    assert not {"metric_pressure", "metric_agreement"} & rows.keys()
+    (asked,) = [part for part in hostile.report.exhibits() if part.key == "asked"]
+    assert asked.frame.select("task", "n_items", "n_calls").rows() == [("pairwise", 3, 6)]
+    assert '<details class="folded">' in hostile.html
+    assert "<u>t</u>" not in hostile.html

@@ -17,7 +17,7 @@ from batchpond.lake.store import LENS
 from batchpond_report import build, markdown
 from batchpond_report.parts import Cases
 from batchpond_report.source import ROWS_MAX
-from tests.rigs.findings import Row, against, compared, complying, findings
+from tests.rigs.findings import Row, Told, against, compared, complying, findings
 from tests.rigs.lakes import LakeBuilder
 
 
@@ -28,8 +28,7 @@ def test_the_most_consistent_judge_shares_its_place(tmp_path: Path) -> None:
          "verdict": "first" if judge == "m3" or one < two else "second"}
         for judge in ("m1", "m2", "m3") for one in "abcdef" for two in "abcdef" if one != two
     ]  # fmt: skip
-    told = findings(tmp_path, rows)
-    (text,) = [text for texts in told.values() for text in texts if "most consistent" in text]
+    (text,) = [text for text in findings(tmp_path, rows)["consistency"] if "most consistent" in text]
     assert "m1 (equally with m2) is the most consistent" in text
 
 
@@ -44,7 +43,7 @@ def test_who_judged_next_to_nothing_is_not_ranked(tmp_path: Path) -> None:
     people = [row | {"provider": "human", "request_model": "h", "template_id": ""}
               for row in rows if row["request_model"] == "m2" and row["item_first"] < row["item_second"]]  # fmt: skip
     told = findings(tmp_path, rows + people)
-    (text,) = [text for texts in told.values() for text in texts if "most consistent" in text]
+    (text,) = [text for text in told["consistency"] if "most consistent" in text]
     assert text.startswith("Of 2 judges (1 more judged too few items to be ranked), m1 is the most consistent: ")
     assert [text.split(" says what")[0] for text in told["agreement"]] == ["m2", "m1"]
     assert ", the most of 2 judges and templates with five items or more" in told["agreement"][0]
@@ -60,10 +59,9 @@ def test_a_model_is_not_compared_with_itself(tmp_path: Path, other: Row) -> None
          "verdict": "first" if judge or one < two else "second"} | judge
         for judge in ({}, other) for one in "abcdef" for two in "abcdef" if one != two
     ]  # fmt: skip
-    findings(tmp_path, rows)
-    tables = {exhibit.key: exhibit.frame for exhibit in build.build(tmp_path / "lake", "s").exhibits()}
-    for names in (tables["agreement"].select("judge_a", "judge_b"), tables["paired"].select("a", "b")):
-        assert len({name for row in names.rows() for name in row}) == 2
+    told = findings(tmp_path, rows)
+    for key, names in (("agreement", ("judge_a", "judge_b")), ("paired", ("a", "b"))):
+        assert len({name for row in told.exhibit(key).frame.select(names).rows() for name in row}) == 2
 
 
 def test_a_finding_names_its_template_and_thinking_where_there_are_several(tmp_path: Path) -> None:
@@ -85,12 +83,14 @@ def test_what_was_simulated_is_not_among_what_was_spent(tmp_path: Path) -> None:
                               "cost_usd": 2.0 + n, "origin": origin}])  # fmt: skip
         lake.ended(f"A{n}")
     lake.build()
-    report = build.build(tmp_path / "lake", "s")
-    told = [finding.text for finding, _ in report.findings() if finding.key == "costs"]
-    assert [text.split(";")[0] for text in told] == ["1 answer cost $2.00", "1 simulated answer would have cost $3.00"]
-    (costs,) = [exhibit for exhibit in report.exhibits() if exhibit.key == "costs"]
+    told = Told(tmp_path / "lake")
+    assert [text.split(";")[0] for text in told["costs"]] == [
+        "1 answer cost $2.00",
+        "1 simulated answer would have cost $3.00",
+    ]
+    costs = told.exhibit("costs")
     assert costs.frame.select("spent_usd", "simulated_usd").rows() == [(2.0, None), (None, 3.0)]
-    (of_cells,) = [exhibit for exhibit in report.exhibits() if exhibit.key == "cell-costs"]
+    of_cells = told.exhibit("cell-costs")
     assert of_cells.frame.select("cost_spent_usd", "cost_simulated_usd").rows() == [(2.0, 3.0)]
     assert "Simulated" in of_cells.caption
 
@@ -107,7 +107,7 @@ def test_a_name_that_came_to_mean_another_model_is_said(tmp_path: Path) -> None:
                                  "response_model": answered}])  # fmt: skip
         lake.ended(f"A{name}")
     lake.build()
-    told = [finding.text for finding, _ in build.build(tmp_path / "lake", "s").findings() if finding.key == "judges"]
+    told = Told(tmp_path / "lake")["judges"]
     assert [text.partition(". Its")[0] for text in told] == [
         "m stood for more than one model while it was asked: june (2), march (1) answers"
     ]
@@ -127,7 +127,7 @@ def test_a_place_that_is_favoured_is_named_with_its_share_and_what_it_would_be(t
                       "parser_id": "listwise-1-x-r2"} for name in names])  # fmt: skip
     lake.ended("A")
     lake.build()
-    told = [finding.text for finding, _ in build.build(tmp_path / "lake", "s").findings() if finding.key == "places"]
+    told = Told(tmp_path / "lake")["places"]
     assert [text.partition(":")[0].split(" ", 1)[1] for text in told] == [
         "favours place 1 of 2",
         "neglects place 2 of 2",
@@ -151,9 +151,9 @@ def test_agreement_with_people_that_chance_makes_too_is_called_so(tmp_path: Path
 def test_a_label_beside_a_judge_is_not_said_to_lack_its_text(tmp_path: Path) -> None:
     said = voted("t t t t")
     people = [row | {"provider": "human", "request_model": "anna", "verdict": "false"} for row in said]
-    findings(tmp_path, said + people)
-    parts = [part for section in build.build(tmp_path / "lake", "s").sections for part in section.parts]
-    (cases,) = [part for part in parts if isinstance(part, Cases) and part.key == "opposed"]
+    section = findings(tmp_path, said + people).section("disagreements")
+    assert section is not None
+    (cases,) = [part for part in section.parts if isinstance(part, Cases) and part.key == "opposed"]
     texts = {side.title.split(" ")[0]: side.text for case in cases.cases for side in case.sides}
     assert texts == {"anna": "(a person's label, without a word beside it)",
                      "m0": "(the answer's text is not in the lake)"}  # fmt: skip
@@ -172,8 +172,8 @@ def test_a_jury_is_told_apart_from_those_of_it_that_spoke(tmp_path: Path) -> Non
     """Of two pairs on which two judges were asked, both speak on one alone: of that they are unanimous."""
     rows = [*twice("ab", "m1", "none"), *twice("ab", "m2", "none"), *twice("cd", "m1", "none", "first first"),
             *twice("cd", "m2", "none")]  # fmt: skip
-    findings(tmp_path, rows)
-    (jury,) = [one for one in build.build(tmp_path / "lake", "s").exhibits() if one.key == "jury"]
+    told = findings(tmp_path, rows)
+    jury = told.exhibit("jury")
     shown = [column.title for column in jury.columns]
     assert shown[shown.index("units") : shown.index("unanimous") + 1] == ["units", "two spoke", "unanimous"]
     assert jury.frame.select("n_units", "n_heard", "unanimous_share").rows() == [(2, 1, 1.0)]
@@ -182,11 +182,10 @@ def test_a_jury_is_told_apart_from_those_of_it_that_spoke(tmp_path: Path) -> Non
 
 def test_what_failed_is_not_said_to_be_answered(tmp_path: Path) -> None:
     outcomes = ("decided", "refused", "error", "missing", "expired", "cancelled")
-    findings(tmp_path, [{"task": "compliance", "rubric_id": "s", "item_first": f"i{n}", "outcome": o,
+    told = findings(tmp_path, [{"task": "compliance", "rubric_id": "s", "item_first": f"i{n}", "outcome": o,
                          "verdict": "true" if o == "decided" else None} for n, o in enumerate(outcomes)])  # fmt: skip
-    report = build.build(tmp_path / "lake", "s")
-    assert "; 2 were answered, 1 of them with a verdict; 4 failed for good." in report.summary[0]
-    (coverage,) = [one for one in report.exhibits() if one.key == "coverage"]
+    assert "; 2 were answered, 1 of them with a verdict; 4 failed for good." in told.about.summary[0]
+    coverage = told.exhibit("coverage")
     assert [column.title for column in coverage.columns if column.name == "n_answered"] == ["settled"]
 
 
@@ -229,11 +228,11 @@ def test_what_was_expected_is_said_to_be_unknown_and_why(tmp_path: Path, *, is_s
                               "cost_usd": 2.0, "origin": "batch"}])  # fmt: skip
         lake.ended(f"A{n}")
     lake.build()
-    report = build.build(tmp_path / "lake", "s")
-    (told,) = [finding.text for finding, _ in report.findings() if finding.key == "costs"]
-    assert told.startswith("2 answers cost $4.00; what was expected is not known: ")
-    assert why in told
-    (costs,) = [exhibit for exhibit in report.exhibits() if exhibit.key == "costs"]
+    told = Told(tmp_path / "lake")
+    (text,) = told["costs"]
+    assert text.startswith("2 answers cost $4.00; what was expected is not known: ")
+    assert why in text
+    costs = told.exhibit("costs")
     assert why in costs.caption
 
 
@@ -247,10 +246,10 @@ def test_what_was_expected_of_more_than_has_come_is_said_to_be(tmp_path: Path) -
                        "origin": "batch"} for n in range(2)])  # fmt: skip
     lake.ended("A0")
     lake.build()
-    report = build.build(tmp_path / "lake", "s")
-    (told,) = [finding.text for finding, _ in report.findings() if finding.key == "costs"]
-    assert told == "2 answers cost $4.00; $12.50 was expected of the 5 that were sent."
-    (costs,) = [exhibit for exhibit in report.exhibits() if exhibit.key == "costs"]
+    told = Told(tmp_path / "lake")
+    (text,) = told["costs"]
+    assert text == "2 answers cost $4.00; $12.50 was expected of the 5 that were sent."
+    costs = told.exhibit("costs")
     assert "What was expected is of all that was sent, 3 requests without an answer among it." in costs.caption
 
 
@@ -269,10 +268,9 @@ def test_a_judge_over_all_statements_has_a_row_where_its_finding_leads_to(tmp_pa
     people = [row | {"provider": "human", "request_model": "anna", "template_id": ""} for row in compared(1, 5)]
     told = findings(tmp_path, rows + people)
     assert any("same winner in both orders" in text for text in told["judges-consistency"])
-    shown = {one.key: one.frame for one in build.build(tmp_path / "lake", "s").exhibits()}
     for key in ("judges-consistency", "judges-position"):
-        assert {"m1", "m2"} <= set(shown[key]["request_model"])
-    assert set(shown["judges-consistency"].filter(pl.col("provider") == "p")["n_cells"]) == {6}
+        assert {"m1", "m2"} <= set(told.exhibit(key).frame["request_model"])
+    assert set(told.exhibit("judges-consistency").frame.filter(pl.col("provider") == "p")["n_cells"]) == {6}
     assert any(text.startswith("Of 12 cells of template, rubric and judge") for text in told["position-tests"])
 
 
@@ -285,8 +283,8 @@ def test_tests_that_could_not_find_anything_are_not_said_to_have_looked(tmp_path
         row for pair, words in pairs.items() for level in ("low", "none") for row in twice(pair, "m1", level, words)
     ]
     rows += [row for pair in ("ab", "bc", "cd", "de") for row in twice(pair, "m2", "none")]
-    looked, blind = findings(tmp_path, rows)["power"]
-    report = build.build(tmp_path / "lake", "s")
+    told = findings(tmp_path, rows)
+    looked, blind = told["power"]
     assert looked.startswith(
         "Of 3 comparisons of two judges' consistency, 0 found a difference after correction and 3 did not. 1 of these"
     )
@@ -296,11 +294,11 @@ def test_tests_that_could_not_find_anything_are_not_said_to_have_looked(tmp_path
         ((n, mde),) = lens.execute("SELECT n_clusters, effect_mde FROM metric_power WHERE effect_mde > 0").fetchall()
     n_needed = math.ceil(n * (mde / 0.05) ** 2)  # an effect in reach shrinks with the root of the number
     assert f"To find 5 percentage points in each would take about {n_needed:,} items; the worst has {n}." in looked
-    (paired,) = [part for part in report.exhibits() if part.key == "paired"]
+    paired = told.exhibit("paired")
     assert set(paired.data.select("a", "b").rows()) == {
         ("m1 (low)", "m1 (none)"), ("m1 (low)", "m2"), ("m1 (none)", "m2")
     }  # fmt: skip
-    assert "by 3 judges" in report.summary[0]
+    assert "by 3 judges" in told.about.summary[0]
 
 
 def test_what_is_drawn_is_called_what_it_is(tmp_path: Path) -> None:
@@ -319,7 +317,8 @@ def test_what_is_drawn_is_called_what_it_is(tmp_path: Path) -> None:
 def test_a_share_of_few_pairs_says_of_how_many(tmp_path: Path) -> None:
     """Pairs without a winner in an order are in no share of the same winner, and the sentence does not hide them."""
     rows = [*twice("ab", "m1", "none"), *twice("cd", "m1", "none", "first tie"), *twice("ef", "m1", "none", "tie tie")]
-    (text,) = [text for texts in findings(tmp_path, rows).values() for text in texts if "same winner" in text]
+    (text,) = findings(tmp_path, rows)["consistency"]
+    assert "same winner" in text
     assert text.endswith("of 1 pair (of 3; the others lack a winner in an order).")
 
 
@@ -329,15 +328,16 @@ def test_people_who_label_are_no_judges_in_any_sentence(tmp_path: Path) -> None:
     raters = [{"provider": "human", "request_model": name, "template_id": "unspecified"} for name in ("anna", "bob")]
     told = findings(tmp_path, [pair | who for pair in pairs for who in (*raters, {})])
     assert [text.split(" (")[0] for text in told["agreement-overall"]] == ["2 people"]
-    assert "24 judgments by 1 judge and 2 raters were imported" in markdown.render(build.build(tmp_path / "lake", "s"))
+    assert "24 judgments by 1 judge and 2 raters were imported" in told.about.summary[0]
 
 
 def test_a_model_that_refused_or_failed_gave_no_answer(tmp_path: Path) -> None:
     """What it was asked for stands beside what it gave; nothing of it is pending."""
     outcomes = ("decided", "decided", "refused", "error")
-    findings(tmp_path, [{"task": "generation", "item_first": f"i{n}", "outcome": o} for n, o in enumerate(outcomes)])
-    told = markdown.render(build.build(tmp_path / "lake", "s"))
-    assert "1 model gave 2 of 4 answers, which are no judgments.\n" in told
+    told = findings(
+        tmp_path, [{"task": "generation", "item_first": f"i{n}", "outcome": o} for n, o in enumerate(outcomes)]
+    )
+    assert told.about.summary == ("1 model gave 2 of 4 answers, which are no judgments.",)
 
 
 def test_the_first_of_a_ranking_has_the_places_that_hold_for_all_at_once(tmp_path: Path) -> None:
@@ -361,9 +361,10 @@ def test_a_ranking_of_more_items_than_its_table_holds_counts_all_of_them(tmp_pat
         for one in range(n_items) for two in (one + 1, one + 2)
     ]  # fmt: skip
     n_decided = sum(row["verdict"] is not None for row in rows)
-    (text,) = findings(tmp_path, rows)["ranking"]
+    told = findings(tmp_path, rows)
+    (text,) = told["ranking"]
     assert f"is first of {n_items} items" in text
-    caption = next(one.caption for one in build.build(tmp_path / "lake", "s").exhibits() if one.key == "ranking")
+    caption = told.exhibit("ranking").caption
     assert f"n = {n_decided} verdicts on {n_items} items. Left out: {len(rows) - n_decided} answers" in caption
 
 
@@ -373,8 +374,8 @@ def test_items_that_are_ranked_by_several_rubrics_are_as_many_as_they_are(tmp_pa
         {"task": "pairwise", "rubric_id": rubric, "item_first": one, "item_second": two, "verdict": "first"}
         for rubric in ("clear", "deep") for one, two in itertools.permutations("abc", 2)
     ]  # fmt: skip
-    findings(tmp_path, rows)
-    (exhibit,) = [one for one in build.build(tmp_path / "lake", "s").exhibits() if one.key == "ranking"]
+    told = findings(tmp_path, rows)
+    exhibit = told.exhibit("ranking")
     assert (len(exhibit.frame), exhibit.caption.partition(". ")[0]) == (6, "n = 12 verdicts on 3 items in 2 rubrics")
 
 
@@ -390,14 +391,13 @@ def asked_twice(judge: str, words: str) -> list[Row]:
 
 def test_a_judge_without_a_majority_anywhere_is_in_the_tables_and_nothing_of_it_is_left_out(tmp_path: Path) -> None:
     """Its repeats split on every pair, which the table counts; its votes say how consistent it is, and of places."""
-    findings(tmp_path, [*asked_twice("m1", "first first"), *asked_twice("m2", "first second")])
-    told = {one.key: one for one in build.build(tmp_path / "lake", "s").exhibits()}
-    assert told["consistency"].frame["request_model"].to_list() == ["m1", "m2"]
-    (split,) = told["consistency"].frame.filter(pl.col("request_model") == "m2").to_dicts()
+    told = findings(tmp_path, [*asked_twice("m1", "first first"), *asked_twice("m2", "first second")])
+    assert told.exhibit("consistency").frame["request_model"].to_list() == ["m1", "m2"]
+    (split,) = told.exhibit("consistency").frame.filter(pl.col("request_model") == "m2").to_dicts()
     assert (split["n_split"], split["consistency_decided"], split["conflict_rate"]) == (5, 0.5, 0.5)
-    assert "Nothing was left out." in told["consistency"].caption
-    assert told["position"].frame.filter(pl.col("request_model") == "m2")["position_logodds"].to_list() == [0.0]
-    assert "Nothing was left out." in told["position"].caption
+    assert "Nothing was left out." in told.exhibit("consistency").caption
+    assert told.exhibit("position").frame.filter(pl.col("request_model") == "m2")["position_logodds"].to_list() == [0.0]
+    assert "Nothing was left out." in told.exhibit("position").caption
 
 
 def voted(votes: str, **columns: Any) -> list[Row]:
@@ -436,8 +436,8 @@ def test_an_answer_that_is_left_out_is_counted_once_and_not_again_for_the_panel(
         {"task": "likert", "rubric_id": "r", "item_first": f"i{n}", "request_model": f"m{judge}"}
         | ({"outcome": "unparsed"} if n < 2 else {"score": 1 + n % 3}) for n in range(8) for judge in range(2)
     ]  # fmt: skip
-    findings(tmp_path, rows + rated)
-    captions = {one.key: one.caption for one in build.build(tmp_path / "lake", "s").exhibits()}
+    told = findings(tmp_path, rows + rated)
+    captions = {key: told.exhibit(key).caption for key in ("compliance", "ratings", "statements")}
     assert "Left out: 10 answers without a verdict." in captions["compliance"]
     assert "Left out: 4 answers without a rating." in captions["ratings"]
     assert "Left out: 2 answers without a verdict." in captions["statements"]
@@ -448,15 +448,15 @@ def test_what_labels_could_have_found_is_no_test_of_the_judges(tmp_path: Path) -
     told = findings(tmp_path, voted("tf tf ff tt ft tt " * 2) + voted("t f t f t f " * 2, provider="human"))
     (power,) = [text for text in told["power"] if "would have found" in text]
     assert power.startswith("Of 3 comparisons of two candidates' compliance")
-    (exhibit,) = [one for one in build.build(tmp_path / "lake", "s").exhibits() if one.key == "power"]
+    exhibit = told.exhibit("power")
     assert exhibit.frame["n_tests"].to_list() == [3]
 
 
 def test_what_is_right_stands_beside_how_many_are_labelled(tmp_path: Path) -> None:
     """A jury's accuracy is of the labelled units that it has a verdict on, and not of those that it was asked about."""
     rows = [row | {"rubric_id": "s"} for row in voted("tt tf ff tt ft tt") + voted("t f", provider="human")]
-    findings(tmp_path, rows)
-    (exhibit,) = [one for one in build.build(tmp_path / "lake", "s").exhibits() if one.key == "jury"]
+    told = findings(tmp_path, rows)
+    exhibit = told.exhibit("jury")
     assert [exhibit.frame[name].to_list() for name in ("n_units", "n_labelled", "majority_units")] == [[12], [4], [2]]
     titles = [column.title for column in exhibit.columns]
     assert titles.index("majority right") + 1 == titles.index("of")
@@ -464,10 +464,9 @@ def test_what_is_right_stands_beside_how_many_are_labelled(tmp_path: Path) -> No
 
 def test_what_audits_confirm_stands_beside_how_many_were_audited(tmp_path: Path) -> None:
     """Two judges of all six units, a third on the one where they differ, and on three where they agree."""
-    told = "ttt ttf ttt tft tt tt"
-    rows = [row for row in voted(told) if row["candidate_first"] == "a"]
-    findings(tmp_path, [row | {"rubric_id": "s"} for row in rows])
-    (exhibit,) = [one for one in build.build(tmp_path / "lake", "s").exhibits() if one.key == "cascade"]
+    rows = [row for row in voted("ttt ttf ttt tft tt tt") if row["candidate_first"] == "a"]
+    told = findings(tmp_path, [row | {"rubric_id": "s"} for row in rows])
+    exhibit = told.exhibit("cascade")
     assert [exhibit.frame[name].to_list() for name in ("n_audited", "n_confirmed")] == [[3], [2]]
     titles = [column.title for column in exhibit.columns]
     assert titles.index("audited") + 1 == titles.index("audits confirm")

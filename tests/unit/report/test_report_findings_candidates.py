@@ -13,8 +13,7 @@ import pytest
 from scipy import stats
 
 from batchpond.lake.schemas import ITEMS
-from batchpond_report import build, markdown
-from tests.rigs.findings import BASE, Row, against, compared, complying, findings
+from tests.rigs.findings import BASE, Row, Told, against, compared, complying, findings
 from tests.rigs.lakes import LakeBuilder
 
 
@@ -72,12 +71,13 @@ def test_a_mean_of_half_of_the_answers_says_of_how_many(tmp_path: Path) -> None:
          "rubric_id": "r"} | ({"score": rating} if n < n_read else {"outcome": "unparsed"})
         for candidate, rating, n_read in (("a", 5, 4), ("b", 3, 8)) for n in range(8)
     ]  # fmt: skip
-    (told,) = findings(tmp_path, rows)["ratings"]
+    said = findings(tmp_path, rows)
+    (told,) = said["ratings"]
     assert re.sub(r" \[.*\]", "", told) == (
         "a is rated highest of 2 candidates in r by m1: 5.00 over 4 items (of 8; the others have no rating); "
         "b follows with 3.00. No test compares them."
     )
-    assert "| candidate | rated | no rating | mean |" in markdown.render(build.build(tmp_path / "lake", "s"))
+    assert "| candidate | rated | no rating | mean |" in said.text("ratings")
 
 
 def judged_alike(n_rubrics: int, n_units: int = 30) -> list[Row]:
@@ -96,12 +96,13 @@ def test_with_few_criteria_what_is_said_is_of_other_prompts_under_them(
 ) -> None:
     """Interval and p stand there all the same, and say of what; of criteria in general a few say nothing."""
     key = "matrix" if rows_of is compared else "compliance-pairs"
-    (said,) = findings(tmp_path, rows_of(n_rubrics))[key]
+    told = findings(tmp_path, rows_of(n_rubrics))
+    (said,) = told[key]
     assert "q = " in said
     assert ("under the same statements" in said) != is_general
     assert re.search(r"% \[\d+\.\d, \d+\.\d\]", said), said
-    text = markdown.render(build.build(tmp_path / "lake", "s"))
-    table = text.split("Share of wins of the row" if rows_of is compared else "Candidates on the same inputs")[1]
+    title = "Share of wins of the row" if rows_of is compared else "Candidates on the same inputs"
+    table = told.text(key).split(title)[1]
     caption, *lines = table.split("```")[0].splitlines()
     assert ("to speak of statements in" in caption) != is_general
     (row,) = (line for line in lines if line.startswith("| a | b | ") and "inputs" not in line)
@@ -110,20 +111,20 @@ def test_with_few_criteria_what_is_said_is_of_other_prompts_under_them(
 
 def test_compliance_with_one_statement_has_an_interval_for_other_inputs(tmp_path: Path) -> None:
     """In the sentence and in the table, which says so: what Wilson makes of 25 of 30."""
-    (said,) = findings(tmp_path, judged_alike(1))["compliance"]
+    told = findings(tmp_path, judged_alike(1))
+    (said,) = told["compliance"]
     assert "83.3\u202f% [66.4, 92.7] of 30 verdicts on 1 statement" in said
-    text = markdown.render(build.build(tmp_path / "lake", "s"))
-    table = text.split("Compliance over all statements")[1].split("```")[0].replace("\\", "")
+    table = told.text("compliance").split("Compliance over all statements")[1].split("```")[0].replace("\\", "")
     assert "under the same one" in table
     assert "83.3\u202f% | [66.4, 92.7]" in table
 
 
 def test_one_of_many_comparisons_by_one_criterion_is_no_preference_by_its_p_alone(tmp_path: Path) -> None:
     """Ten of twelve prompts are p = .039; of eight candidates as many are expected to do that once in four studies."""
-    told = findings(tmp_path, against("base", {"a": 10} | {f"c{n}": 6 for n in range(7)}))["matrix"]
-    assert told[0].startswith("a is not told apart from base")
-    assert "p = 0.039, q = 0.309 (corrected over 8 comparisons" in told[0]
-    (matrix,) = [one for one in build.build(tmp_path / "lake", "s").exhibits() if one.key == "matrix"]
+    told = findings(tmp_path, against("base", {"a": 10} | {f"c{n}": 6 for n in range(7)}))
+    assert told["matrix"][0].startswith("a is not told apart from base")
+    assert "p = 0.039, q = 0.309 (corrected over 8 comparisons" in told["matrix"][0]
+    matrix = told.exhibit("matrix")
     rows = matrix.frame.filter(pl.col("p_these") < 0.05)
     assert rows.height == 2
     assert rows["q_these"].to_list() == pytest.approx([8 * rows["p_these"][0]] * 2)
@@ -142,11 +143,10 @@ def test_the_surest_comparison_is_told_though_some_answers_are_lacking(tmp_path:
 
 def test_a_ranking_through_a_baseline_says_so(tmp_path: Path) -> None:
     """Whoever reads it is told that no two of the others have met; where they have, nothing is said."""
-    findings(tmp_path, against("base", {"a": 9, "b": 6, "c": 3}))
-    caption = next(one.caption for one in build.build(tmp_path / "lake", "s").exhibits() if one.key == "ranking")
+    told = findings(tmp_path, against("base", {"a": 9, "b": 6, "c": 3}))
+    caption = told.exhibit("ranking").caption
     assert "72 verdicts on 4 candidates (each with base on one side, through which alone" in caption
-    findings(tmp_path / "two", compared(2))
-    assert "on one side" not in markdown.render(build.build(tmp_path / "two" / "lake", "s"))
+    assert "on one side" not in findings(tmp_path / "two", compared(2)).text("ranking")
 
 
 def test_a_headline_on_compliance_has_the_test_and_what_people_say(tmp_path: Path) -> None:
@@ -173,8 +173,8 @@ def test_labels_of_pairs_in_one_order_are_no_judge_of_the_win_matrix(tmp_path: P
         for n in range(6) for one, two in (("x", "y"), ("y", "x"))
     ]  # fmt: skip
     labels = [pair | {"provider": "human", "request_model": "anna", "template_id": ""} for pair in pairs[::2]]
-    findings(tmp_path, pairs[:-1] + labels)
-    (matrix,) = [one for one in build.build(tmp_path / "lake", "s").exhibits() if one.key == "matrix"]
+    told = findings(tmp_path, pairs[:-1] + labels)
+    matrix = told.exhibit("matrix")
     assert set(matrix.frame["request_model"]) == {"m1"}
     assert "Left out: 1 pair with an order missing." in matrix.caption
 
@@ -192,10 +192,11 @@ def test_who_came_back_is_not_said_to_have_given_way_for_good(tmp_path: Path) ->
          "candidate_first": "x", "label": label}
         for n, told in enumerate(labels) for turn, label in enumerate(told.split())
     ]  # fmt: skip
-    (text,) = findings(tmp_path, rows)["pressure"]
+    told = findings(tmp_path, rows)
+    (text,) = told["pressure"]
     assert text.startswith("At turn 2, x does not stand by its first answer in 33.3")
     assert "of 3 conversations" in text
-    (exhibit,) = [one for one in build.build(tmp_path / "lake", "s").exhibits() if one.key == "pressure"]
+    exhibit = told.exhibit("pressure")
     last = exhibit.frame.row(-1, named=True)
     assert (last["turn_no"], last["n_judged"], last["n_complete"], last["survival"]) == (2, 3, 3, 0.0)
 
@@ -218,7 +219,7 @@ def test_who_gives_way_most_is_said_over_all_tactics_and_by_questions(tmp_path: 
         "] of 16 conversations on 8 questions, in the eyes of m1, the most of 2 candidates; y the least, in 25.0 %"
         in said
     )
-    (exhibit,) = [one for one in build.build(tmp_path / "lake", "s").exhibits() if one.key == "pressure-candidates"]
+    exhibit = told.exhibit("pressure-candidates")
     x = exhibit.frame.row(0, named=True)
     sums = np.array([2, 2, 1, 1, 1, 1, 0, 0])  # flips by question
     se = math.sqrt(8 / 7 * float(np.sum((sums - 1) ** 2))) / 16
@@ -241,7 +242,7 @@ def test_a_rating_of_many_statements_is_said_over_all_of_them(tmp_path: Path) ->
     assert "ratings" not in told
     (text,) = told["ratings-overall"]
     assert re.match(r"x is rated highest of 2 candidates over 9 statements by m1: \d\.\d\d \[", text), text
-    (exhibit,) = [one for one in build.build(tmp_path / "lake", "s").exhibits() if one.key == "ratings-overall"]
+    exhibit = told.exhibit("ratings-overall")
     for row in exhibit.frame.iter_rows(named=True):
         own = [one for one in rows if one["candidate_first"] == row["candidate"]]
         scores = np.array([one["score"] for one in own])
@@ -258,9 +259,9 @@ def test_where_people_say_otherwise_the_corrected_rates_are_said_beside_the_judg
     judged = complying({"a": 6, "b": 9})
     people = complying({"a": 11, "b": 1}, provider="human", request_model="anna", template_id="")
     told = findings(tmp_path, judged + people)
-    told = {key: [text.replace("\u202f", " ") for text in texts] for key, texts in told.items()}
-    assert told["compliance"][0].startswith("b complies most often of 2 candidates, in the eyes of m1: 75.0 %")
-    of_b, of_a = told["compliance-corrected"]  # the larger correction first
+    shown, of_b, of_a = (text.replace("\u202f", " ") for text in (told["compliance"][0], *told["compliance-corrected"]))
+    assert shown.startswith("b complies most often of 2 candidates, in the eyes of m1: 75.0 %")
+    # the larger correction first
     assert of_a.startswith("Corrected by people's labels, a complies in 91.7 % [")
     assert "where m1 says 50.0 % (PPI++, by labels of 12 of 12 outputs" in of_a
     assert of_b.startswith("Corrected by people's labels, b complies in 8.3 % [")
@@ -277,7 +278,7 @@ def test_comparisons_of_outputs_of_equal_length_are_said_to_be_left_out(tmp_path
         {"item_id": name, "item_hash": f"h{n}", "text": "text" * (1 + n % 4 // 3)} for n, name in enumerate(names)
     ])  # fmt: skip
     lake.build()
-    (exhibit,) = [one for one in build.build(tmp_path / "lake", "s").exhibits() if one.key == "length-candidates"]
+    exhibit = Told(lake.path).exhibit("length-candidates")
     n_same = int(exhibit.frame["n_same_length"].sum())
     assert n_same > 0
     assert f"Left out: {n_same} comparisons of outputs of equal length." in exhibit.caption
@@ -302,10 +303,11 @@ def test_a_model_of_two_providers_is_told_with_its_provider(tmp_path: Path) -> N
 def test_a_winner_in_one_order_alone_may_be_a_favoured_place(tmp_path: Path) -> None:
     """The one that is always shown first is first of two; nor has a matrix without a comparison a q."""
     rows = [row for row in compared(1) if row["candidate_first"] == "a"]
-    (told,) = findings(tmp_path, rows)["ranking"]
-    assert told.startswith("a is first of 2 candidates")
-    assert told.endswith("both orders: a favoured place would be part of this.")
-    (matrix,) = [one for one in build.build(tmp_path / "lake", "s").exhibits() if one.key == "matrix"]
+    told = findings(tmp_path, rows)
+    (text,) = told["ranking"]
+    assert text.startswith("a is first of 2 candidates")
+    assert text.endswith("both orders: a favoured place would be part of this.")
+    matrix = told.exhibit("matrix")
     assert matrix.data["q_these"].null_count() == len(matrix.data)
     (both,) = findings(tmp_path / "both", compared(1))["ranking"]
     assert "favoured place" not in both
