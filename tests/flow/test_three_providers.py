@@ -1,4 +1,4 @@
-"""One study file over three providers: 22 models and thinking levels x 5 templates x 2 directions, 40 pairs each."""
+"""One study file over three providers: 22 models and thinking levels x 5 templates x 2 directions, 16 pairs each."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from batchpond.views.read import rows
 from batchpond_sim.world.world import Settings
 from tests.rigs.sim_study import Rig
 
-N_CELLS, N_PAIRS = 110, 40
+N_CELLS, N_PAIRS = 110, 16
 N_REQUESTS = N_CELLS * N_PAIRS * 2
 SYNC_EVERY_S = 1_800.0
 SYNCS_MAX = 60
@@ -37,7 +37,7 @@ seed = 11
 [items]
 path = "items.jsonl"
 [pairs]
-count = 40
+count = 16
 order = "random"
 reverse = 1.0
 [[rubrics]]
