@@ -47,7 +47,7 @@ from batchpond.model import RemoteBatch, RemoteFile, Summed
 from batchpond.plan import versions
 from batchpond.providers import registry
 from batchpond.providers.base import BatchProvider
-from batchpond.study.prices import basis, load_config
+from batchpond.study.prices import basis, is_outdated, load_config
 from batchpond.text import Shown
 
 _T = TypeVar("_T")
@@ -492,7 +492,7 @@ class Rules:
     @property
     def is_priced_anew(self) -> bool:
         """Whether other prices hold than when all that was read was costed."""
-        return self._found.prices not in {None, basis(self._store.path / CONFIG)}
+        return is_outdated(self._found.prices, self._store.path / CONFIG)
 
     @cached_property
     def _specs(self) -> dict[str, dict[str, Any]]:

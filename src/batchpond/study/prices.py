@@ -14,6 +14,7 @@ import difflib
 import functools
 import hashlib
 import math
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -289,6 +290,22 @@ def _in_data(provider: str) -> list[Any]:
 def basis(config_path: Path) -> str:
     """Return which price data are asked, and what a lake sets: what a batch costs depends on nothing else of today."""
     return f"{_version('genai-prices')} {sorted(Prices.of_lake(config_path)._overrides.items())}"
+
+
+def is_outdated(told: str | None, config_path: Path) -> bool:
+    """Return whether what was costed on the `told` basis costs otherwise now.
+
+    By older price data than those it never does: two machines on one lake would cost all answers in turn for ever.
+    """
+    own = basis(config_path)
+    if told in {None, own}:
+        return False
+    (theirs, set_then), (ours, set_now) = ((told or "").split(" ", 1), own.split(" ", 1))
+    return set_then != set_now or _numbers(theirs) < _numbers(ours)
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", version)]
 
 
 def overrides(data: bytes, source: str = "config.toml") -> dict[str, UnitPrices]:

@@ -177,6 +177,18 @@ def test_unknown_tokens_make_the_cost_unknown() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("told", "is_outdated"),
+    [(None, False), ("{ours}", False), ("0.0.9", True), ("0.0.10", True), ("9999.1", False), ("9999.1 other", True)],
+)
+def test_what_newer_price_data_costed_older_ones_do_not(tmp_path: Path, *, told: str | None, is_outdated: bool) -> None:
+    """Two machines with different data on one lake would cost all answers in turn; what the lake sets is both's."""
+    ours, _, overridden = prices.basis(tmp_path / "config.toml").partition(" ")
+    data, _, other = (told or "").partition(" ")
+    said = told and f"{data.format(ours=ours)} {other or overridden}"
+    assert prices.is_outdated(said, tmp_path / "config.toml") is is_outdated
+
+
 def test_the_lake_overrides_prices(tmp_path: Path) -> None:
     """config.toml wins over the bundled data, for models nobody else knows too; no file is no override."""
     path = tmp_path / "config.toml"
