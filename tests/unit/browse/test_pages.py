@@ -12,6 +12,7 @@ from urllib.parse import parse_qsl, urlencode
 
 import duckdb
 import pytest
+from httpx import Response
 from starlette.testclient import TestClient
 
 import batchpond
@@ -57,6 +58,17 @@ def planned(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def every(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A lake with every task, and one whose names and answers attack."""
     return report_support.build(tmp_path_factory.mktemp("every") / "lake")
+
+
+@pytest.fixture(scope="module")
+def judged(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lake of pairs that judges compared, for tests that only look."""
+    return judged_lake(tmp_path_factory.mktemp("judged"))
+
+
+@cache
+def report_of(lake: Path, study: str) -> Response:
+    return client_of(lake).get(f"/report?{urlencode({'study': study})}")
 
 
 def get(client: TestClient, page: str, **given: str) -> str:
@@ -254,8 +266,9 @@ def test_in_a_large_plan_a_page_is_looked_for_where_the_plan_says(
 
 
 @pytest.mark.parametrize(
-    ("kind", "given"), [("rows", {"q": "needle"}), ("rows", {"q": "no such words"}), ("rows", {"state": "errors"}),
-                        ("rows", {}), ("pairs", {"standing": "flip"}), ("pairs", {"q": "no such words"})],
+    ("kind", "given"),
+    swept.some(("rows", {"q": "needle"}), ("rows", {"q": "no such words"}), ("pairs", {"standing": "flip"}),
+               swept=[("rows", {"state": "errors"}), ("rows", {}), ("pairs", {"q": "no such words"})]),
 )  # fmt: skip
 def test_a_look_whose_time_is_over_shows_what_it_found_and_goes_on_from_there(
     planned: Path, monkeypatch: pytest.MonkeyPatch, kind: str, given: dict[str, str]
@@ -314,7 +327,7 @@ def of_items(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("kind", lists.kinds())
-@pytest.mark.parametrize("made", ["planned", "of_lists", "of_items", "every"])
+@pytest.mark.parametrize("made", swept.some("of_lists", "of_items", "every", swept=["planned"]))
 def test_stretches_of_any_study_hold_together_what_the_whole_does(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, made: str, kind: str
 ) -> None:
@@ -345,7 +358,7 @@ def test_a_judgment_and_its_case_are_those_of_the_whole_lake(request: pytest.Fix
     lake, whole = lake_of(path), Whole(path)
     rows = whole.rows(Query("SELECT * FROM results ORDER BY study, slot"))
     assert len(rows) > 5
-    for row in rows[:: max(1, len(rows) // 8)]:
+    for row in swept.every(3, rows[:: -max(1, len(rows) // 8)]):
         study, key = row["study"], f"r{row['slot']:012d}"
         assert cases.judgment(lake, study, key) == cases.judgment(whole, study, key)
         if names := cases.names_of(row):
@@ -426,21 +439,21 @@ def test_what_is_published_meanwhile_is_shown(tmp_path: Path) -> None:
     assert client.get("/pulse").text == client.get("/pulse").text
 
 
-def test_rows_of_the_report_lead_to_the_judgments_behind_them(tmp_path: Path, every: Path, planned: Path) -> None:
+def test_rows_of_the_report_lead_to_the_judgments_behind_them(judged: Path, every: Path, planned: Path) -> None:
     """Of every task, findings too: each names a list of this server that holds some, of that cell alone."""
     studies = batchpond.Lake(every).sql("select distinct study from studies_current").to_series().to_list()
-    judged = judged_lake(tmp_path)
     for lake, study in [(judged, ESSAYS), (planned, rig.STUDY), *((every, study) for study in studies)]:
-        check_links(client_of(lake), study)
+        check_links(lake, study)
 
 
 def links_to_rows(text: str) -> list[str]:
     return [html.unescape(one) for one in re.findall(r'<a href="(/rows[^"]+)"', text)]
 
 
-def check_links(client: TestClient, study: str) -> None:
+def check_links(lake: Path, study: str) -> None:
+    client = reader_of(lake)
     assert "/report?study=" in get(client, "study", study=study)
-    answer = client.get(f"/report?{urlencode({'study': study})}")
+    answer = report_of(lake, study)
     assert answer.status_code == 200, answer.text
     assert "style-src 'unsafe-inline'" in answer.headers["content-security-policy"]
     assert len(answer.headers.get_list("content-security-policy")) == 1
@@ -450,14 +463,14 @@ def check_links(client: TestClient, study: str) -> None:
     assert all(len(there) == 1 for there in said), "each finding leads to what it is about"
     there = links_to_rows(answer.text.replace(findings, ""))
     assert there.count(f"/rows?{urlencode({'study': study})}") == 1, "the head alone leads to all judgments"
-    for one in {*there, *(link for links in said for link in links)}:
+    for one in swept.every(2, sorted({*there, *(link for links in said for link in links)})):
         shown = client.get(one)
         assert (shown.status_code, "<tr data-row" in shown.text) == (200, True), one
 
 
 def test_a_row_of_a_task_leads_to_the_judgments_of_that_task(every: Path) -> None:
     """Two judges' agreement on ratings is not made of what they said of pairs."""
-    text = get(client_of(every), "report", study="every")
+    text = report_of(every, "every").text
     tasks = dict(re.findall(r'<a href="/rows\?study=every&amp;(?:template=t1&amp;)?task=(\w+)">(\w+)</a>', text))
     assert tasks == {name: name for name in ("likert", "compliance", "pressure", "pairwise")}
 
@@ -475,11 +488,11 @@ def test_a_row_of_one_candidate_leads_to_what_was_said_of_that_candidate(of_item
         assert len(rows) == 12
 
 
-def test_each_number_of_the_report_leads_to_the_judgments_that_it_counts(planned: Path, tmp_path: Path) -> None:
+def test_each_number_of_the_report_leads_to_the_judgments_that_it_counts(planned: Path, judged: Path) -> None:
     """Of coverage and failures to as many rows; of consistency to pairs, flips among them; a zero leads nowhere."""
     asked: set[tuple[str, str | None]] = set()
-    for lake, study in ((planned, rig.STUDY), (judged_lake(tmp_path), ESSAYS)):
-        text = client_of(lake).get(f"/report?study={study}").text
+    for lake, study in ((planned, rig.STUDY), (judged, ESSAYS)):
+        text = report_of(lake, study).text
         for address, number in re.findall(r'<a class="number" href="([^"]+)"(?: tabindex="-1")?>([^<]+)</a>', text):
             there, _, parameters = html.unescape(address).partition("?")
             given = dict(parse_qsl(parameters))
@@ -537,9 +550,9 @@ def test_a_study_says_what_failed_what_had_no_view_and_that_its_cost_is_simulate
     assert "state=errors" in row
 
 
-def test_who_labels_blind_sees_no_report(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_who_labels_blind_sees_no_report(judged: Path) -> None:
     """It says what judges hold; neither link nor page is there until blind is over."""
-    client = client_of(judged_lake(tmp_path_factory.mktemp("judged")))
+    client = client_of(judged)
     client.cookies.set("batchpond-blind", "1")
     assert "/report?" not in get(client, "study", study=ESSAYS)
     refused = client.get(f"/report?study={ESSAYS}")
