@@ -11,7 +11,8 @@ from typing import Any
 
 from batchpond import Lake
 from batchpond.interop.imports import ImportReport
-from batchpond.views import database
+from batchpond.views import database, read
+from batchpond.views.draft import Worked
 from tests.rigs.stage_study import StageRig
 
 BESIDE_METRICS = ("pair_status", "item_status", "jury_verdicts", "prompt_scores", "criteria_points", "candidate_pairs")
@@ -44,7 +45,10 @@ def differences(rig: StageRig) -> Iterator[str]:
 
 def _figures(lake: Path, views: Iterable[str]) -> Iterator[tuple[str, list[str], Rows]]:
     with closing(database.connect(lake)) as connection:
+        (study,) = read.studies(connection)
+        worked = Worked(connection, study)  # what views share is planned once
         for name in views:
+            worked.make(f"FROM {name}")
             found = connection.execute(f'FROM "{name}"')
             names = [column for column, *_ in found.description or ()]
             yield name, names, sorted(found.fetchall(), key=lambda row: [_rough(value) for value in row])

@@ -27,7 +27,18 @@ import yaml
 
 from batchpond.views import database
 from batchpond.views.refresh import parse, sql_folder
-from tests.rigs.sql import TESTS, Row, differs, judged, judged_items, read_csv, result, table, views_over
+from tests.rigs.sql import (
+    TESTS,
+    Row,
+    columns_of_all,
+    differs,
+    judged,
+    judged_items,
+    read_csv,
+    result,
+    table,
+    views_over,
+)
 
 CASES = TESTS / "cases"
 MUST_HAVE_A_CASE = {view.name for view in database.views() if view.stage == "2_metrics"} | {"pair_status"}
@@ -113,8 +124,7 @@ def test_a_view_binds_on_an_empty_lake_and_states_its_grain(name: str) -> None:
 @pytest.mark.parametrize("name", sorted(MUST_HAVE_A_CASE))
 def test_a_metrics_columns_have_plain_types_and_names(name: str) -> None:
     """Counts are integers, rates and intervals are doubles, nothing is JSON, a struct or a decimal."""
-    with views_over({}) as connection:
-        columns = {column[0]: column[1] for column in connection.execute(f"DESCRIBE {name}").fetchall()}
+    columns = columns_of_all()[name]
     assert set(columns.values()) <= {"VARCHAR", "BIGINT", "BOOLEAN", *FLOAT_TYPES}
     assert {kind for column, kind in columns.items() if column.startswith("n_")} <= {"BIGINT"}
     numbers = {column for column, kind in columns.items() if kind in FLOAT_TYPES}
