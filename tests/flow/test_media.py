@@ -147,6 +147,7 @@ def test_the_report_shows_small_pictures_beside_answers(tmp_path: Path, monkeypa
     rig = Rig(tmp_path, models=one_model_each(["openai"]), max_requests=50)
     with_photos(rig.study_path)
     rig.settle()
+    monkeypatch.setattr(report.sections, "SECTIONS", ("answers", "disagreements"))  # which alone show items
     pictures = {f"data:image/{kind};base64,{base64.b64encode(content).decode()}" for content in PICTURES.values()
                 for kind in ("png", "jpeg", "gif", "webp")}  # fmt: skip
     made = report.build(rig.lake)
@@ -180,6 +181,7 @@ def test_large_pictures_stand_in_the_report_as_thumbnails(tmp_path: Path, monkey
     shown = photos(png=(900, 700), b=(3000, 2200), c=(2200, 3000))
     with_photos(rig.study_path, shown)
     rig.settle()
+    monkeypatch.setattr(report.sections, "SECTIONS", ("answers", "disagreements"))  # which alone show items
     made = page.render(report.build(rig.lake))
     assert "[not shown here" not in made
     thumbnails = addresses(made)
