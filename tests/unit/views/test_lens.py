@@ -78,7 +78,7 @@ def test_the_file_opens_read_only_under_any_name_beside_other_readers(lake: Lake
 
 
 def test_the_other_line_of_duckdb_reads_the_file(lake: LakeBuilder) -> None:
-    """What one line of DuckDB wrote the other opens, every view of it."""
+    """What one line of DuckDB wrote the other opens: it binds every view, and reads each fifth."""
     other = os.environ.get(OTHER_PYTHON)
     if not other:
         pytest.skip(f"{OTHER_PYTHON} names no interpreter with another line of DuckDB: cross-version NOT tested")
@@ -86,7 +86,8 @@ def test_the_other_line_of_duckdb_reads_the_file(lake: LakeBuilder) -> None:
     program = (
         "import duckdb, sys; c = duckdb.connect(sys.argv[1], read_only=True)\n"
         "c.execute('SET enable_progress_bar = FALSE')\n"
-        "[c.sql(f'SELECT * FROM {n}').to_arrow_table() for n in sys.argv[2:]]\n"
+        "[c.execute(f'DESCRIBE FROM {n}') for n in sys.argv[2:]]\n"
+        "[c.execute(f'CREATE OR REPLACE TEMP TABLE answer AS FROM {n}') for n in sys.argv[2::5]]\n"
         "print(duckdb.__version__, c.execute('SELECT request_state FROM results').fetchall())"
     )
     names = [view.name for view in database.views()]
