@@ -10,11 +10,15 @@ import itertools
 import json
 import re
 import sys
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+import polars as pl
 import pytest
 from click.testing import CliRunner, Result
+from statsmodels.stats.multitest import multipletests
 
 from batchpond.cli.frame import Invocation, root
 from batchpond.errors import UsageError
@@ -24,7 +28,7 @@ from batchpond.text import UNSAFE_BUT_NEWLINE
 from batchpond.views import read
 from batchpond_report import build, markdown, page
 from batchpond_report.numbers import Kind, interval, shown
-from batchpond_report.parts import Facts, Report
+from batchpond_report.parts import Exhibit, Facts, Report
 from batchpond_report.sections.answers import title_of
 from tests.rigs import swept
 from tests.rigs.findings import Told
@@ -419,3 +423,42 @@ def test_the_methods_say_what_the_report_prints_and_no_more(every: Made, hostile
     assert asked.frame.select("task", "n_items", "n_calls").rows() == [("pairwise", 3, 6)]
     assert '<details class="folded">' in hostile.html
     assert "<u>t</u>" not in hostile.html
+
+
+CORRECTED = {"q_bh", "q_these", "q", "holm", "holm_claimed"}
+
+
+def together(every: Made) -> Exhibit:
+    """Return the table of all tests."""
+    (found,) = [exhibit for exhibit in every.report.exhibits() if exhibit.key == "tests"]
+    return found
+
+
+def test_every_printed_p_is_in_the_table(every: Made) -> None:
+    """As often as it is printed elsewhere; of the win matrix, whose q is printed, the p that it is made of.
+
+    Each pair of the matrix has two rows, whose one p is in the table once.
+    """
+    printed = Counter(
+        value
+        for exhibit in every.report.exhibits()
+        if exhibit.key != "tests"
+        for column in exhibit.columns
+        if column.kind is Kind.P and column.name not in CORRECTED
+        for value in exhibit.frame[column.name].drop_nulls().to_list()[:: 2 if exhibit.key == "matrix" else 1]
+    )
+    found = together(every).frame.filter((pl.col("finding") != "win matrix") | (pl.col("target") != "in general"))
+    assert printed
+    assert Counter(found["p"].to_list()) == printed
+
+
+def test_q_and_holm_are_statsmodels(every: Made) -> None:
+    """Over all p of the report; the caption says how many are found by each."""
+    frame = together(every).data
+    assert frame["p"].is_sorted()
+    p = frame["p"].to_numpy()
+    np.testing.assert_allclose(frame["q"].to_numpy(), multipletests(p, method="fdr_bh")[1], rtol=1e-7)
+    np.testing.assert_allclose(frame["holm"].to_numpy(), multipletests(p, method="holm")[1], rtol=1e-7)
+    for name, values in (("n_found", p), ("n_found_q", frame["q"]), ("n_found_holm", frame["holm"])):
+        assert set(frame[name]) == {int(np.sum(np.asarray(values) < 0.05))}
+    assert f"n = {len(p):,} p values" in together(every).caption

@@ -1,12 +1,10 @@
-"""What a report claims as a whole: every p that it prints stands in one table, corrected over all of them."""
+"""What a report claims as a whole: Holm's over what was claimed, and p values that may still change."""
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 
 import numpy as np
-import polars as pl
 import pytest
 from statsmodels.stats.multitest import multipletests
 
@@ -14,75 +12,32 @@ from batchpond.lake.records import COMPLETE, INCOMPLETE, Planned, Rounds
 from batchpond_report import build
 from batchpond_report.declared import exhibits
 from batchpond_report.numbers import Kind
-from batchpond_report.parts import Exhibit, Report
 from tests.rigs.findings import Told
 from tests.rigs.lakes import LakeBuilder
-from tests.rigs.report import build as build_lake
-from tests.rigs.sql import judged, result, table, views_over
-
-CORRECTED = {"q_bh", "q_these", "q", "holm", "holm_claimed"}
+from tests.rigs.sql import Row, judged, result, table, views_over
 
 
-@pytest.fixture(scope="module")
-def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
-    return build.build(build_lake(tmp_path_factory.mktemp("tests") / "lake"), "every")
-
-
-def together(report: Report) -> Exhibit:
-    """Return the table of all tests."""
-    (found,) = [exhibit for exhibit in report.exhibits() if exhibit.key == "tests"]
-    return found
-
-
-def test_every_printed_p_is_in_the_table(report: Report) -> None:
-    """As often as it is printed elsewhere; of the win matrix, whose q is printed, the p that it is made of.
-
-    Each pair of the matrix has two rows, whose one p is in the table once.
-    """
-    printed = Counter(
-        value
-        for exhibit in report.exhibits()
-        if exhibit.key != "tests"
-        for column in exhibit.columns
-        if column.kind is Kind.P and column.name not in CORRECTED
-        for value in exhibit.frame[column.name].drop_nulls().to_list()[:: 2 if exhibit.key == "matrix" else 1]
-    )
-    found = together(report).frame.filter((pl.col("finding") != "win matrix") | (pl.col("target") != "in general"))
-    assert printed
-    assert Counter(found["p"].to_list()) == printed
-
-
-def test_q_and_holm_are_statsmodels(report: Report) -> None:
-    """Over all p of the report; the caption says how many are found by each."""
-    frame = together(report).data
-    assert frame["p"].is_sorted()
-    p = frame["p"].to_numpy()
-    np.testing.assert_allclose(frame["q"].to_numpy(), multipletests(p, method="fdr_bh")[1], rtol=1e-7)
-    np.testing.assert_allclose(frame["holm"].to_numpy(), multipletests(p, method="holm")[1], rtol=1e-7)
-    for name, values in (("n_found", p), ("n_found_q", frame["q"]), ("n_found_holm", frame["holm"])):
-        assert set(frame[name]) == {int(np.sum(np.asarray(values) < 0.05))}
-    assert f"n = {len(p):,} p values" in together(report).caption
-
-
-@pytest.mark.parametrize("is_claimed_first", [True, False])
-def test_holm_of_the_claims_is_over_what_was_claimed_alone(*, is_claimed_first: bool) -> None:
+def test_holm_of_the_claims_is_over_what_was_claimed_alone() -> None:
     """statsmodels' over the tests that are marked primary or secondary; of claims that came late there is none."""
     rng = np.random.default_rng(1)
-    rows = [
-        {"study": "s", "template_id": f"t{template}", "item_first": f"i{one}", "item_second": f"i{other}",
+    rows: list[Row] = [
+        {"template_id": f"t{template}", "item_first": f"i{one}", "item_second": f"i{other}",
          "verdict": str(rng.choice(["first", "second"], p=[0.6, 0.4]))}
         for template in range(3) for one, other in np.ndindex(7, 7) if one != other
     ]  # fmt: skip
-    claims = {"study": "s", "primary_claim": "position", "secondary_claims": "length,win matrix",
-              "is_claimed_first": is_claimed_first}  # fmt: skip
+    rows = [row | {"study": study} for study in ("s", "late") for row in rows]
+    claims = [
+        {"study": study, "primary_claim": "position", "secondary_claims": "length,win matrix",
+         "is_claimed_first": study == "s"} for study in ("s", "late")
+    ]  # fmt: skip
     (declared,) = exhibits("tests").values()
-    with views_over({"pair_judgments": table(judged(rows)), "report_claims": table([claims])}) as connection:
-        found = result(connection, f"SELECT * FROM {declared.view} ORDER BY {declared.order}")
+    with views_over({"pair_judgments": table(judged(rows)), "report_claims": table(claims)}) as connection:
+        tests = result(connection, f"SELECT * FROM {declared.view} ORDER BY {declared.order}")
+    found, late = ([row for row in tests if row["study"] == study] for study in ("s", "late"))
+    assert [row["p"] for row in late] == [row["p"] for row in found]
+    assert {row["holm_claimed"] for row in late} == {None}
     family = [row for row in found if row["finding"] == "position"]
     assert 0 < len(family) < len(found)
-    if not is_claimed_first:
-        assert {row["holm_claimed"] for row in found} == {None}
-        return
     wanted = multipletests([row["p"] for row in family], method="holm")[1]
     np.testing.assert_allclose([row["holm_claimed"] for row in family], wanted, rtol=1e-7)
     assert {row["holm_claimed"] for row in found if row["finding"] != "position"} == {None}

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from batchpond.errors import LakeError, UsageError
 from batchpond.results.export import ExportFormat, export
 from tests.rigs.lakes import LakeBuilder
+from tests.rigs.swept import examples
 
 FORMULAS = [
     "=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\rx", "\n=1", " =1", "\u200b=cmd", "\ufeff=1", "\u00a0\u200d+1",
@@ -79,8 +80,12 @@ def test_defusing_can_be_turned_off(lake: LakeBuilder, tmp_path: Path) -> None:
     assert [row["text"] for row in _csv(path)][: len(FORMULAS)] == FORMULAS
 
 
-@settings(max_examples=8, deadline=None)
-@given(st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0")), min_size=40, max_size=60))
+words = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
+formulas = st.tuples(st.sampled_from(["=", "+", "-", "@", " =", "\t+", "\n-", "\u3000@"]), words).map("".join)
+
+
+@settings(max_examples=examples(8), deadline=None)
+@given(st.lists(words | formulas, min_size=40, max_size=60))
 def test_no_text_starts_a_formula_in_csv(tmp_path_factory: pytest.TempPathFactory, texts: list[str]) -> None:
     """Round trip: a cell is the text or the text behind a quote, and never begins like a formula."""
     folder = tmp_path_factory.mktemp("texts")
