@@ -12,6 +12,7 @@ import pytest
 from PIL import Image
 
 from batchpond.lake.schemas import BLOBS
+from batchpond.views import database
 from batchpond_browse import bundle
 from tests.flow.test_media import PICTURES, with_photos
 from tests.rigs import swept
@@ -139,6 +140,7 @@ def test_what_is_no_picture_or_document_is_no_file_of_a_bundle(tmp_path: Path) -
     for path in (rig.lake / "blobs").rglob("*.parquet"):
         rows = pl.read_parquet(path).with_columns(media_type=pl.lit("image/svg+xml"))
         pq.write_table(rows.to_arrow().cast(BLOBS.schema), path)
+    database.build(rig.lake, database.listed(rig.lake))
     _, pages = bundled(rig, tmp_path / "bundle")
     assert any("a, photo: image/svg+xml" in text for text in pages.values())
     assert not any(images(text) for text in pages.values())
