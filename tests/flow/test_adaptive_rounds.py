@@ -133,7 +133,7 @@ def test_what_is_foreseen_are_the_rounds_still_to_come_and_a_question_asked_agai
 def test_cells_that_go_on_after_late_answers_are_no_longer_told_to_have_stopped(unkilled: StageRig) -> None:
     """Why a stage stopped is what its last look found, and nothing where that found none."""
     store, (version,) = unkilled.store(), unkilled.lake_state().current_versions.values()
-    staged = from_config(versions.study_settings(store, version))
+    staged = from_config(versions.study_settings(store, version, is_whole=True))
     look = Look(store, staged, unkilled.lake_state().rounds[version])
     (stage,) = staged.stages
     assert look.why_stopped(stage) == "all rounds are asked: 2"

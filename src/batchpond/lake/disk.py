@@ -41,7 +41,6 @@ _PLAIN_COLUMNS = frozenset(
     {"body", "line", "line_bytes", "text", "thoughts", "detail", "request_id", "request_key", "custom_id", "metadata",
      "event_id", "provider_request_id", "line_number", "slot", "import_key", "explanation", "item_hash", "item_id"}
 )  # fmt: skip
-_LARGE: Final = {"content", "config"}  # of blobs, and of studies, all of whose statements stand there
 _SMALL_ROWS: Final = 64
 CACHED_MAX: Final = 8
 """How many of one kind are kept beside a person's other caches."""
@@ -292,7 +291,7 @@ class StagedTable:
                 compression="none" if is_small else "zstd",
                 compression_level=None if is_small else 3,
                 use_dictionary=[name for name in names if name not in _PLAIN_COLUMNS],
-                write_statistics=[name for name in self.table.schema.names if name not in _LARGE],  # which copy it
+                write_statistics=[name for name in self.table.schema.names if name not in {"content", "config"}],
                 data_page_version="1.0",
                 write_page_checksum=True,
             )

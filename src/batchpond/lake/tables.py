@@ -30,8 +30,7 @@ FOLDED: Final[Mapping[str, tuple[str, ...]]] = {"shard_requests": (), "responses
 FOLD_ABOVE = 64
 _FOLD: Final = "2"
 FOLD_SHARE = 16  # what is folded is copied again once so large a part of it has come since
-PART_ROWS = 1 << 18  # of which a query that holds the keys of all it has seen takes a few tens of MB
-PARTS_MAX = 4  # each reads all rows again
+PART_ROWS, PARTS_MAX = 1 << 18, 3  # the keys of a part take some tens of MB, and each part reads those of all
 QUIET: Final = "SET enable_progress_bar = FALSE; SET TimeZone = 'UTC';"
 """For each connection, which else draws a bar on stdout in `python -c`, and has days and hours as the machine has."""
 
@@ -120,10 +119,13 @@ def give_back(connection: duckdb.DuckDBPyConnection) -> None:
         beside.execute(f"SET memory_limit = {literal(MEMORY_LIMIT)}")
 
 
-def parts(n_rows: int) -> Iterator[dict[str, int]]:
-    """Yield the parameters of SQL that takes rows a part at a time, by `hash(key) % $n_parts = $part`."""
+def parts(connection: duckdb.DuckDBPyConnection, n_rows: int) -> Iterator[dict[str, int]]:
+    """Yield parameters by which SQL takes some of the rows, by their key's digest; what each held is given back."""
     n_parts = min(max(1, -(-n_rows // PART_ROWS)), PARTS_MAX)
-    return ({"part": part, "n_parts": n_parts} for part in range(n_parts))
+    for part in range(n_parts):
+        yield {"part": part, "n_parts": n_parts}
+        if n_parts > 1:
+            give_back(connection)
 
 
 def rows(store: Store, names: Sequence[str], sql: str, values: object = None) -> list[tuple[Any, ...]]:

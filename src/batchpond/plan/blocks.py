@@ -192,7 +192,7 @@ class Grid:
         self._tiers = np.where(tiers == 0, stage.tier or 0, tiers)  # that of the later item; 0 where there is none
 
     def __len__(self) -> int:
-        return len(self.showings)
+        return len(self.showings.pair)
 
     def columns(self) -> Callable[[slice], pa.Table]:
         """Return what gives a part of the asks' columns; what all parts share is prepared once."""
@@ -444,12 +444,6 @@ class StageDraft:
         """How many rows its first round has, where it waits for nothing."""
         repeats = max(self.stage.repeats, self.stage.pairs.repeats if self.is_grid else 1)
         return self.n_asks * len(self.configs) * len(self.stage.templates) * repeats
-
-    def asked(self) -> Grid | Iterator[Asks]:
-        """Return what a stage that waits for nothing asks; a grid is made here, as its columns need not stay."""
-        if self.is_grid and self.rows is not None and self.pairs is not None:
-            return Grid(self.stage, self.rows, self.pairs)
-        return self.asks()
 
     def asks(self) -> Iterator[Asks]:
         """Yield the asks of a stage that waits for nothing."""

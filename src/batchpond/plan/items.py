@@ -350,9 +350,6 @@ class Showings:
     is_reverse: Flags
     repeat_no: Indices
 
-    def __len__(self) -> int:
-        return len(self.pair)
-
 
 def pair_ids(lo: Sequence[str], hi: Sequence[str]) -> pa.StringArray:
     """Return the ids of unordered pairs, forward and reverse alike; `lo` are the smaller ids."""
@@ -558,14 +555,8 @@ def balance(item_ids: Sequence[str], pairs: Pairs) -> Balance:
     shown = np.flatnonzero(n_shown)
     shares = n_first[shown] / n_shown[shown]
     furthest = shown[np.argsort(-np.abs(shares - 0.5), kind="stable")[:UNEVEN_SHOWN_MAX]]
-    uneven = tuple(ItemBalance(item_ids[k], int(n_shown[k]), int(n_first[k])) for k in furthest.tolist())
+    uneven = (ItemBalance(item_ids[k], int(n_shown[k]), int(n_first[k])) for k in furthest.tolist())
+    told = tuple(item for item in uneven if item.n_first * 2 != item.n_shown)
     n_forward, n_reverse = len(pairs), int(pairs.has_reverse.sum())
     n_lo_first = int(pairs.lo_first.sum()) + int((~pairs.lo_first & pairs.has_reverse).sum())
-    return Balance(
-        n_forward=n_forward,
-        n_reverse=n_reverse,
-        lo_first_share=n_lo_first / (n_forward + n_reverse),
-        first_share_min=float(shares.min()),
-        first_share_max=float(shares.max()),
-        uneven=tuple(item for item in uneven if item.n_first * 2 != item.n_shown),
-    )
+    return Balance(n_forward, n_reverse, 2 * n_lo_first / len(both), float(shares.min()), float(shares.max()), told)

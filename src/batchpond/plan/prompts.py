@@ -23,7 +23,7 @@ from batchpond.errors import StudyError
 from batchpond.model import Media, Prompt, Role, Turn
 from batchpond.plan.asks import Ask, Asks
 from batchpond.plan.cells import ModelConfig, canonical
-from batchpond.plan.rows import NOTHING, Rows, SourceRow, json_each, size_of
+from batchpond.plan.rows import NOTHING, SourceRow, json_each, size_of
 from batchpond.study.spec import StageSpec
 from batchpond.tasks.templates import (
     ANSWERS,
@@ -46,7 +46,6 @@ _LONG: Final = "." * 300_000
 _MORE_MAX: Final = 200
 _SHOWN_MAX: Final = 10
 _OWN_TEXT: Final = ""
-_OWN: Final = "more"
 _FORMS_MAX: Final = 10_000
 
 _OF_ROW: Final = {
@@ -300,7 +299,11 @@ class Prompts:
         """
         if asks.of_first("history") or template.media:
             return None
-        forms = self._turns(template, asks, self._own(asks.rows))
+        shown = asks.rows.shown
+        if "more" not in shown:  # all kinds of a block share its rows
+            columns = {name for more in asks.rows.column("more") if more for name in itertools.islice(more, _MORE_MAX)}
+            shown["more"] = frozenset(self._usual.keys() & {name.upper() for name in columns})
+        forms = self._turns(template, asks, shown["more"])
         between: list[list[list[bytes]]] = []
         n_bytes = np.full(len(asks), sum(form.n_bytes for form in forms), np.int64)
         for form in forms:
@@ -310,14 +313,6 @@ class Prompts:
                 between[-1].append(json)
                 n_bytes += sizes
         return Said(forms, between, n_bytes)
-
-    def _own(self, rows: Rows) -> frozenset[str]:
-        """Return what rows have of their own in place of what is usual; all kinds of a block share its rows."""
-        if _OWN not in rows.shown:
-            columns = {name for more in rows.column("more") if more for name in itertools.islice(more, _MORE_MAX)}
-            rows.shown[_OWN] = frozenset(self._usual.keys() & {name.upper() for name in columns})
-        found: frozenset[str] = rows.shown[_OWN]
-        return found
 
     def _turns(self, template: Template, asks: Asks, own: frozenset[str]) -> tuple[Form, ...]:
         """Return a template's turns as asks of one kind say them, which have their `own` in place of what is usual."""

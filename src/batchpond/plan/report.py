@@ -185,13 +185,12 @@ def count(
     values = {"study": study, "version": version}
     connection.execute(tables.query(__package__, "cells"), values)
     n_plan_rows = connection.execute("SELECT coalesce(sum(n_plan_rows), 0) FROM cells").fetchall()[0][0]
-    connection.execute(_ASKED)
-    for part in tables.parts(n_plan_rows):
+    connection.execute(tables.query(__package__, "none_asked"))
+    for part in tables.parts(connection, n_plan_rows):
         connection.execute(tables.query(__package__, "asked"), values | part)
         if connection.execute(f"{_TOTALS} some_asked").fetchall()[0][2]:  # what is in no shard has no answer
             connection.execute(tables.query(__package__, "answered"))
         connection.execute("INSERT INTO asked SELECT * EXCLUDE (request_id) FROM some_asked")
-        tables.give_back(connection)
     n_requests, n_answered, n_in_shards = connection.execute(f"{_TOTALS} asked").fetchall()[0]
     found = map(Cell._make, connection.execute(tables.query(__package__, "by_cell")).fetchall())
     cells = [cell._replace(mode=Mode(cell.mode)) for cell in found]
@@ -211,8 +210,6 @@ def count(
 
 
 _TOTALS: Final = "SELECT count(*), count(*) FILTER (is_answered), count(*) FILTER (is_in_shard) FROM"
-_ASKED: Final = """CREATE OR REPLACE TEMP TABLE asked (slot BIGINT, cell_number INTEGER, tier INTEGER,
-size_bytes INTEGER, estimated_input_tokens INTEGER, is_answered BOOLEAN, is_in_shard BOOLEAN)"""
 _A_CELL: Final = "SELECT CAST(group_number AS VARCHAR), any_value(cell_number) FROM groups GROUP BY ALL"
 
 

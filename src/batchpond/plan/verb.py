@@ -32,7 +32,7 @@ from batchpond.model import Prompt
 from batchpond.plan import cells as forms
 from batchpond.plan import report, versions
 from batchpond.plan.asks import NO_RUBRIC, Ask, n_asks
-from batchpond.plan.blocks import Draft, StageDraft
+from batchpond.plan.blocks import Draft, Grid, StageDraft
 from batchpond.plan.cells import Dropped, Modules, length_of
 from batchpond.plan.forecast import Forecast, Known, forecast
 from batchpond.plan.items import ItemColumns, Pairs, allowed_pairs, balance, choose_pairs, each, read_any, read_pairs
@@ -100,9 +100,10 @@ def _draft(
     rows = _rows(store, study, stage, media)
     pairs, choices = _pairs(store, study, stage, rows)
     draft = dataclasses.replace(draft, rows=rows, pairs=pairs, choices=choices)
-    n_found = n_asks(stage, rows, pairs)
     if pairs is not None and study.is_pairs_alone and stage.pairs.adaptive is None and not stage.columns:
-        return dataclasses.replace(draft, n_asks=n_found or 0, is_grid=True)
+        n_shown = len(pairs) + int(pairs.has_reverse.sum())
+        return dataclasses.replace(draft, n_asks=n_shown * max(1, len(stage.rubrics)), is_grid=True)
+    n_found = n_asks(stage, rows, pairs)
     if (first := next(chain.from_iterable(draft.asks()), None)) is not None:
         check_prompts(stage, first)
     if n_found is None:
@@ -362,8 +363,9 @@ def _n_requests(store: Store) -> int:
 def _write(store: Store, draft: Draft) -> None:
     for one in draft.stages:
         if one.rows is not None:
+            asked = Grid(one.stage, one.rows, one.pairs) if one.is_grid and one.pairs is not None else one.asks()
             publish_round(
-                store, draft.study, draft.version, FIRST_ROUND, one.stage, one.asked(), configs=one.configs,
+                store, draft.study, draft.version, FIRST_ROUND, one.stage, asked, configs=one.configs,
                 is_only=not draft.study.has_rounds,
             )  # fmt: skip
 

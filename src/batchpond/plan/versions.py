@@ -6,7 +6,6 @@ Shards are cut from tables of Arrow, a row per request, with its `request_id`, `
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -16,7 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
 
-import msgspec
+from msgspec import Raw
+from msgspec.json import decode
 
 from batchpond.errors import UsageError
 from batchpond.lake import tables
@@ -70,22 +70,12 @@ def sample_of(lake_state: LakeState, study: str) -> int | None:
 _REACHED: Final = tables.query(__package__, "reached")
 
 
-def study_settings(store: Store, version: str) -> dict[str, Any]:
-    """Return the settings that a study version was planned with."""
-    found = study_column(store, version, "config")
-    return {} if found is None else dict(json.loads(found))
-
-
-def brief_settings(store: Store, version: str) -> dict[str, Any]:
-    """Return those settings but for the rubrics, of which there may be thousands; they are not even parsed."""
-    raw = msgspec.json.decode(study_column(store, version, "config") or b"{}", type=_Raw)
-    stages = msgspec.json.decode(raw.pop("stages", b"[]"), type=list[_Raw])
-    decode = msgspec.json.decode
-    own, *found = ({name: decode(one[name]) for name in one.keys() - {"rubrics"}} for one in (raw, *stages))
+def study_settings(store: Store, version: str, *, is_whole: bool = False) -> dict[str, Any]:
+    """Return what a version was planned with: its rubrics, of which there may be thousands, only if `is_whole`."""
+    raw = decode(study_column(store, version, "config") or "{}", type=dict[str, Raw])
+    stages = decode(raw.pop("stages", b"[]"), type=list[dict[str, Raw]])
+    own, *found = ({name: decode(one[name]) for name in one if is_whole or name != "rubrics"} for one in (raw, *stages))
     return own | {"stages": found}
-
-
-_Raw = dict[str, msgspec.Raw]
 
 
 def study_column(store: Store, version: str, column: str) -> Any:
@@ -100,7 +90,7 @@ def parsers(store: Store) -> dict[str, dict[str, Any]]:
     """Return the answer rules of all planned studies, by parser id."""
     specs: dict[str, dict[str, Any]] = {}
     for columns in _studies(store).values():
-        specs.update(json.loads(columns["parsers"]))
+        specs.update(decode(columns["parsers"]))
     return specs
 
 
@@ -143,7 +133,7 @@ def _read(paths: Iterable[Path]) -> dict[str, dict[str, Any]]:
 
 def caches(store: Store, version: str) -> dict[tuple[str, str], str]:
     """Return how long a cache is to keep what bodies mark, by the providers and models that a version says it of."""
-    settings = brief_settings(store, version)
+    settings = study_settings(store, version)
     models = (model for part in (settings, *settings.get("stages", ())) for model in part.get("models") or ())
     return {(model["provider"], model["model"]): model["cache"] for model in models if model.get("cache")}
 
@@ -156,7 +146,7 @@ def marked(store: Store, asked: Asked) -> Callable[[bytes], bytes]:
 
 def lengths(store: Store, version: str) -> Lengths:
     """Return how long answers of each stage and template were expected to be when the version was planned."""
-    settings = brief_settings(store, version)
+    settings = study_settings(store, version)
     # An earlier version has what its file said of a stage alone.
     said = ((one, one.get("expected_output_tokens")) for one in settings.get("stages") or ())
     told = [(one["name"], template[0], n, True) for one, n in said if n for template in one["templates"]]
@@ -180,7 +170,7 @@ def used(store: Store, connection: duckdb.DuckDBPyConnection, study: str, versio
 
 def later_cost(store: Store, version: str, shares: Mapping[str, float]) -> tuple[float | None, float | None]:
     """Return what these shares of later rounds may cost: expected, and at worst, in USD; None is unknown."""
-    later = brief_settings(store, version).get("later") or {}
+    later = study_settings(store, version).get("later") or {}
     totals: list[float | None] = []
     for key in ("expected_usd", "worst_usd"):
         costs = [(later[name][key], share) for name, share in shares.items() if share]
@@ -195,7 +185,7 @@ def later_shares(store: Store, version: str, n_again: int = 0, sample: int | Non
     what is asked from the start and in no shard yet; but rounds that answers choose are chosen once. Of a `sample` of
     so many requests only its share follows.
     """
-    settings = brief_settings(store, version)
+    settings = study_settings(store, version)
     later: dict[str, dict[str, Any]] = settings.get("later") or {}
     if not later:
         return {}
@@ -247,7 +237,7 @@ def planned_version(lake_state: LakeState, study: str) -> str:
 
 def automatic_again(store: Store, version: str) -> Again | None:
     """Return which failures a planned study lets `sync` ask again by itself, None where it says nothing."""
-    wishes = brief_settings(store, version).get("retry") or {}
+    wishes = study_settings(store, version).get("retry") or {}
     if not wishes.get("is_automatic"):
         return None
     return Again(frozenset(ErrorClass(name) for name in wishes["classes"]), wishes["max_attempts"])
@@ -255,7 +245,7 @@ def automatic_again(store: Store, version: str) -> Again | None:
 
 def study_budget_usd(store: Store, version: str) -> float | None:
     """Return what a study may cost over its whole life, or None where it does not say."""
-    budget: float | None = (brief_settings(store, version).get("budget") or {}).get("max_cost_usd")
+    budget: float | None = (study_settings(store, version).get("budget") or {}).get("max_cost_usd")
     return budget
 
 

@@ -123,10 +123,8 @@ def publish_new(store: Store, connection: duckdb.DuckDBPyConnection, spool: Spoo
     if not paths:
         return
     connection.execute("CREATE OR REPLACE TEMP TABLE fresh (place BIGINT)")
-    lacking = tables.query(__package__, "lacking", staged=staged, table=table, key=key)
-    for part in tables.parts(len(paths) * spool.file_rows):
-        connection.execute(lacking, part)
-        tables.give_back(connection)
+    for part in tables.parts(connection, len(paths) * spool.file_rows):
+        connection.execute(tables.query(__package__, "lacking", staged=staged, table=table, key=key), part)
     for number, path in enumerate(paths):
         low = number * spool.file_rows
         places = connection.execute(
@@ -164,7 +162,6 @@ def _copy_rows(store: Store, table: Table, file: pq.ParquetFile, keep: NDArray[n
     return staged.path
 
 
-ITEM_FILE_ROWS: Final = REQUEST_FILE_ROWS
 _FETCH_ROWS: Final = 10_000
 _SEPARATOR: Final = "\x1f"
 
@@ -220,7 +217,7 @@ def publish(store: Store, connection: duckdb.DuckDBPyConnection, found: Round, a
     with (
         Spool(store, REQUESTS, REQUEST_FILE_ROWS) as requests,
         Spool(store, PLAN, PLAN_FILE_ROWS) as plan,
-        Spool(store, ITEMS, ITEM_FILE_ROWS) as items,
+        Spool(store, ITEMS, REQUEST_FILE_ROWS) as items,
     ):
         inputs = _Inputs(items, asked.items if isinstance(asked, Grid) else ())
         n_rows: int | None = None
@@ -311,7 +308,7 @@ def _publish_inputs(
     by = [tuple(getattr(rubric, name) for name in RUBRICS.schema.names) for rubric in rubrics]
     how = [(template.template_hash, template.template_id, template.text) for template in stage.templates]
     for table, rows in ((RUBRICS, by), (TEMPLATES, how)):
-        with Spool(store, table, ITEM_FILE_ROWS) as spool:
+        with Spool(store, table, REQUEST_FILE_ROWS) as spool:
             spool.add(_columns(table, rows))
             publish_new(store, connection, spool)
     publish_new(store, connection, items)

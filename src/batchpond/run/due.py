@@ -167,7 +167,7 @@ def new_shards(
     """
     from batchpond.study.spec import ShardsSpec  # an idle pass cuts nothing
 
-    rule = ShardsSpec(**(versions.brief_settings(store, version).get("shards") or {}))
+    rule = ShardsSpec(**(versions.study_settings(store, version).get("shards") or {}))
     chosen, values = _chosen(lake_state, again)
     values |= {
         "study": study,

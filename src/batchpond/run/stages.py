@@ -70,7 +70,7 @@ def stages(store: Store, lake_state: LakeState, study: str | None = None) -> lis
     samples = {name: versions.sample_of(lake_state, name) for name in current}
     whole = standings_of_all(store, [name for name, sample in samples.items() if sample is None])
     for name, version in current.items():
-        staged = from_config(versions.study_settings(store, version))
+        staged = from_config(versions.study_settings(store, version, is_whole=True))
         look = Look(store, staged, lake_state.rounds[version])
         look.stand(whole[name] if name in whole else standings_of(store, staged, samples[name]))
         found += [_status(look, stage) for stage in staged.stages]
@@ -173,7 +173,7 @@ def open_due(session: Session, study: str, sample: int | None = None) -> None:
     def isolated(stage: str) -> AbstractContextManager[None]:
         return session.isolated("", f"opening stage {stage} of study {study}")
 
-    staged = from_config(versions.study_settings(session.store, version))
+    staged = from_config(versions.study_settings(session.store, version, is_whole=True))
     last = session.lake_state.rounds[version]
     sample = versions.sample_of(session.lake_state, study) if sample is None else sample
     opened = open_rounds(session.store, session.record, staged, last, isolated, sample)

@@ -139,7 +139,7 @@ def preview(
 
 
 def _notes(store: Store, version: str, asked: Collection[PricedModel]) -> tuple[str, ...]:
-    settings = versions.brief_settings(store, version)
+    settings = versions.study_settings(store, version)
     specs = [
         spec
         for stage in settings.get("stages") or [settings]
@@ -233,7 +233,7 @@ def _check_part(store: Store, lake_state: LakeState, study: str) -> tuple[str, .
     version = lake_state.current_versions.get(study, "")
     if version not in lake_state.rounds:
         return ()
-    stages = from_config(versions.study_settings(store, version)).stages
+    stages = from_config(versions.study_settings(store, version, is_whole=True)).stages
     for stage in stages:
         spec = stage.pairs
         is_of_all = spec.adaptive or spec.count or spec.is_exact or spec.n_reverse or spec.order is Order.ALTERNATE

@@ -537,7 +537,7 @@ def made_by(stage: StageSpec, stages: Mapping[str, StageSpec]) -> StageSpec:
 
 
 _SETTINGS: Final = ("name", "seed", "unsupported", "shards", "retry", "budget")
-_OF_RUBRIC: Final = fields(Rubric)
+_OF_RUBRIC: Final = fields(Rubric)  # `asdict` would copy each text of thousands
 _STAGE: Final = {key.name for key in fields(StageSpec)} - {"keeps", "tier", "is_structured"}
 """What every stage in a lake has; the others came later."""
 
@@ -561,7 +561,6 @@ def to_json(study: Study) -> str:
 
 def _stage_config(stage: StageSpec) -> dict[str, Any]:
     plain = without_checks(asdict(replace(stage, rubrics=())))
-    # What `asdict` says of them, which copies each text of thousands of criteria one by one.
     plain["rubrics"] = tuple({key.name: getattr(one, key.name) for key in _OF_RUBRIC} for one in stage.rubrics)
     plain["rule"] = dict(stage.rule.to_spec())
     plain["pairs"] = pairs_config(plain["pairs"])

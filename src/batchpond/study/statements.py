@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Mapping
-from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,7 +20,7 @@ import orjson
 from batchpond import fields
 from batchpond.errors import StudyError
 from batchpond.files import json_rows, listed, read_text, reader_of, readers
-from batchpond.tasks.templates import NOT_KNOWN, OF_STATEMENT, POINTS, Rubric
+from batchpond.tasks.templates import NOT_KNOWN, OF_STATEMENT, POINTS, STATEMENT_PLACEHOLDERS, Rubric
 
 READERS: Final = "batchpond.statements"
 FILE_SIZE_MAX_BYTES: Final = 200_000_000
@@ -29,6 +28,7 @@ STATEMENTS_MAX: Final = 100_000
 EXAMPLES_MAX: Final = 100
 YAML: Final = (".yaml", ".yml")
 JSON_LINES: Final = (".jsonl", ".ndjson")
+_LACKING: Final = {one: one for one in ((name, NOT_KNOWN) for name in STATEMENT_PLACEHOLDERS)}  # in all the same one
 _EXAMPLE: Final = ("description", "user_query", "bad_response", "good_response")
 _PARTS: Final = ("Request", "Goes against the statement", "In line with the statement")
 
@@ -116,14 +116,7 @@ def rubric_of(entry: object, shown: Collection[str] = (), points: str | None = N
             more[f"{OF_STATEMENT}.{name}"] = value if isinstance(value, str) else orjson.dumps(value).decode()
     if points is not None:
         more[POINTS] = _points(statement_id, points, found.get(points))
-    told = (_lacking(one[0]) if one[1] == NOT_KNOWN else one for one in more.items())
-    return Rubric(statement_id, statement_id, text, tuple(told))
-
-
-@cache
-def _lacking(name: str) -> tuple[str, str]:
-    """What is not known of thousands of statements, once."""
-    return name, NOT_KNOWN
+    return Rubric(statement_id, statement_id, text, tuple(_LACKING.get(one, one) for one in more.items()))
 
 
 def _points(statement_id: str, name: str, value: object) -> str:

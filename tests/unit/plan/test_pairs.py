@@ -72,7 +72,7 @@ def test_the_balance_is_what_is_asked(names: list[str], count: int | None, order
     firsts, seconds = plan.first.tolist(), plan.second.tolist()
     shown = {k: firsts.count(k) + seconds.count(k) for k in {*firsts, *seconds}}
     shares = [firsts.count(k) / n for k, n in shown.items()]
-    assert found.n_forward + found.n_reverse == len(plan)
+    assert found.n_forward + found.n_reverse == len(plan.pair)
     assert found.lo_first_share == pytest.approx(np.mean(plan.first < plan.second))
     assert (found.first_share_min, found.first_share_max) == pytest.approx((min(shares), max(shares)))
     assert all(item.n_first * 2 != item.n_shown for item in found.uneven)

@@ -17,6 +17,7 @@ import pytest
 
 from batchpond import ids
 from batchpond.errors import BusyError, StudyError, UsageError
+from batchpond.lake import tables
 from batchpond.lake.events import EventLog
 from batchpond.lake.schemas import RESPONSES, SHARD_REQUESTS
 from batchpond.lake.store import Store
@@ -194,6 +195,30 @@ def test_what_is_answered_or_in_a_batch_is_not_asked_again(store: Store, tmp_pat
     report = plan_study(store, study, modules=modules)
     assert (report.n_requests, report.n_answered_already, report.n_in_shards, report.n_to_ask) == (160, 3, 7, 153)
     assert sum(cell.n_to_ask for cell in report.cells) == sum(model.n_to_ask for model in report.models) == 153
+
+
+def test_a_plan_is_the_same_however_few_are_counted_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of shared requests, old and new ones, some of them in a batch and answered."""
+    found = []
+    for at_once in (1 << 18, 60):
+        monkeypatch.setattr(tables, "PART_ROWS", at_once)
+        monkeypatch.setattr("batchpond.plan.write.REQUEST_FILE_ROWS", at_once)
+        lake = Store.init(tmp_path / str(at_once), ManualClock(START))
+        plan_study(lake, written(tmp_path, 4), modules=modules)
+        names = [name for (name,) in rows(lake, "select distinct request_id from plan order by all")]
+        answer = dict.fromkeys(RESPONSES.schema.names) | {"request_id": names[0], "status": "succeeded"}
+        lake.publish(RESPONSES, "p_reader=openai-1/x", [answer | {"match": "matched"}])
+        shard = [
+            {"shard_id": "s", "line_number": k, "request_id": n, "request_key": n} for k, n in enumerate(names[:3])
+        ]
+        lake.publish(SHARD_REQUESTS, "p_provider=openai/s", shard)
+        written(tmp_path, 6)
+        with (tmp_path / "samples.csv").open("a") as file:
+            file.write("again,text of 1\n")
+        report = plan_study(lake, load(tmp_path / "study.toml"), modules=modules)
+        found.append((report, sorted(rows(lake, "select request_id from requests"))))
+    assert found[0] == found[1]
+    assert (report.n_shared, report.n_answered_already, report.n_in_shards) == (88, 1, 3)
 
 
 def test_cost_is_rough_and_unknown_stays_unknown(store: Store, tmp_path: Path) -> None:

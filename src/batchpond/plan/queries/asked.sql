@@ -3,7 +3,8 @@ CREATE OR REPLACE TEMP TABLE some_asked AS
 WITH firsts AS (
     SELECT request_id, min(slot) AS slot, arg_min(number, slot) AS cell_number, min(coalesce(tier, 1)) AS tier
     FROM plan JOIN cells ON cells.cell_id = plan.cell_id
-    WHERE study = $study AND study_version = $version AND hash(request_id) % $n_parts = $part
+    WHERE study = $study AND study_version = $version
+        AND hash(request_id) % CAST($n_parts AS UBIGINT) = CAST($part AS UBIGINT)
     GROUP BY request_id
 )
 SELECT
