@@ -11,12 +11,14 @@
 --     n_missing_labelled of which have a label that then counts: whatever the judge says of them, win_rate_half, and
 --     PPI++ with this weight, are inside
 --   - people_win_rate: the mean of the labels alone, of the labelled pairs
---   - ppi_win_rate: PPI++ (prediction_powered), of the n_both pairs if the labelled are a random part of them, each
---     with the same chance; no chance is on record, and no label has a weight
+--   - effective_labels: how many labels of one weight are worth the n_labelled (Kish 1965); each counts by its weight in
+--     `truths`, in all figures but the numbers of labels
+--   - ppi_win_rate: PPI++ (prediction_powered), of the n_both pairs if the labelled are a random part of them, or of each
+--     stratum of them: those who drew the labels by `label` have the strata on record, and of others nobody knows
 --   - ppi_weight: how far the judge is believed
 --   - people_win_rate_se, ppi_win_rate_se: for statements in general, clustered by statement (CR1), where statements
 --     share prompts in two ways, by prompts too (shared_variance); ppi_win_rate_lo and ppi_win_rate_hi with it, as
---     wilson_clustered. Labels that agree count as n_labelled observations of a rate
+--     wilson_clustered. Labels that agree count as effective_labels observations of a rate
 --   - people_win_rate_se_these_statements: sd / sqrt(n), where statements share prompts clustered by these
 --   - ppi_win_rate_se_these_statements, ppi_win_rate_lo_these_statements, ppi_win_rate_hi_these_statements: for other
 --     pairs on the same statements, pairs being draws, where statements share prompts these: normal, or t, cut off at 0
@@ -39,6 +41,7 @@ WITH judged AS (
     pairs.winner = 'missing' AS is_missing,
     CASE WHEN pairs.winner = 'pending' THEN NULL
          WHEN pairs.item_a < pairs.item_b THEN truths.share ELSE 1 - truths.share END AS y,
+    truths.weight AS w,
     truths.n_votes > 0 AND truths.truth IS NULL AS is_drawn
   FROM candidate_pairs AS pairs
   LEFT JOIN truths
@@ -60,12 +63,19 @@ inputs AS MATERIALIZED (
     count(f + y) FILTER (WHERE is_drawn) AS drawn_here,
     count(*) FILTER (WHERE is_missing) AS missing_here,
     count(y) FILTER (WHERE is_missing) AS missing_labelled_here,
-    coalesce(sum(CASE WHEN is_missing THEN y END), 0) AS missing_y_here,
-    coalesce(sum(CASE WHEN f IS NOT NULL THEN y END), 0) AS y_here,
-    coalesce(sum(CASE WHEN f IS NOT NULL THEN y * y END), 0) AS yy_here,
-    coalesce(sum(CASE WHEN y IS NOT NULL THEN f END), 0) AS f_here,
-    coalesce(sum(CASE WHEN y IS NOT NULL THEN f * f END), 0) AS ff_here,
-    coalesce(sum(y * f), 0) AS yf_here,
+    coalesce(sum(CASE WHEN is_missing AND y IS NOT NULL THEN w END), 0) AS missing_w_here,
+    coalesce(sum(CASE WHEN is_missing THEN w * y END), 0) AS missing_y_here,
+    coalesce(sum(CASE WHEN f + y IS NOT NULL THEN w END), 0) AS w_here,
+    coalesce(sum(CASE WHEN f IS NOT NULL THEN w * y END), 0) AS y_here,
+    coalesce(sum(CASE WHEN y IS NOT NULL THEN w * f END), 0) AS f_here,
+    coalesce(sum(CASE WHEN f + y IS NOT NULL THEN w * w END), 0) AS q_here,
+    coalesce(sum(CASE WHEN f IS NOT NULL THEN w * w * y END), 0) AS qy_here,
+    coalesce(sum(CASE WHEN y IS NOT NULL THEN w * w * f END), 0) AS qf_here,
+    coalesce(sum(CASE WHEN f IS NOT NULL THEN w * w * y * y END), 0) AS qyy_here,
+    coalesce(sum(CASE WHEN y IS NOT NULL THEN w * w * f * f END), 0) AS qff_here,
+    coalesce(sum(w * w * y * f), 0) AS qyf_here,
+    coalesce(sum(CASE WHEN y IS NOT NULL THEN f END), 0) AS f_1_here,
+    coalesce(sum(CASE WHEN y IS NOT NULL THEN f * f END), 0) AS ff_1_here,
     coalesce(sum(f), 0) AS fm_here,
     coalesce(sum(f * f), 0) AS ffm_here
   FROM judged
@@ -80,28 +90,48 @@ totals AS (
     CAST(sum(drawn_here) AS BIGINT) AS n_label_drawn,
     CAST(sum(missing_here) AS BIGINT) AS n_missing,
     CAST(sum(missing_labelled_here) AS BIGINT) AS n_missing_labelled,
+    sum(labelled_here) / CAST(nullif(sum(w_here), 0) AS DOUBLE) AS scale,
+    sum(missing_w_here) AS missing_w,
     sum(missing_y_here) AS missing_y,
-    sum(y_here) AS y,
-    sum(yy_here) AS yy,
-    sum(f_here) AS f,
-    sum(ff_here) AS ff,
-    sum(yf_here) AS yf,
+    sum(w_here) AS w_sum,
+    sum(y_here) AS y_sum,
+    sum(f_here) AS f_sum,
+    sum(q_here) AS q_sum,
+    sum(qy_here) AS qy_sum,
+    sum(qf_here) AS qf_sum,
+    sum(qyy_here) AS qyy_sum,
+    sum(qff_here) AS qff_sum,
+    sum(qyf_here) AS qyf_sum,
+    sum(f_1_here) AS f_1,
+    sum(ff_1_here) AS ff_1,
     sum(fm_here) AS fm,
     sum(ffm_here) AS ffm
   FROM inputs
   GROUP BY study, template_id, judge, candidate_a, candidate_b
   HAVING sum(both_here) > 0
 ),
-weighed AS (
-  SELECT *, ppi_weight(n_labelled, n_both, y, f, yf, fm, ffm) AS ppi_weight
+-- with weights that add up to the number of labels
+scaled AS (
+  SELECT
+    *,
+    coalesce(scale, 0.0) * y_sum AS y, coalesce(scale, 0.0) * f_sum AS f,
+    coalesce(scale * scale, 0.0) * q_sum AS q, coalesce(scale * scale, 0.0) * qy_sum AS qy,
+    coalesce(scale * scale, 0.0) * qf_sum AS qf, coalesce(scale * scale, 0.0) * qyy_sum AS qyy,
+    coalesce(scale * scale, 0.0) * qff_sum AS qff, coalesce(scale * scale, 0.0) * qyf_sum AS qyf,
+    (n_labelled + n_missing_labelled) / CAST(nullif(w_sum + missing_w, 0) AS DOUBLE) AS scale_in_all
   FROM totals
+),
+weighed AS (
+  SELECT *, ppi_weight(n_labelled, n_both, y, f, q, qy, qf, qyf, fm, ffm) AS ppi_weight
+  FROM scaled
 ),
 moved AS (
   SELECT
     inputs.study, inputs.template_id, inputs.rubric_id, inputs.judge,
     inputs.candidate_a, inputs.candidate_b, prompt, an_output, both_here, labelled_here,
-    (y_here - labelled_here * y / n_labelled) / nullif(n_labelled, 0) AS people_moved,
-    ppi_moved(labelled_here, both_here, y_here, f_here, fm_here, n_labelled, n_both, y, f, fm, ppi_weight) AS ppi_moved
+    (scale * y_here - scale * w_here * y / n_labelled) / nullif(n_labelled, 0) AS people_moved,
+    ppi_moved(coalesce(scale * w_here, 0.0), both_here, coalesce(scale * y_here, 0.0), coalesce(scale * f_here, 0.0), fm_here,
+      n_labelled, n_both, y, f, fm, ppi_weight) AS ppi_moved
   FROM inputs
   JOIN weighed
     ON weighed.study = inputs.study
@@ -160,12 +190,17 @@ measured AS (
   SELECT
     *,
     CASE WHEN n_labelled > 1
-         THEN greatest(0.0, yy - y * y / n_labelled) / (n_labelled - 1) / n_labelled END AS people_drawn,
+         THEN greatest(0.0, qyy - y / n_labelled * (2 * qy - y / n_labelled * q)) / (n_labelled - 1) / n_labelled END
+      AS people_drawn,
+    n_labelled * n_labelled / nullif(q, 0) AS effective_labels,
     ppi_mean(n_labelled, n_both, y, f, fm, ppi_weight) AS ppi,
-    ppi_mean_se(n_labelled, n_both, y, yy, f, ff, yf, fm, ffm, ppi_weight) AS ppi_se,
+    ppi_mean_se(n_labelled, n_both, y, f, q, qy, qf, qyy, qff, qyf, f_1, ff_1, fm, ffm, ppi_weight) AS ppi_se,
     n_both + n_missing - n_labelled - n_missing_labelled AS unlabelled_in_all,
-    (y + missing_y - ppi_weight * f) / nullif(n_labelled + n_missing_labelled, 0) AS ppi_rest,
-    ppi_weight * n_missing_labelled / nullif(n_labelled + n_missing_labelled, 0) AS ppi_turned,
+    -- of all labelled pairs, those without a winner too, weights add up to their number
+    scale_in_all * f_sum AS f_in_all,
+    scale_in_all * missing_w AS missing_in_all,
+    scale_in_all * (y_sum + missing_y - ppi_weight * f_sum) / nullif(n_labelled + n_missing_labelled, 0) AS ppi_rest,
+    ppi_weight * scale_in_all * missing_w / nullif(n_labelled + n_missing_labelled, 0) AS ppi_turned,
     CASE WHEN n_rubrics_labelled > 1 THEN n_rubrics_labelled / (n_rubrics_labelled - 1) END AS cr1,
     n_cells > n_prompts AS is_shared,
     CASE WHEN n_cells > n_prompts THEN n_prompts_labelled ELSE n_cells END AS g,
@@ -191,14 +226,15 @@ errors AS (
   SELECT
     *,
     greatest(0.0, least(1.0, ppi)) AS ppi_inside,
-    coalesce(ppi_weight * (fm - f) / nullif(unlabelled_in_all, 0), 0) + ppi_rest - ppi_turned AS ppi_min,
-    coalesce(ppi_weight * (fm - f + n_missing - n_missing_labelled) / nullif(unlabelled_in_all, 0), 0) + ppi_rest
+    coalesce(ppi_weight * (fm - f_in_all + n_missing_labelled - missing_in_all) / nullif(unlabelled_in_all, 0), 0)
+      + ppi_rest - ppi_turned AS ppi_min,
+    coalesce(ppi_weight * (fm - f_in_all + n_missing - n_missing_labelled) / nullif(unlabelled_in_all, 0), 0) + ppi_rest
       AS ppi_max,
     CASE WHEN people_variance IS NOT NULL THEN sqrt(clustered_variance(people_variance, people_drawn, 1)) END
       AS people_se,
     CASE WHEN ppi_variance IS NOT NULL THEN sqrt(clustered_variance(ppi_variance, ppi_se * ppi_se, 1)) END
       AS ppi_general_se,
-    CASE WHEN ppi > 0 AND ppi < 1 AND ppi_se > 1e-9 THEN ppi * (1 - ppi) / (ppi_se * ppi_se) ELSE n_labelled END AS ppi_size_max,
+    CASE WHEN ppi > 0 AND ppi < 1 AND ppi_se > 1e-9 THEN ppi * (1 - ppi) / (ppi_se * ppi_se) ELSE effective_labels END AS ppi_size_max,
     t_two_sided_95(labelled_df) AS t,
     CASE WHEN is_shared THEN t_two_sided_95(these_df) ELSE 1.959963984540054::DOUBLE END AS these_t
   FROM varied
@@ -214,6 +250,7 @@ SELECT
   n_both,
   n_labelled,
   n_label_drawn,
+  effective_labels,
   n_missing,
   n_missing_labelled,
   fm / n_both AS win_rate_half,

@@ -130,7 +130,7 @@ def judgments(design: Corrected, n_sets: int, seed: int) -> dict[str, pa.Table]:
     judge |= {"thinking": np.repeat("none", study.size), "candidate": np.repeat("c", study.size)}
     judge |= {"status": np.repeat("decided", study.size)}
     status = pa.table(places | judge | {"item": places["unit_id"], "true_part": said.ravel()})
-    labels = pa.table(places | {"item_lo": places["unit_id"], "truth": majority, "share": share})
+    labels = pa.table(places | {"item_lo": places["unit_id"], "truth": majority, "share": share, "weight": np.ones(study.size)})
     return {"item_status": status, "truths": labels.filter(pa.array(is_labelled.ravel()))}
 
 

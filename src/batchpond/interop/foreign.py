@@ -190,7 +190,8 @@ class ForeignJudgment:
 
     `said` says, among others, which run it is from, forward or reverse, and `origin` that it was simulated, where that
     is known. `other_first` and `other_second` are the ids that the two outputs would have if they were each other's
-    candidate's: with them, the generations must prove whose output is whose.
+    candidate's: with them, the generations must prove whose output is whose. `purpose` is of a person's label the
+    stratum of which it was drawn, and its number of units.
     """
 
     source: str
@@ -209,6 +210,7 @@ class ForeignJudgment:
     origin: str | None = None
     other_first: str | None = None
     other_second: str | None = None
+    purpose: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,11 +2,15 @@
 
 A unit is a pair, or an item, that a model judged. A sheet shows its texts and never what a judge said of it, whose
 they are or why it was drawn; of a pair, which text stands first is a matter of lot. The unit's key leads back from a
-label to the unit. Each unit that nobody has labelled has the same chance to be drawn, so rates corrected by labels need
-no weights: a sheet by strata takes every n-th of the units in the order of criterion and standing, from a random start
-(systematic sampling; Cochran 1977, chapter 8), which gives each standing its true share. Rows stand in random order, so
-that the first of them, where somebody stops, are a sample too. Draws of one set of units add up to such a draw; once
-the study has more units, what was there before had the greater chance, which is not on record.
+label to the unit, and to the standing by which it was drawn. By strata or at random each unit that nobody has labelled
+has the same chance: a sheet by strata takes every n-th of the units in the order of criterion and standing, from a
+random start (systematic sampling; Cochran 1977, chapter 8), which gives each standing its true share. By doubt a
+standing has the more of them the more often judges are wrong there (Neyman 1934), and its units the same chance among
+themselves. Rows stand in random order, so that the first of them, where somebody stops, are a sample too.
+
+A label is kept with its stratum, of how many units it stands, and the view `truths` weighs it by that: each stratum
+counts by its units, however many of them are labelled and in however many draws. Strata are standings of a task, all
+criteria together: cells of criterion and standing would often hold one label, or none.
 """
 
 from __future__ import annotations
@@ -52,16 +56,22 @@ COLUMNS: Final = ("study", "key", "criterion", "question", "text_1", "text_2", "
 _TEMPLATE: Final = Path(__file__).with_name("labels.html")
 _ITEMS: Final = ("item", "item_1", "item_2")
 """The columns of a table of labels that name what a row is about: an item, or the two of a pair."""
+_LETTERS: Final = "ghjkmnpqrstuvwxy"
+_WRONG: Final = {"agreement": 0.1, "disagreement": 0.4, "flip": 0.25, "unread": 0.25}
+"""How often judges are taken to be wrong before people have labelled anything, by standing: five labels' worth."""
+_WRONG_LABELS: Final = 5
+_STANDINGS: Final = tuple(_WRONG)
 _PLACES: Final = ("1", "2")
 _DECIDED: Final = {place: Judgment(verdict, Outcome.DECIDED) for place, verdict in zip(_PLACES, Verdict, strict=False)}
 _PAIR: Final = {**_DECIDED, "tie": Judgment(Verdict.TIE, Outcome.TIE), **TIE_KINDS}
 
 
 class By(StrEnum):
-    """How units are drawn: in their true shares of criterion and standing, or by lot alone."""
+    """How units are drawn: in their true shares of criterion and standing, by lot alone, or where judges err most."""
 
     STRATA = "strata"
     RANDOM = "random"
+    DOUBT = "doubt"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +90,17 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
+class Stratum:
+    """The units of a task that stand alike among its judges, how many people had labelled, and how many were drawn."""
+
+    task: str
+    standing: str
+    n_units: int
+    n_labelled: int
+    n_drawn: int
+
+
+@dataclass(frozen=True, slots=True)
 class Sheet(Shown):
     """Units drawn from `n_units` that no person has labelled yet; `standings` counts what the judges hold of them."""
 
@@ -88,6 +109,7 @@ class Sheet(Shown):
     n_units: int
     n_labelled: int
     standings: dict[str, int]
+    strata: list[Stratum]
 
 
 def draw(lake_path: Path, study: str, n: int, *, by: By = By.STRATA, seed: int = 0) -> Sheet:
@@ -100,24 +122,83 @@ def draw(lake_path: Path, study: str, n: int, *, by: By = By.STRATA, seed: int =
     def ask(lens: duckdb.DuckDBPyConnection) -> Sheet:
         read.check_study(lens, study)
         choices = _choices(lens, study)
-        fields = ((name.partition(" ")[2], len(words)) for name, words in choices.items() if " " in name)
-        free = [name for name, n in fields if not 1 < n <= CHOICES_MAX]  # they have no few words to choose from
-        of_study = {"study": study, "free": free}
-        ((n_units, n_labelled),) = lens.execute(
-            f"SELECT count(*), count(*) FILTER (WHERE is_labelled) FROM ({_UNITS}) WHERE is_to_draw", of_study
-        ).fetchall()
+        of_study = {"study": study, "free": _free(choices)}
+        strata = read.plain_rows(lens, _STRATA, of_study)
+        n_units, n_labelled = (sum(one[name] for one in strata) for name in ("n_units", "n_labelled"))
         if n_units == n_labelled:
             why = "people have labelled all of them" if n_units else "no model has judged anything"
             raise UsageError(f"study {study} has nothing left to label: {why}", hint="`batchpond sync` brings answers")
         start = int(hashlib.sha256(f"start {seed}".encode()).hexdigest()[:13], 16) / 16**13  # from 0 to 1
-        lot = {**of_study, "seed": f"{seed}", "n": n, "start": start}
+        lot: dict[str, Any] = {**of_study, "seed": f"{seed}", "start": start, "n": n}
+        if by is By.DOUBT:
+            _check_strata_known(lens, study)
+            shares = _shared_out(strata, n)
+            lot["n"] = {"of": [f"{one['task']} {one['standing']}" for one in strata], "n": shares}
         drawn = read.plain_rows(lens, _DRAWN[by], lot)
         questions = list(_questions(lens, study, choices, drawn))
         standings = dict(sorted(Counter(unit["standing"] for unit in drawn).items()))
-        return Sheet(study, questions, n_units - n_labelled, n_labelled, standings)
+        n_drawn = Counter((unit["task"], unit["standing"]) for unit in drawn)
+        told = [
+            Stratum(*(one[name] for name in Stratum.__slots__[:-1]), n_drawn[one["task"], one["standing"]])
+            for one in strata
+        ]
+        return Sheet(study, questions, n_units - n_labelled, n_labelled, standings, told)
 
     with read.asked(lake_path, ask) as sheet:
         return sheet
+
+
+def _free(choices: Mapping[str, tuple[str, ...]]) -> list[str]:
+    """Return the fields that have no few words to choose from."""
+    fields = ((name.partition(" ")[2], len(words)) for name, words in choices.items() if " " in name)
+    return [name for name, n in fields if not 1 < n <= CHOICES_MAX]
+
+
+def _check_strata_known(lens: duckdb.DuckDBPyConnection, study: str) -> None:
+    """Raise UsageError where labels are of unknown strata: nothing would be weighed, and all lean to the doubtful."""
+    unknown = "SELECT count(*) FROM imported_judgments WHERE provider = 'human' AND purpose IS NULL AND study = $study"
+    ((n_unknown,),) = lens.execute(unknown, {"study": study}).fetchall()
+    if n_unknown:
+        raise UsageError(
+            f"of {plural(n_unknown, 'label')} of study {study} nobody knows how likely they were: none can be weighed",
+            hint="`batchpond import labels` their sheets or tables once more, or draw `--by strata`",
+        )
+
+
+def _shared_out(strata: Sequence[Mapping[str, Any]], n: int) -> list[int]:
+    """Share `n` labels out so that errors are least: two each, then each where N^2 s^2 / n falls most (Wright 2012)."""
+    totals, n_drawn = [one["n_labelled"] for one in strata], [0] * len(strata)
+    errors = []
+    for one in strata:
+        wrong = one["n_wrong"] + _WRONG_LABELS * _WRONG[one["standing"]]
+        errors.append(one["n_units"] ** 2 * wrong / (one["n_told"] + _WRONG_LABELS))
+    for _ in range(n):
+        places = [at for at, one in enumerate(strata) if totals[at] < one["n_units"]]
+        if not places:
+            break
+        most = max(places, key=lambda at: (totals[at] < 2, errors[at] / (totals[at] * (totals[at] + 1) or 1)))
+        totals[most] += 1
+        n_drawn[most] += 1
+    return n_drawn
+
+
+def _letter(unit: Mapping[str, Any]) -> str:
+    """Return the last letter of a key: which text stands first, and the standing, turned by a number of the unit."""
+    said = 2 * _STANDINGS.index(unit["standing"]) + (not unit["is_lo_first"])
+    return _LETTERS[(said + _turn(unit["unit_key"])) % len(_LETTERS)]
+
+
+def _turn(unit_key: str) -> int:
+    return int(hashlib.sha256(unit_key.encode()).hexdigest()[0], 16)
+
+
+def _said_by(key: str) -> tuple[bool, str | None] | None:
+    """Return whether the lower item stands first, and the standing by which it was drawn, where a key says that."""
+    if key[-1:] in {"a", "b"}:  # of a table, a page of `browse`, and sheets of before
+        return key[-1] == "a", None
+    said = (_LETTERS.find(key[-1:]) - _turn(key[:-1])) % len(_LETTERS)
+    is_known = bool(key) and key[-1] in _LETTERS and said < 2 * len(_STANDINGS)
+    return (said % 2 == 0, _STANDINGS[said // 2]) if is_known else None
 
 
 def _questions(
@@ -145,7 +226,7 @@ def _questions(
             raise UsageError("the sheet would hold more than 64 MiB of texts and pictures", hint="draw fewer: --sample")
         question = next((items[name]["question"] for name in order if items[name]["question"]), "")
         criterion = criteria.get(unit["rubric_id"]) or unit["rubric_id"] or ""
-        key = f"{unit['unit_key']}{'a' if unit['is_lo_first'] else 'b'}"  # with a letter for which text stands first
+        key = f"{unit['unit_key']}{_letter(unit)}"
         yield Question(key, criterion, question, texts, _of(choices, unit, study)[1], pictures)
 
 
@@ -272,6 +353,8 @@ def import_labels(
 
 _Row = tuple[str, Mapping[str, str]]
 _Units = Mapping[str, Mapping[str, Any]]
+_Choices = dict[str, tuple[str, ...]]
+_Sizes = dict[tuple[str, str | None], int]
 _Keys = Callable[["duckdb.DuckDBPyConnection", str, Sequence[_Row]], tuple[_Units, list[tuple[str, str, str]]]]
 """Returns the units that rows label, by their keys, and of each row its place, the sheet's key and what it says."""
 
@@ -328,15 +411,17 @@ def _winner(label: str, unit: Mapping[str, Any], *, is_lo_first: bool) -> str:
 def _labelled(
     lake_path: Path, study: str, rows: Sequence[_Row], keys: _Keys, rater: str | None, findings: Findings
 ) -> Iterator[ForeignJudgment]:
-    def ask(lens: duckdb.DuckDBPyConnection) -> tuple[_Units, list[tuple[str, str, str]], dict[str, tuple[str, ...]]]:
+    def ask(lens: duckdb.DuckDBPyConnection) -> tuple[_Units, list[tuple[str, str, str]], _Choices, _Sizes]:
         read.check_study(lens, study)
-        return *keys(lens, study, rows), _choices(lens, study)
+        choices = _choices(lens, study)
+        strata = read.plain_rows(lens, _STRATA, {"study": study, "free": _free(choices)})
+        return *keys(lens, study, rows), choices, {(one["task"], one["standing"]): one["n_units"] for one in strata}
 
-    with read.asked(lake_path, ask) as (units, told, choices):
+    with read.asked(lake_path, ask) as (units, told, choices, sizes):
         of_place = dict(rows)
     for place, key, label in told:
-        row, unit = of_place[place], units.get(key[:-1])
-        if unit is None or key[-1:] not in {"a", "b"}:
+        row, unit, said_by = of_place[place], units.get(key[:-1]), _said_by(key)
+        if unit is None or said_by is None:
             findings.problem(place, f"names no unit of study {study}: key {key!r}")
             continue
         kind, words = _of(choices, unit, study)
@@ -345,19 +430,21 @@ def _labelled(
         said = {word.lower(): word for word in known}.get(label.strip().lower())
         if said is None and label.strip() != TAKEN_BACK:
             findings.problem(place, f"says {label!r} where one of {', '.join(words)} can be said")
-        else:
-            yield _judgment(
-                study, place, {**unit, "kind": kind}, key, said, row.get("rater") or rater or RATER, row.get("comment")
-            )
+            continue
+        is_lo_first, drawn = said_by
+        standing = drawn if (unit["task"], drawn) in sizes else unit["standing"]
+        about = {**unit, "kind": kind, "is_lo_first": is_lo_first, "standing": standing}
+        about["n_alike"] = sizes.get((unit["task"], standing))
+        yield _judgment(study, place, about, said, row.get("rater") or rater or RATER, row.get("comment"))
 
 
 def _judgment(
-    study: str, place: str, unit: Mapping[str, Any], key: str, label: str | None, rater: str, comment: str | None
+    study: str, place: str, unit: Mapping[str, Any], label: str | None, rater: str, comment: str | None
 ) -> ForeignJudgment:
     task, sides = unit["task"], ("lo", "hi")
     decided = Judgment(None, Outcome.DECIDED, explanation=comment)
     if unit["kind"] == "pair":
-        task, sides = "pairwise", sides if key.endswith("a") else ("hi", "lo")
+        task, sides = "pairwise", sides if unit["is_lo_first"] else ("hi", "lo")
     match unit["kind"]:
         case _ if label is None:
             found = Judgment(None, Outcome.MISSING)
@@ -375,14 +462,21 @@ def _judgment(
     said = Defaults(study=study, rubric_id=unit["rubric_id"], provider="human", request_model=rater)
     return ForeignJudgment(
         place, task, found, said, unit["unit_id"], item_first, item_second, candidate_first, candidate_second,
-        unit["turn_no"],
+        unit["turn_no"], purpose=f"{unit['standing']} {unit['n_alike']}" if unit["n_alike"] else None,
     )  # fmt: skip
 
 
 _VOTES: Final = _query("votes")
 _UNITS: Final = _query("units", votes=_VOTES)
 _SAID: Final = _query("said", votes=_VOTES)
+_STRATA: Final = _query("strata", units=_UNITS)
+_IN_ALL: Final = {"within": "", "n": "$n"}
+_IN_EACH: Final = {
+    "within": "PARTITION BY task, standing ",
+    "n": "list_extract($n.n, list_position($n.of, concat(task, ' ', standing)))",
+}
 _DRAWN: Final = {
-    By.STRATA: _query("drawn", units=_UNITS, order="task, rubric_id, standing, lot"),
-    By.RANDOM: _query("drawn", units=_UNITS, order="lot"),
+    By.STRATA: _query("drawn", units=_UNITS, order="task, rubric_id, standing, lot", **_IN_ALL),
+    By.RANDOM: _query("drawn", units=_UNITS, order="lot", **_IN_ALL),
+    By.DOUBT: _query("drawn", units=_UNITS, order="rubric_id, lot", **_IN_EACH),
 }

@@ -1,8 +1,9 @@
 -- One label of a rater counts for each thing: given again it has the key that the lake has for it, whichever text stood
--- first, and where it says something else, `replaced` is what they said of it before.
+-- first, and where it says something else, or of which stratum it is for the first time, `replaced` is what they said of
+-- it before.
 CREATE TEMP TABLE told AS
 SELECT
-  import_key, source, explanation,
+  import_key, source, explanation, purpose,
   labelled(
     study, coalesce(task, 'pairwise'), rubric_id, request_model, unit_id, coalesce(item_first, candidate_first), item_second,
     turn_no
@@ -37,6 +38,7 @@ WHERE import_key IN (
     FROM told
     JOIN keyed USING (thing)
     WHERE told.said <> keyed.word OR keyed.explanation <> coalesce(told.explanation, '')
+      OR (told.purpose IS NULL AND keyed.purpose IS NOT NULL AND keyed.outcome <> 'missing')
   )
 );
 CREATE OR REPLACE TEMP VIEW known AS
