@@ -3,7 +3,7 @@
 -- source: every judgment of a model that has a verdict or label, with the truth of `truths`. correct_part is how much of
 --   it people hold (truth_part): 1 or 0, and 1/k where they are split among k words and this is one of them; is_correct
 --   is NULL there, and both where people said nothing. confidence is what the judge stated, or the probability of what it said where the
---   study reads log probabilities, NULL where there is neither.
+--   study reads log probabilities, NULL where there is neither. weight is that of the unit's label, 1 without one.
 
 CREATE OR REPLACE VIEW judged_truths AS
 WITH said AS (
@@ -30,7 +30,8 @@ SELECT
   truths.truth,
   said.value = truths.truth AS is_correct,
   truth_part(said.value, truths.truth_words) AS correct_part,
-  said.confidence
+  said.confidence,
+  coalesce(truths.weight, 1.0::DOUBLE) AS weight
 FROM said
 LEFT JOIN truths
   ON truths.study = said.study

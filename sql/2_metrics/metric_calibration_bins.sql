@@ -2,11 +2,12 @@
 -- question: At each level of stated confidence, how often is a judge right?
 -- source: judged_truths, the verdicts with a truth and a confidence, of n_inputs, right in part where people are split, as
 --   in metric_calibration:
---   of what people labelled, which says something of the study only where it is a random part of it.
+--   of what people labelled, which says something of the study only where it is a random part of it, or of each stratum.
 -- estimators:
 --   - bin: least(floor(10 confidence + 1e-9), 9), so bin 7 holds 0.7 up to 0.8 and bin 9 also 1.0
 --   - confidence_mean: mean of the confidences in the bin
---   - accuracy: n_correct / n, and of the n_split verdicts the part that is right
+--   - accuracy: the share of the n verdicts that is right, n_correct of them and a part of the n_split, each by the weight
+--     of its unit's label, as confidence_mean
 --   - accuracy_se, accuracy_lo, accuracy_hi: for inputs in general, as in metric_calibration
 --   - accuracy_lo_these_items, accuracy_hi_these_items: as in metric_calibration
 -- reference: the bins of metric_calibration; clustered, wilson, wilson_clustered.
@@ -22,8 +23,10 @@ WITH by_pair AS (
     count(*) AS n,
     count(*) FILTER (WHERE correct_part = 1) AS n_correct,
     count(*) FILTER (WHERE correct_part > 0 AND correct_part < 1) AS n_split,
-    sum(correct_part) AS hits,
-    sum(confidence) AS sum_confidence
+    sum(weight) AS w,
+    sum(weight * weight) AS w_squares,
+    sum(weight * correct_part) AS hits,
+    sum(weight * confidence) AS sum_confidence
   FROM judged_truths
   WHERE correct_part IS NOT NULL AND confidence IS NOT NULL
   GROUP BY
@@ -34,7 +37,7 @@ WITH by_pair AS (
 apart AS (
   SELECT
     *,
-    hits - n * sum(hits) OVER tenth / sum(n) OVER tenth AS residual
+    hits - w * sum(hits) OVER tenth / sum(w) OVER tenth AS residual
   FROM by_pair
   WINDOW tenth AS (PARTITION BY study, template_id, judge, bin)
 ),
@@ -46,6 +49,8 @@ by_input AS (
     sum(n) FILTER (WHERE side = 1) AS n,
     sum(n_correct) FILTER (WHERE side = 1) AS n_correct,
     sum(n_split) FILTER (WHERE side = 1) AS n_split,
+    sum(w) FILTER (WHERE side = 1) AS w,
+    sum(w_squares) FILTER (WHERE side = 1) AS w_squares,
     sum(hits) FILTER (WHERE side = 1) AS hits,
     sum(sum_confidence) FILTER (WHERE side = 1) AS sum_confidence,
     sum(residual) AS residual,
@@ -65,12 +70,12 @@ counts AS (
     CAST(sum(n_draws) AS BIGINT) AS n_draws,
     CAST(sum(n_correct) AS BIGINT) AS n_correct,
     CAST(sum(n_split) AS BIGINT) AS n_split,
-    round(sum(hits), 9) AS hits,
-    sum(sum_confidence) / sum(n) AS confidence_mean,
-    round(sum(hits), 9) / sum(n) AS accuracy,
+    sum(w) * sum(w) / sum(w_squares) AS n_effective,
+    sum(sum_confidence) / sum(w) AS confidence_mean,
+    round(sum(hits), 9) / round(sum(w), 9) AS accuracy,
     sum(n_here) / sum(n) AS n_sides,
-    sum(residual * residual) / sum(n) / sum(n) AS squares,
-    sum(pair_squares) / sum(n) / sum(n) AS by_pair
+    sum(residual * residual) / sum(w) / sum(w) AS squares,
+    sum(pair_squares) / sum(w) / sum(w) AS by_pair
   FROM by_input
   GROUP BY study, template_id, judge, bin
 ),
@@ -83,7 +88,7 @@ errors AS (
   FROM corrected
 ),
 sized AS (
-  SELECT *, CASE WHEN accuracy > 0 AND accuracy < 1 THEN n ELSE n_draws END AS n_most
+  SELECT *, CASE WHEN accuracy > 0 AND accuracy < 1 THEN n_effective ELSE n_draws * (n_effective / n) END AS n_most
   FROM errors
 ),
 bounded AS (
@@ -97,6 +102,6 @@ SELECT
   accuracy_se,
   ends.lo AS accuracy_lo,
   ends.hi AS accuracy_hi,
-  wilson_lo(hits, n) AS accuracy_lo_these_items,
-  wilson_hi(hits, n) AS accuracy_hi_these_items
+  wilson_lo(accuracy * n_effective, n_effective) AS accuracy_lo_these_items,
+  wilson_hi(accuracy * n_effective, n_effective) AS accuracy_hi_these_items
 FROM bounded;

@@ -162,7 +162,7 @@ rates AS (
     -- an output's own variance: p (1 - p) without parts
     n_compliant - n_compliant * n_compliant / nullif(n_judged, 0) + compliant_squares - n_compliant AS judge_spread,
     qyy - label_true / nullif(n_labelled, 0) * (2 * qy - label_true / nullif(n_labelled, 0) * q) AS people_spread,
-    ppi_weight(n_labelled, n_judged, label_true, f, q, qy, qf, qyf, n_compliant, compliant_squares) AS weight
+    ppi_weight(n_labelled, n_judged, label_true, f, q, qy, qf, qff, qyf, n_compliant, compliant_squares) AS weight
   FROM scaled
 ),
 corrected AS (

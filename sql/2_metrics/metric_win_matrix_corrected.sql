@@ -122,7 +122,7 @@ scaled AS (
   FROM totals
 ),
 weighed AS (
-  SELECT *, ppi_weight(n_labelled, n_both, y, f, q, qy, qf, qyf, fm, ffm) AS ppi_weight
+  SELECT *, ppi_weight(n_labelled, n_both, y, f, q, qy, qf, qff, qyf, fm, ffm) AS ppi_weight
   FROM scaled
 ),
 moved AS (

@@ -257,7 +257,7 @@ class Lake:
     ) -> Sheet:
         """Draw `n` pairs or items that judges judged, for people to label, and write them as a table or an HTML page.
 
-        `by` is strata or random. Raises UsageError when the path is taken or nothing is left to label.
+        `by` is strata, random or doubt. Raises UsageError when the path is taken or nothing is left to label.
         """
         from batchpond.interop import labels
 

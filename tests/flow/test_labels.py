@@ -157,6 +157,84 @@ def test_the_same_seed_draws_the_same_and_the_next_hundred_leaves_out_what_is_la
         labels.draw(copied, STUDY, 1)
 
 
+def test_labels_drawn_by_doubt_come_back_with_what_they_stand_for(copied: Path, tmp_path: Path) -> None:
+    """Most where judges differ, two of each stratum at least, and each label for as many units as its stratum has."""
+    sheet = labels.draw(copied, STUDY, 24, by=labels.By.DOUBT)
+    told = {one.standing: (one.n_units, one.n_labelled, one.n_drawn) for one in sheet.strata}
+    drawn = {standing: n_drawn for standing, (_, _, n_drawn) in told.items()}
+    assert told == {"agreement": (35, 0, drawn["agreement"]), "disagreement": (18, 0, drawn["disagreement"]),
+                    "flip": (13, 0, drawn["flip"])}  # fmt: skip
+    assert sum(drawn.values()) == 24
+    assert sheet.standings == drawn
+    assert drawn["disagreement"] / 18 > 1.5 * drawn["agreement"] / 35
+    labels.write(sheet, tmp_path / "sheet.csv")
+    fill(tmp_path / "sheet.csv", better_of)
+    assert import_labels(copied, tmp_path / "sheet.csv") == 24
+    told_of = query(copied, "select purpose, count(*) from imported_judgments where provider = 'human' group by all")
+    assert dict(told_of) == {f"{name} {told[name][0]}": n for name, n in drawn.items()}
+    weights = query(copied, "select round(weight, 9), count(*) from truths group by all order by all")
+    assert weights == sorted((round(told[name][0] / n, 9), n) for name, n in drawn.items())
+    more = labels.draw(copied, STUDY, 12, by=labels.By.DOUBT)
+    assert {one.standing: one.n_labelled for one in more.strata} == drawn
+    # judges who agree were right of all that was labelled, and where they differ one of them was wrong
+    assert {one.standing: one.n_drawn for one in more.strata}["disagreement"] >= 4
+
+
+def test_a_keys_last_letter_says_nothing_by_itself(lake: Path) -> None:
+    """Each letter stands with each standing and either order, and whoever changes it is told."""
+    letters: dict[str, set[tuple[str, bool]]] = {}
+    for number in range(400):
+        for standing in ("agreement", "disagreement", "flip", "unread"):
+            for is_lo_first in (True, False):
+                unit = {"unit_key": f"{number:020x}", "standing": standing, "is_lo_first": is_lo_first}
+                letter = labels.letter(unit)
+                assert labels.said_by(f"{unit['unit_key']}{letter}") == (is_lo_first, standing)
+                letters.setdefault(letter, set()).add((standing, is_lo_first))
+    assert len(letters) == 16
+    assert {len(said) for said in letters.values()} == {8}
+    key = labels.draw(lake, STUDY, 1).questions[0].key
+    read = [labels.said_by(f"{key[:-1]}{letter}") for letter in letters]
+    assert sum(said is None for said in read) == 8
+    assert labels.said_by("") is None
+
+
+def test_sheets_of_before_are_read_and_what_they_brought_is_weighed_once_it_comes_again(
+    copied: Path, tmp_path: Path
+) -> None:
+    """A label without a stratum has all count the same, and nothing is drawn by doubt beside it."""
+    labels.write(labels.draw(copied, STUDY, 20), tmp_path / "sheet.csv")
+    rows = fill(tmp_path / "sheet.csv", better_of)
+    sides = {row["key"]: "ab"[not labels.said_by(row["key"])[0]] for row in rows}  # type: ignore[index]
+    for row in rows:
+        row["key"] = f"{row['key'][:-1]}{sides[row['key']]}"
+    old = tmp_path / "old.csv"
+    shutil.copy(tmp_path / "sheet.csv", old)
+    keys = iter(row["key"] for row in rows)
+    with old.open(encoding="utf-8-sig", newline="") as lines:
+        told = [{**row, "key": next(keys)} for row in csv.DictReader(lines)]
+    with old.open("w", newline="") as out:
+        writer = csv.DictWriter(out, list(told[0]))
+        writer.writeheader()
+        writer.writerows(told)
+    with database.connect(copied) as lens:
+        columns = "template_id, rubric_id, 'human' as provider, 'person' as model, unit_id, item_first, item_second"
+        one = f"select {columns}, 'first' as verdict from imported_judgments where item_first < item_second limit 1"
+        lens.execute(f"copy ({one}) to '{tmp_path / 'one.csv'}' (header)")
+    import_judgments(Store.open(copied), tmp_path / "one.csv", study=STUDY)
+    assert import_labels(copied, old) >= 19
+    assert query(copied, "select truth, weight, count(*) from truths group by all")[0][:2] == ("lo", 1.0)
+    with pytest.raises(UsageError, match="of 1 label of study essays nobody knows how likely"):
+        labels.draw(copied, STUDY, 5, by=labels.By.DOUBT)
+    ((lo, hi),) = query(
+        copied, "select item_lo, item_hi from pair_judgments where provider = 'human' and purpose is null"
+    )
+    of_study(copied, written(tmp_path / "again.csv", "item_1,item_2,label", f"{lo},{hi},{lo}"), "person")
+    ((n_weights, mean),) = query(copied, "select count(distinct weight), sum(weight) from truths")
+    assert n_weights > 1
+    assert mean == pytest.approx(66), "all units are stood for"
+    assert labels.draw(copied, STUDY, 5, by=labels.By.DOUBT).n_labelled >= 20
+
+
 def test_the_report_says_where_labels_lean_to_what_judges_differ_on(copied: Path, tmp_path: Path) -> None:
     """Such labels are of themselves alone; those that were drawn by lot are not called anything else."""
     sheet = tmp_path / "sheet.csv"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from batchpond.interop import labels
 from tests.rigs.metrics import Numbers, column
 from tests.rigs.sql import CELL_DEFAULT, Row, result, views_over
 
@@ -36,6 +37,7 @@ class Corrected:
     output_sd: float = 0.0
     people_right: float = 1.0  # each of two, who differ below 1; what they say on average is the rate then
     repeats: int = 1  # of the judge, each as often right as one is
+    drawn: str = "lot"  # which outputs are labelled: see `_labelled`
 
 
 DESIGNS = {
@@ -65,7 +67,15 @@ DESIGNS = {
     "40 outputs, sd 1, by 10 statements each, 5 repeats": Corrected(
         sensitivity=0.75, n_labels=200, n_statements=10, n_outputs=40, is_grid=True, output_sd=1, repeats=5
     ),
-}
+} | {
+    f"{name}, labels by {drawn}": Corrected(drawn=drawn, **about)
+    for name, about in {
+        "20 statements": {},
+        "20 statements, sd 1": {"rate": 0.7, "statement_sd": 1.0, "n_outputs": 800},
+        "2000 outputs": {"rate": 0.76, "sensitivity": 0.95, "specificity": 0.9, "n_outputs": 2000},
+    }.items()
+    for drawn in ("strata", "doubt", "five times the doubt", "five times the doubt, without weights")
+}  # fmt: skip
 
 
 def _logistic(x: Numbers) -> Numbers:
@@ -115,7 +125,7 @@ def judgments(design: Corrected, n_sets: int, seed: int) -> dict[str, pa.Table]:
     said = np.where(complies, rng.random(asked) < right_yes, rng.random(asked) >= right_no).mean(axis=0)
     votes = complies[None] == (rng.random((2, *rate.shape)) < design.people_right)
     share = votes.mean(axis=0).ravel()
-    is_labelled = rng.random(rate.shape).argsort(axis=1).argsort(axis=1) < design.n_labels
+    is_labelled, standing = _labelled(design, complies, said, rng)
     study, place = (index.ravel() for index in np.indices(rate.shape))
     words = np.array(["false", "true"])
     majority = pa.array(words[(share > 0.5).astype(int)], mask=share == 0.5)
@@ -130,8 +140,61 @@ def judgments(design: Corrected, n_sets: int, seed: int) -> dict[str, pa.Table]:
     judge |= {"thinking": np.repeat("none", study.size), "candidate": np.repeat("c", study.size)}
     judge |= {"status": np.repeat("decided", study.size)}
     status = pa.table(places | judge | {"item": places["unit_id"], "true_part": said.ravel()})
-    labels = pa.table(places | {"item_lo": places["unit_id"], "truth": majority, "share": share, "weight": np.ones(study.size)})
-    return {"item_status": status, "truths": labels.filter(pa.array(is_labelled.ravel()))}
+    of_people = places | {"item_lo": places["unit_id"], "truth": majority, "share": share}
+    kept = pa.array(is_labelled.ravel())
+    if design.drawn != "lot":
+        return {"item_status": status, "imported_judgments": _imported(places, complies, standing, design).filter(kept)}
+    return {"item_status": status, "truths": pa.table(of_people | {"weight": np.ones(study.size)}).filter(kept)}
+
+
+def _labelled(design: Corrected, complies: Numbers, said: Numbers, rng: np.random.Generator) -> tuple[Numbers, Numbers]:
+    """Return which outputs are labelled, and on which a second judge, who is as good, differs from the first.
+
+    By lot, by strata in their true shares, by doubt in two draws as `label` shares them out, or with five times the
+    chance where the judges differ.
+    """
+    lot = rng.random(complies.shape)
+    if design.drawn == "lot":
+        return lot.argsort(axis=1).argsort(axis=1) < design.n_labels, np.zeros(complies.shape, bool)
+    right = np.where(complies, design.sensitivity, design.specificity)
+    second = np.where(rng.random(complies.shape) < right, complies, ~complies)
+    differs = second != said
+    if design.drawn.startswith("five"):
+        chance = -np.log1p(-lot) / np.where(differs, 5, 1)
+        return chance.argsort(axis=1).argsort(axis=1) < design.n_labels, differs
+    wrong = ((said != complies) + (second != complies).astype(float)) / 2
+    found = np.zeros(complies.shape, bool)
+    for at, is_doubtful in enumerate(differs):
+        places = [np.flatnonzero(is_doubtful == one)[lot[at, is_doubtful == one].argsort()] for one in (False, True)]
+        taken = [0, 0]
+        for n in (design.n_labels // 3, design.n_labels - design.n_labels // 3):
+            strata = [
+                {"standing": name, "n_units": len(of), "n_labelled": n_taken, "n_told": n_taken,
+                 "n_wrong": float(wrong[at, of[:n_taken]].sum())}
+                for name, of, n_taken in zip(("agreement", "disagreement"), places, taken, strict=True)
+            ]  # fmt: skip
+            shares = labels.shared_out(strata, n)
+            if design.drawn == "strata":
+                shares = [n - round(n * is_doubtful.mean()), round(n * is_doubtful.mean())]
+            taken = [n_taken + more for n_taken, more in zip(taken, shares, strict=True)]
+        for of, n_taken in zip(places, taken, strict=True):
+            found[at, of[:n_taken]] = True
+    return found, differs
+
+
+def _imported(places: dict[str, Numbers], complies: Numbers, differs: Numbers, design: Corrected) -> pa.Table:
+    """Return what one person says of each output as it is imported, with its stratum if labels are weighed."""
+    n_units = np.where(differs, differs.sum(axis=1, keepdims=True), (~differs).sum(axis=1, keepdims=True)).ravel()
+    names = np.where(differs.ravel(), "disagreement", "agreement")
+    of_stratum = [f"{name} {n}" for name, n in zip(names, n_units, strict=True)]
+    size, is_weighed = len(of_stratum), not design.drawn.endswith("without weights")
+    people = {"provider": "human", "request_model": "anna", "outcome": "decided", "template_id": "people"}
+    return pa.table(
+        places
+        | {name: np.repeat(word, size) for name, word in people.items()}
+        | {"item_first": places["unit_id"], "verdict": np.where(complies.ravel(), "true", "false")}
+        | {"purpose": of_stratum if is_weighed else pa.nulls(size, pa.string())}
+    )
 
 
 def play(design: Corrected, n_sets: int, seed: int) -> dict[str, float]:
@@ -141,12 +204,20 @@ def play(design: Corrected, n_sets: int, seed: int) -> dict[str, float]:
         overall = result(connection, "FROM metric_compliance_overall")
     assert len(rows) == len(overall) == n_sets
     wanted, found = truth(design), {}
+    if design.drawn != "lot":
+        for name in CORRECTED:
+            found[f"{name} mean"], found[f"{name} width"] = float(np.nanmean(column(rows, name))), _width(rows, name)
+        found["truth"] = wanted
     for name in RATES:
         for target in ("", OF_THESE):
             found[f"{name}{target}"], found[f"{name}{target} lacks"] = _covered(rows, name, target, wanted)
     if not design.judge_sd:
         found[OVERALL], found[f"{OVERALL} lacks"] = _covered(overall, "compliance", "", says(design))
     return found
+
+
+def _width(rows: list[Row], name: str) -> float:
+    return float(np.nanmean(column(rows, f"{name}_hi") - column(rows, f"{name}_lo")))
 
 
 def _covered(rows: list[Row], name: str, target: str, wanted: float) -> tuple[float, float]:

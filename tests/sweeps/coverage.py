@@ -83,6 +83,13 @@ statements (`overall`, of how often it says yes) covers .944 and .956, and .951 
 statements alone .894, .929 and .911. 600 sets each, with 2, 3 and 5 repeats of which each is right of .75: PPI++ covers
 .937 to .968, Rogan-Gladen .947 to .972, `overall` .943 to .973.
 
+500 sets each of 400 to 2,000 outputs, of which 100 are labelled, five times as likely where two judges differ: weighed
+by strata, PPI++ covers .934 to .992, Rogan-Gladen .980 to 1.000, the labels alone .952 to .966, and none is off by more
+than .008 on average; without weights Rogan-Gladen is off by .10 to .18 and covers .704 to .906, the labels alone by .04
+to .06 and cover .840 to .896. Shared out by doubt (a third by what is taken of judges, the rest by what people said)
+PPI++ covers .938 to .994, with intervals .69, .87 and .92 as wide as by strata in their true shares; those of the
+labels alone are 1.1 as wide.
+
 Of `agreement`, through the views, every set a study of three judges: which share of the intervals of kappa, of raw
 agreement, of unanimity, of alpha and of AC1 hold what they are for all items, of items in general and, not judged, of
 these items. It is outside where one for items in general covers less than .93 by more than three standard errors.
@@ -220,7 +227,11 @@ def of_corrected(n_sets: int, seed: int, only: str | None) -> bool:
         is_off = False
         for rate in {*corrected_planted.CORRECTED, corrected_planted.OVERALL} & found.keys():
             n = n_sets * (1 - found[f"{rate} lacks"])
-            is_off |= n > 0 and found[rate] < LOWEST - 3 * (FALSE_MAX * (1 - FALSE_MAX) / n) ** 0.5
+            is_off |= (
+                n > 0
+                and not name.endswith("without weights")
+                and found[rate] < LOWEST - 3 * (FALSE_MAX * (1 - FALSE_MAX) / n) ** 0.5
+            )
         is_bad |= is_off
         shown = {key: f"{value:.3f}" for key, value in found.items()}
         print(f"{name:34} {shown} {time.perf_counter() - start_s:.0f} s{'  <- outside' if is_off else ''}", flush=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -72,7 +73,11 @@ def label(
     labels.write(sheet, path, force=force)
     if is_json:
         output.document(label_document(sheet, path))
-    shares = ", ".join(f"{count:,} {standing}" for standing, count in sheet.standings.items())
+    tasks = {one.task for one in sheet.strata}
+    shares = ", ".join(
+        f"{one.n_drawn:,} of {one.n_units - one.n_labelled:,} {f'{one.task} ' if len(tasks) > 1 else ''}{one.standing}"
+        for one in sheet.strata
+    )
     labelled = f"; {sheet.n_labelled:,} are labelled already" if sheet.n_labelled else ""
     invocation.diagnostics.note(
         f"wrote {plural(len(sheet.questions), 'row')} of {sheet.n_units:,} to {shown(path)} ({shares}){labelled}",
@@ -84,5 +89,5 @@ def label_document(sheet: Sheet, path: Path) -> dict[str, Any]:
     """Return what `--json` prints."""
     return {
         "study": sheet.study, "path": path, "n_drawn": len(sheet.questions), "n_unlabelled": sheet.n_units,
-        "n_labelled": sheet.n_labelled, "standings": sheet.standings,
+        "n_labelled": sheet.n_labelled, "standings": sheet.standings, "strata": list(map(asdict, sheet.strata)),
     }  # fmt: skip

@@ -132,7 +132,7 @@ def draw(lake_path: Path, study: str, n: int, *, by: By = By.STRATA, seed: int =
         lot: dict[str, Any] = {**of_study, "seed": f"{seed}", "start": start, "n": n}
         if by is By.DOUBT:
             _check_strata_known(lens, study)
-            shares = _shared_out(strata, n)
+            shares = shared_out(strata, n)
             lot["n"] = {"of": [f"{one['task']} {one['standing']}" for one in strata], "n": shares}
         drawn = read.plain_rows(lens, _DRAWN[by], lot)
         questions = list(_questions(lens, study, choices, drawn))
@@ -165,8 +165,11 @@ def _check_strata_known(lens: duckdb.DuckDBPyConnection, study: str) -> None:
         )
 
 
-def _shared_out(strata: Sequence[Mapping[str, Any]], n: int) -> list[int]:
-    """Share `n` labels out so that errors are least: two each, then each where N^2 s^2 / n falls most (Wright 2012)."""
+def shared_out(strata: Sequence[Mapping[str, Any]], n: int) -> list[int]:
+    """Share `n` labels out so that errors are least: two to a stratum, then where N^2 s^2 / n falls most (Wright 2012).
+
+    s^2 is how often judges were wrong of the units of a stratum of which people told, and before that are taken to be.
+    """
     totals, n_drawn = [one["n_labelled"] for one in strata], [0] * len(strata)
     errors = []
     for one in strata:
@@ -182,7 +185,7 @@ def _shared_out(strata: Sequence[Mapping[str, Any]], n: int) -> list[int]:
     return n_drawn
 
 
-def _letter(unit: Mapping[str, Any]) -> str:
+def letter(unit: Mapping[str, Any]) -> str:
     """Return the last letter of a key: which text stands first, and the standing, turned by a number of the unit."""
     said = 2 * _STANDINGS.index(unit["standing"]) + (not unit["is_lo_first"])
     return _LETTERS[(said + _turn(unit["unit_key"])) % len(_LETTERS)]
@@ -192,7 +195,7 @@ def _turn(unit_key: str) -> int:
     return int(hashlib.sha256(unit_key.encode()).hexdigest()[0], 16)
 
 
-def _said_by(key: str) -> tuple[bool, str | None] | None:
+def said_by(key: str) -> tuple[bool, str | None] | None:
     """Return whether the lower item stands first, and the standing by which it was drawn, where a key says that."""
     if key[-1:] in {"a", "b"}:  # of a table, a page of `browse`, and sheets of before
         return key[-1] == "a", None
@@ -226,7 +229,7 @@ def _questions(
             raise UsageError("the sheet would hold more than 64 MiB of texts and pictures", hint="draw fewer: --sample")
         question = next((items[name]["question"] for name in order if items[name]["question"]), "")
         criterion = criteria.get(unit["rubric_id"]) or unit["rubric_id"] or ""
-        key = f"{unit['unit_key']}{_letter(unit)}"
+        key = f"{unit['unit_key']}{letter(unit)}"
         yield Question(key, criterion, question, texts, _of(choices, unit, study)[1], pictures)
 
 
@@ -420,8 +423,8 @@ def _labelled(
     with read.asked(lake_path, ask) as (units, told, choices, sizes):
         of_place = dict(rows)
     for place, key, label in told:
-        row, unit, said_by = of_place[place], units.get(key[:-1]), _said_by(key)
-        if unit is None or said_by is None:
+        row, unit, told_by = of_place[place], units.get(key[:-1]), said_by(key)
+        if unit is None or told_by is None:
             findings.problem(place, f"names no unit of study {study}: key {key!r}")
             continue
         kind, words = _of(choices, unit, study)
@@ -431,7 +434,7 @@ def _labelled(
         if said is None and label.strip() != TAKEN_BACK:
             findings.problem(place, f"says {label!r} where one of {', '.join(words)} can be said")
             continue
-        is_lo_first, drawn = said_by
+        is_lo_first, drawn = told_by
         standing = drawn if (unit["task"], drawn) in sizes else unit["standing"]
         about = {**unit, "kind": kind, "is_lo_first": is_lo_first, "standing": standing}
         about["n_alike"] = sizes.get((unit["task"], standing))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -11,7 +12,7 @@ from scipy import stats
 
 from tests.rigs import corrected_planted
 from tests.rigs.metrics import of_items, of_pairs, reference, wrong
-from tests.rigs.sql import Row
+from tests.rigs.sql import CELL_DEFAULT, Row, result, table, views_over
 from tests.unit.views.test_metrics_compliance import complied
 
 Numbers = npt.NDArray[np.float64]
@@ -360,3 +361,137 @@ def test_a_rate_over_all_statements_holds_where_they_share_outputs() -> None:
     """Outputs that differ by a sd of .5, each judged by twenty statements: with statements alone, .911."""
     design = corrected_planted.DESIGNS["30 outputs, sd .5, by 20 statements, sd .3, each"]
     assert corrected_planted.play(design, 400, 0)[corrected_planted.OVERALL] > 0.935
+
+
+def weighted_ppi(y: Numbers, f: Numbers, rest: Numbers, weight: Numbers) -> tuple[float, float, float]:
+    """Return weight, estimate and standard error of PPI++ by labels that stand for different numbers of units."""
+    n, more, a = len(y), len(rest), weight / weight.mean()
+    dy, df = y - np.mean(a * y), f - np.mean(a * f)
+    share = n * n / np.sum(a * a) / more
+    believed = min(1.0, max(0.0, float(np.sum(a * a * dy * df) / np.sum(a * a * df * df) / (1 + share))))
+    beside = (np.sum(rest) + np.sum((1 - a) * f)) / more
+    residual = a * (dy - believed * df)
+    return (
+        believed,
+        float(np.mean(a * y) + believed * (beside - np.mean(a * f))),
+        float(np.sqrt(np.sum(residual**2) / n**2 + believed**2 * np.var(rest) / more)),
+    )
+
+
+def test_labels_count_by_how_many_units_they_stand_for() -> None:
+    """Strata are in `purpose` of what was imported: PPI++, Rogan-Gladen and people's rate are numpy's, weighted."""
+    design = corrected_planted.Corrected(rate=0.7, n_labels=80, n_outputs=300, drawn="five times the doubt")
+    tables = corrected_planted.judgments(design, 1, 4)
+    with views_over(tables) as connection:
+        (row,) = result(connection, "FROM metric_compliance_corrected")
+    people = {one["unit_id"]: one for one in tables["imported_judgments"].to_pylist()}
+    judge = {one["item"]: one for one in tables["item_status"].to_pylist()}
+    counts = Counter(one["purpose"] for one in people.values())
+    f, y, w, statement = (
+        np.array(column, float)
+        for column in zip(
+            *(
+                (
+                    judge[unit]["true_part"], one["verdict"] == "true",
+                    int(one["purpose"].split()[1]) / counts[one["purpose"]], judge[unit]["rubric_id"][1:],
+                )
+                for unit, one in people.items()
+            ), strict=True,
+        )
+    )  # fmt: skip
+    rest = np.array([one["true_part"] for unit, one in judge.items() if unit not in people], float)
+    assert w.max() > 2 * w.min()
+    believed, estimate, se = weighted_ppi(y, f, rest, w)
+    a, n, more = w / w.mean(), len(y), len(rest)
+    effective = n**2 / np.sum(a * a)
+    share = float(np.mean(a * y))
+    true, false = a * y, a * (1 - y)
+    q1, q0 = np.sum(true * f) / true.sum(), np.sum(false * (1 - f)) / false.sum()
+    p = (rest.sum() + np.sum((1 - a) * f)) / more
+    assert not wrong(row, {
+        "n_labelled": n, "n_label_true": int(y.sum()), "effective_labels": effective, "people_compliance": share,
+        "ppi_weight": believed, "ppi_compliance": estimate, f"ppi_compliance_se{OF_THESE}": se,
+        f"people_compliance_lo{OF_THESE}": wilson(share, effective)[0],
+        "sensitivity": q1, "specificity": q0, "rogan_gladen_compliance": (p + q0 - 1) / (q0 + q1 - 1),
+    })  # fmt: skip
+    moves = a * (y - share) / n
+    own = float(np.sum(moves**2))
+    assert not wrong(row, {"people_compliance_se": clustered(moves, statement.astype(int), np.full(n, True), own)})
+
+
+def wilson(p: float, n: float) -> tuple[float, float]:
+    z = float(stats.norm.ppf(0.975))
+    middle, reach = p + z * z / (2 * n), z * np.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+    return (middle - reach) / (1 + z * z / n), (middle + reach) / (1 + z * z / n)
+
+
+def test_weighted_labels_of_pairs() -> None:
+    """Ties and labels of a half among them; a label that lacks a stratum has all count the same."""
+    rng = np.random.default_rng(6)
+    label, said = rng.choice([0.0, 0.5, 1.0], 120), rng.choice([0.0, 0.5, 1.0], 120)
+    said = np.where(rng.random(120) < 0.6, label, said)
+    labelled, is_hard = np.arange(120) < 50, np.arange(120) % 50 < 30
+    given = [float(one) if is_in else None for one, is_in in zip(label, labelled, strict=True)]
+    rows = won(said.tolist(), given)
+    hard = {f"u{unit}" for unit in range(120) if is_hard[unit]}
+    drawn = [
+        row | ({"purpose": "disagreement 36" if row["unit_id"] in hard else "flip 84"} if "provider" in row else {})
+        for row in rows
+    ]
+    weight = np.where(is_hard, 36 / 30, 84 / 20)[labelled]
+    believed, estimate, se = weighted_ppi(label[labelled], said[labelled], said[~labelled], weight)
+    ((row,),) = of_pairs(drawn, "metric_win_matrix_corrected")
+    assert not wrong(row, {"ppi_weight": believed, "ppi_win_rate": estimate, f"ppi_win_rate_se{OF_THESE}": se})
+    assert not wrong(row, {"people_win_rate": float(np.average(label[labelled], weights=weight))})
+    ((row,),) = of_pairs([*drawn, *rows[2:3]], "metric_win_matrix_corrected")
+    believed, estimate, se = ppi(label[labelled], said[labelled], said[~labelled])
+    assert not wrong(row, {"ppi_weight": believed, "ppi_win_rate": estimate, f"ppi_win_rate_se{OF_THESE}": se})
+
+
+def test_labels_that_lean_to_what_judges_differ_on_are_no_bias() -> None:
+    """Five times as likely where two judges differ: weighed, all three rates hold; without weights, Rogan-Gladen fails.
+
+    By doubt, PPI++ has a narrower interval than by strata.
+    """
+    name = "20 statements, labels by {}".format
+    n_sets, found = 60, {}
+    for drawn in ("strata", "doubt", "five times the doubt", "five times the doubt, without weights"):
+        found[drawn] = corrected_planted.play(corrected_planted.DESIGNS[name(drawn)], n_sets, 2)
+    for drawn, of in found.items():
+        off = max(abs(of[f"{rate} mean"] - of["truth"]) for rate in corrected_planted.CORRECTED)
+        assert (off > 0.05) == drawn.endswith("without weights")
+        if off < 0.05:
+            assert min(of[rate] for rate in corrected_planted.CORRECTED) > 0.93 - 3 * (0.05 * 0.95 / n_sets) ** 0.5
+            assert off < 0.025
+    assert found["doubt"]["ppi_compliance width"] < 0.95 * found["strata"]["ppi_compliance width"]
+
+
+def test_a_verdict_counts_in_calibration_by_the_weight_of_its_label() -> None:
+    """A label that stands for three is as good as three of the same item: rates, ranks and clustered errors."""
+    rng = np.random.default_rng(11)
+    rows = [
+        CELL_DEFAULT | {
+            "task": "compliance", "unit_id": f"u{unit}", "item_first": f"o{unit}", "value": "true", "truth": "true",
+            "correct_part": float(rng.choice([0.0, 0.5, 1.0], p=[0.2, 0.1, 0.7])),
+            "confidence": float(rng.choice([0.55, 0.62, 0.7, 0.81, 0.88, 0.97])), "weight": float(unit % 3 + 1),
+        }
+        for unit in range(60)
+    ]  # fmt: skip
+    copies = [row | {"weight": 1.0} for row in rows for _ in range(int(row["weight"]))]
+    names = ("accuracy", "accuracy_se", "confidence_mean", "overconfidence", "brier", "brier_se", "brier_reliability",
+             "brier_resolution", "ece10", "mce10", "n_inputs")  # fmt: skip
+    for view, wanted in {"metric_calibration": names, "metric_calibration_bins": ("accuracy", "accuracy_se")}.items():
+        found = []
+        for given in (rows, copies):
+            with views_over({"judged_truths": table(given)}) as connection:
+                found.append(result(connection, f"FROM {view} ORDER BY ALL"))
+        for weighed, copied in zip(*found, strict=True):
+            assert not wrong(weighed, {name: copied[name] for name in wanted})
+    w, hit, sure = (np.array([row[name] for row in rows]) for name in ("weight", "correct_part", "confidence"))
+    pairs = np.outer(w, w) * np.outer(hit, 1 - hit) * (1 - np.eye(60))
+    above = (sure[:, None] > sure) + 0.5 * (sure[:, None] == sure)
+    with views_over({"judged_truths": table(rows)}) as connection:
+        (row,) = result(connection, "FROM metric_calibration")
+    assert not wrong(row, {"auroc": float((pairs * above).sum() / pairs.sum())})
+    low, high = wilson(row["accuracy"], w.sum() ** 2 / np.sum(w * w))
+    assert not wrong(row, {"accuracy_lo_these_items": low, "accuracy_hi_these_items": high})
