@@ -31,7 +31,7 @@ SELECT
   said.value = truths.truth AS is_correct,
   truth_part(said.value, truths.truth_words) AS correct_part,
   said.confidence,
-  coalesce(truths.weight, 1.0::DOUBLE) AS weight
+  coalesce(truths.weight, CAST(1.0 AS DOUBLE)) AS weight
 FROM said
 LEFT JOIN truths
   ON truths.study = said.study

@@ -12,7 +12,8 @@
 --   its word; a judge without labels weighs 0. Where no judge that spoke has a label elsewhere (is_weighted is false)
 --   all weigh the same. weighted is NULL where sums are equal, and where none is above 0: never a word nobody said.
 --   All are NULL where fewer than two spoke. judges has each judge's word, and weight where labels give one; truth and
---   truth_words are what people say (`truths`): a word on which they are split is right in part (truth_part).
+--   truth_words are what people say (`truths`): a word on which they are split is right in part (truth_part); label_weight
+--   is that label's, which moves no verdict: for those all labels count alike.
 --   is_of_unit: what is judged is models' outputs, drawn with their prompt, or pairs of a
 --   list, which share its answers.
 -- Scores have no majority: likert is left out, and answers that are a score alone; the mean is `panel` in item_status.
@@ -40,7 +41,7 @@ WITH words AS (
   HAVING count(value) > 0 OR count(score) = 0
 ),
 labelled AS MATERIALIZED (
-  SELECT words.*, truths.truth, truths.truth_words, truth_part(words.word, truths.truth_words) AS right_part
+  SELECT words.*, truths.truth, truths.truth_words, truths.weight AS label_weight, truth_part(words.word, truths.truth_words) AS right_part
   FROM words
   LEFT JOIN truths
     ON truths.study = words.study
@@ -101,6 +102,7 @@ by_word AS (
     coalesce(sum(weight), 0) AS weight,
     max(truth) AS truth,
     max(truth_words) AS truth_words,
+    max(label_weight) AS label_weight,
     bool_or(is_of_unit) AS is_of_unit,
     list(juror(template_id, judge, word, weight)) AS judges
   FROM weighed
@@ -119,6 +121,7 @@ units AS (
     list_reverse_sort(list(weight) FILTER (WHERE word IS NOT NULL)) AS weights,
     max(truth) AS truth,
     max(truth_words) AS truth_words,
+    max(label_weight) AS label_weight,
     bool_or(is_of_unit) AS is_of_unit,
     list_sort(flatten(list(judges))) AS judges
   FROM by_word
@@ -140,6 +143,7 @@ SELECT
   is_weighted,
   truth,
   truth_words,
+  label_weight,
   is_of_unit,
   judges
 FROM units;

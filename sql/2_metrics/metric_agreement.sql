@@ -27,7 +27,8 @@
 --   general is NULL below 5 of them, and what is open beside the majority of the other judges, which may change too.
 -- note: judge b may be a reference: provider `human`, model `majority` is what people hold (`truths`), and agreement
 --   with it a judge's accuracy; provider `panel` is the majority of the other models. With people all is of what they
---   labelled: of items in general only where that is a random part.
+--   labelled, each label alike: of items in general only where that is a random part, drawn with equal chances. The
+--   accuracy of juries, and of their best judge, by labels with weights is in metric_jury.
 
 CREATE OR REPLACE VIEW metric_agreement AS
 WITH numbered AS MATERIALIZED (

@@ -4,10 +4,10 @@
 --   of them at least two spoke. n_labelled units have a label of people: n_majority_labelled, n_weighted_labelled and
 --   n_best_judge_labelled of these a verdict of each, n_shared_labelled of all three. Where people are split a verdict is
 --   right in part (truth_part). The best judge (best_template_id and so on) is the one that is
---   right on most of the n_labelled units, of equals the one wrong least often, then the first by name. It is
---   chosen by the labels that it is measured by, which flatters it, not the jury. What labels say is of the labelled: of
---   all units only where these are a random part, as units are not that people, or a draw, took for what judges made of
---   them: n_heard_labelled of the n_heard units are labelled, n_unanimous_labelled of the n_unanimous.
+--   right on most of the n_labelled units by weight, of equals the one wrong least often, then the first by name. It is
+--   chosen by the labels that it is measured by, which flatters it, not the jury. What labels say, each by its weight in
+--   `truths`, is of the labelled: of all units only where these are a random part, or of each stratum that `label` drew
+--   from, as units are not that people took for what judges made of them: n_heard_labelled of the n_heard units are labelled, n_unanimous_labelled of the n_unanimous.
 --   A judge has one word on a unit, however often it was asked: most of its repeats (of a pair in either order), and none
 --   where they are drawn. So all of it is of a jury whose judges are asked as often as these were: asking more often is
 --   another jury, more often unanimous and right, as one with more judges is. How far single answers agree and are right,
@@ -51,12 +51,13 @@ WITH juries AS MATERIALIZED (
   SELECT * FROM jury_verdicts
 ),
 listed AS (
-  SELECT study, task, rubric_id, unit_id, item_lo, item_hi, turn_no, truth_words, unnest(judges) AS judge
+  SELECT study, task, rubric_id, unit_id, item_lo, item_hi, turn_no, truth_words,
+    coalesce(label_weight, 1.0::DOUBLE) AS w, unnest(judges) AS judge
   FROM juries
 ),
 said AS (
   SELECT
-    study, task, rubric_id, unit_id, item_lo, item_hi, turn_no, truth_words,
+    study, task, rubric_id, unit_id, item_lo, item_hi, turn_no, truth_words, w,
     judge.template_id AS template_id, judge(judge) AS judge, judge.word AS word
   FROM listed
 ),
@@ -65,8 +66,8 @@ judged AS (
     said.study, said.task, said.rubric_id, said.template_id, said.judge,
     count(word) AS n_words,
     count(truth_words) AS n_labelled,
-    round(sum(truth_part(word, truth_words)), 9) AS n_right,
-    count(truth_part(word, truth_words)) AS n_judged,
+    round(sum(w * truth_part(word, truth_words)), 9) AS n_right,
+    round(sum(CASE WHEN truth_part(word, truth_words) IS NOT NULL THEN w END), 9) AS n_judged,
     sum(cost_usd) AS cost_usd,
     CAST(sum(coalesce(n_cost_unknown, 1)) AS BIGINT) AS n_cost_unknown
   FROM said
@@ -128,6 +129,7 @@ best AS (
 told AS (
   SELECT
     study, task, rubric_id, unit_id, item_lo, item_hi, is_of_unit, share, n_spoke, majority,
+    coalesce(label_weight, 1.0::DOUBLE) AS w,
     truth_part(majority, truth_words) AS majority_right,
     truth_part(weighted, truth_words) AS weighted_right,
     truth_part(best_word, truth_words) AS best_judge_right,
@@ -136,7 +138,7 @@ told AS (
 ),
 asked AS (
   SELECT
-    study, task, rubric_id, unit_id, item_lo, item_hi, is_of_unit,
+    study, task, rubric_id, unit_id, item_lo, item_hi, is_of_unit, w AS label_w,
     unnest([
       {'rate': 'unanimous_share', 'hit': CASE WHEN share = 1 THEN 1.0::DOUBLE WHEN share < 1 THEN 0.0::DOUBLE END},
       {'rate': 'majority_share', 'hit': CASE WHEN n_spoke < 2 THEN NULL WHEN majority IS NULL THEN 0.0::DOUBLE
@@ -155,10 +157,16 @@ clusters AS (
   SELECT
     study, task, rubric_id, asked.rate AS rate, unit_id,
     CASE WHEN is_of_unit THEN '' WHEN side = 1 THEN item_lo ELSE item_hi END AS item,
-    count(*) AS n_here,
-    sum(asked.hit) AS hits_here,
-    count(*) FILTER (WHERE side = 1) AS n_once,
-    coalesce(sum(asked.hit) FILTER (WHERE side = 1), 0) AS hits_once
+    count(*) FILTER (WHERE side = 1) AS n_counted,
+    sum(CASE WHEN asked.rate IN ('unanimous_share', 'majority_share') THEN 1.0::DOUBLE ELSE label_w END) AS n_here,
+    sum(CASE WHEN asked.rate IN ('unanimous_share', 'majority_share') THEN 1.0::DOUBLE ELSE label_w END * asked.hit)
+      AS hits_here,
+    coalesce(sum(CASE WHEN asked.rate IN ('unanimous_share', 'majority_share') THEN 1.0::DOUBLE ELSE label_w END)
+      FILTER (WHERE side = 1), 0) AS n_once,
+    coalesce(sum(CASE WHEN asked.rate IN ('unanimous_share', 'majority_share') THEN 1.0::DOUBLE ELSE label_w END * asked.hit)
+      FILTER (WHERE side = 1), 0) AS hits_once,
+    coalesce(sum(CASE WHEN asked.rate IN ('unanimous_share', 'majority_share') THEN 1.0::DOUBLE ELSE label_w * label_w END)
+      FILTER (WHERE side = 1), 0) AS squares_once
   FROM asked
   CROSS JOIN (VALUES (1), (2)) AS sides (side)
   WHERE asked.hit IS NOT NULL AND (side = 1 OR (task = 'pair' AND NOT is_of_unit))
@@ -169,7 +177,8 @@ clusters AS (
 moved AS (
   SELECT
     *,
-    sum(n_once) OVER whole AS n,
+    sum(n_counted) OVER whole AS n,
+    round(sum(n_once) OVER whole, 9) AS w,
     round(sum(hits_once) OVER whole, 9) AS hits,
     (sum(hits_once) OVER whole - hits_here) / nullif(sum(n_once) OVER whole - n_here, 0)
       - sum(hits_once) OVER whole / sum(n_once) OVER whole AS moved
@@ -180,10 +189,12 @@ summed AS (
   SELECT
     study, task, rubric_id, rate,
     CAST(max(n) AS BIGINT) AS n,
+    max(w) AS w,
+    max(w) * max(w) / sum(squares_once) AS n_effective,
     max(hits) AS hits,
-    max(hits) / max(n) AS p,
+    max(hits) / max(w) AS p,
     count(*) AS g,
-    sum(n_here) / max(n) AS n_sides,
+    sum(n_here) / max(w) AS n_sides,
     (count(*) - 1) / count(*) * sum(moved * moved) AS jack
   FROM moved
   GROUP BY study, task, rubric_id, rate
@@ -192,6 +203,7 @@ summed AS (
 labels AS MATERIALIZED (
   SELECT
     study, task, rubric_id, unit_id, item_lo, item_hi, is_of_unit, truth_words, judges,
+    coalesce(label_weight, 1.0::DOUBLE) AS w,
     row_number() OVER (ORDER BY study, task, rubric_id, unit_id, item_lo, item_hi, turn_no) AS unit_no
   FROM juries
   WHERE truth_words IS NOT NULL
@@ -308,16 +320,23 @@ tallied AS (
   FROM voted
   GROUP BY study, task, rubric_id, unit_no, half, g, n_out, truth_words
 ),
+judged_anew AS (
+  SELECT
+    tallied.study, tallied.task, tallied.rubric_id, half, g, n_out, w,
+    CASE
+      WHEN n_spoke < 2 THEN NULL
+      WHEN is_weighted AND weights[1] > greatest(coalesce(weights[2], 0.0), 0.0) + 1e-9
+        THEN truth_part(heaviest, tallied.truth_words)
+      WHEN NOT is_weighted AND counts[1] > coalesce(counts[2], 0) THEN truth_part(most_said, tallied.truth_words)
+    END AS hit
+  FROM tallied
+  JOIN labels ON labels.unit_no = tallied.unit_no
+),
 replayed AS (
   SELECT
     study, task, rubric_id, half, g, n_out,
-    avg(CASE
-      WHEN n_spoke < 2 THEN NULL
-      WHEN is_weighted AND weights[1] > greatest(coalesce(weights[2], 0.0), 0.0) + 1e-9
-        THEN truth_part(heaviest, truth_words)
-      WHEN NOT is_weighted AND counts[1] > coalesce(counts[2], 0) THEN truth_part(most_said, truth_words)
-    END) AS p
-  FROM tallied
+    sum(w * hit) / nullif(sum(CASE WHEN hit IS NOT NULL THEN w END), 0) AS p
+  FROM judged_anew
   GROUP BY study, task, rubric_id, half, g, n_out
 ),
 centred AS (
@@ -337,11 +356,11 @@ weights_moved AS (
 ),
 errors AS (
   SELECT
-    summed.study, summed.task, summed.rubric_id, summed.rate, summed.n, summed.hits, summed.p,
+    summed.study, summed.task, summed.rubric_id, summed.rate, summed.n, summed.w, summed.n_effective, summed.hits, summed.p,
     CASE WHEN rate = 'weighted_accuracy' THEN weights_moved.g ELSE summed.g END AS g,
     CASE WHEN rate = 'weighted_accuracy'
-         THEN v_half - (summed.n_sides - 1) * n_more * summed.p * (1 - summed.p) / summed.n ELSE summed.jack END AS v_jack,
-    summed.p * (1 - summed.p) / summed.n AS v_unit,
+         THEN v_half - (summed.n_sides - 1) * n_more * summed.p * (1 - summed.p) / summed.n_effective ELSE summed.jack END AS v_jack,
+    summed.p * (1 - summed.p) / summed.n_effective AS v_unit,
     summed.n_sides
   FROM summed
   LEFT JOIN weights_moved
@@ -354,7 +373,7 @@ erring AS (
   FROM errors
 ),
 bounded AS (
-  SELECT *, wilson_clustered(p, n, se, g) AS ends
+  SELECT *, wilson_clustered(p, n_effective, se, g) AS ends
   FROM erring
 ),
 counts AS (
@@ -366,7 +385,8 @@ counts AS (
     count(truth_words) FILTER (WHERE n_spoke > 1) AS n_heard_labelled,
     count(truth_words) FILTER (WHERE share = 1) AS n_unanimous_labelled,
     count(majority) AS n_majority,
-    count(truth_words) AS n_labelled
+    count(truth_words) AS n_labelled,
+    round(sum(CASE WHEN truth_words IS NOT NULL THEN coalesce(label_weight, 1.0::DOUBLE) END), 9) AS w_labelled
   FROM juries
   GROUP BY study, task, rubric_id
 ),
@@ -398,10 +418,13 @@ rates AS (
     max(p) FILTER (WHERE rate = 'best_judge_shared') AS best_judge_shared_p,
     coalesce(max(n) FILTER (WHERE rate = 'majority_shared'), 0) AS shared_n,
     coalesce(max(n) FILTER (WHERE rate = 'majority_accuracy'), 0) AS majority_n,
+    coalesce(max(w) FILTER (WHERE rate = 'majority_accuracy'), 0) AS majority_w,
     coalesce(max(hits) FILTER (WHERE rate = 'majority_accuracy'), 0) AS majority_hits,
     coalesce(max(n) FILTER (WHERE rate = 'weighted_accuracy'), 0) AS weighted_n,
+    coalesce(max(w) FILTER (WHERE rate = 'weighted_accuracy'), 0) AS weighted_w,
     coalesce(max(hits) FILTER (WHERE rate = 'weighted_accuracy'), 0) AS weighted_hits,
     coalesce(max(n) FILTER (WHERE rate = 'best_judge_accuracy'), 0) AS best_judge_n,
+    coalesce(max(w) FILTER (WHERE rate = 'best_judge_accuracy'), 0) AS best_judge_w,
     coalesce(max(hits) FILTER (WHERE rate = 'best_judge_accuracy'), 0) AS best_judge_hits
   FROM bounded
   GROUP BY study, task, rubric_id
@@ -425,20 +448,20 @@ SELECT
   majority_se AS majority_accuracy_se,
   majority_lo AS majority_accuracy_lo,
   majority_hi AS majority_accuracy_hi,
-  coalesce(majority_hits, 0) / nullif(n_labelled, 0) AS majority_accuracy_min,
-  (coalesce(majority_hits, 0) + n_labelled - coalesce(majority_n, 0)) / nullif(n_labelled, 0) AS majority_accuracy_max,
+  coalesce(majority_hits, 0) / nullif(w_labelled, 0) AS majority_accuracy_min,
+  (coalesce(majority_hits, 0) + w_labelled - coalesce(majority_w, 0)) / nullif(w_labelled, 0) AS majority_accuracy_max,
   weighted_p AS weighted_accuracy,
   weighted_se AS weighted_accuracy_se,
   weighted_lo AS weighted_accuracy_lo,
   weighted_hi AS weighted_accuracy_hi,
-  coalesce(weighted_hits, 0) / nullif(n_labelled, 0) AS weighted_accuracy_min,
-  (coalesce(weighted_hits, 0) + n_labelled - coalesce(weighted_n, 0)) / nullif(n_labelled, 0) AS weighted_accuracy_max,
+  coalesce(weighted_hits, 0) / nullif(w_labelled, 0) AS weighted_accuracy_min,
+  (coalesce(weighted_hits, 0) + w_labelled - coalesce(weighted_w, 0)) / nullif(w_labelled, 0) AS weighted_accuracy_max,
   best_judge_p AS best_judge_accuracy,
   best_judge_se AS best_judge_accuracy_se,
   best_judge_lo AS best_judge_accuracy_lo,
   best_judge_hi AS best_judge_accuracy_hi,
-  coalesce(best_judge_hits, 0) / nullif(n_labelled, 0) AS best_judge_accuracy_min,
-  (coalesce(best_judge_hits, 0) + n_labelled - coalesce(best_judge_n, 0)) / nullif(n_labelled, 0) AS best_judge_accuracy_max,
+  coalesce(best_judge_hits, 0) / nullif(w_labelled, 0) AS best_judge_accuracy_min,
+  (coalesce(best_judge_hits, 0) + w_labelled - coalesce(best_judge_w, 0)) / nullif(w_labelled, 0) AS best_judge_accuracy_max,
   majority_shared_p AS majority_accuracy_shared,
   weighted_shared_p AS weighted_accuracy_shared,
   best_judge_shared_p AS best_judge_accuracy_shared,

@@ -139,7 +139,9 @@ def draw(lake_path: Path, study: str, n: int, *, by: By = By.STRATA, seed: int =
         standings = dict(sorted(Counter(unit["standing"] for unit in drawn).items()))
         n_drawn = Counter((unit["task"], unit["standing"]) for unit in drawn)
         told = [
-            Stratum(*(one[name] for name in Stratum.__slots__[:-1]), n_drawn[one["task"], one["standing"]])
+            Stratum(
+                one["task"], one["standing"], one["n_units"], one["n_labelled"], n_drawn[one["task"], one["standing"]]
+            )
             for one in strata
         ]
         return Sheet(study, questions, n_units - n_labelled, n_labelled, standings, told)

@@ -256,7 +256,7 @@ def shown() -> dict[str, set[str]]:
         "forget": set(picked(ForgetReport(0, 0, 0, ()))),
         "tidy": set(picked(TidyReport(0, 0, ()))),
         "cancel": set(picked(CancelReport((), ()))),
-        "label": set(browse.label_document(Sheet("s", [], 0, 0, {}), Path())),
+        "label": set(browse.label_document(Sheet("s", [], 0, 0, {}, []), Path())),
         "resolve": set(resolve.DECISION),
         "recover": set(resolve.recovered(RecoverReport("s", "v", (), 0, 0, 0, 0, 0.0, 0, ()))),
         "adopt": set(resolve.adopted(Adoption(Attempt(fact(Intent)), is_new=True))),

@@ -11,8 +11,8 @@ import pytest
 from scipy import stats
 
 from tests.rigs.jury_planted import DESIGNS, play
-from tests.rigs.metrics import of_items, of_pairs
-from tests.rigs.sql import Row
+from tests.rigs.metrics import of_items, of_pairs, wrong
+from tests.rigs.sql import Row, judged_items, result, table, views_over
 
 SKILLS = {"a": 0.8, "b": 0.6, "c": 0.55}
 N_PARTS = 19
@@ -137,3 +137,38 @@ def test_intervals_of_a_jury_hold_the_truth(name: str) -> None:
     for rate in ("unanimous_share", "majority_accuracy", "weighted_accuracy"):
         assert found[rate] >= 0.88, rate
         assert abs(found[f"{rate} off by"]) < 0.02
+
+
+def test_a_jury_is_measured_by_what_each_label_stands_for() -> None:
+    """Labels that lean to what judges differ on: accuracies and the error of the majority's are numpy's, weighted."""
+    rng = np.random.default_rng(12)
+    truth = rng.random(90) < 0.6
+    said = np.where(rng.random((3, 90)) < np.array([[0.9], [0.75], [0.7]]), truth, ~truth)
+    differs = ~(said == said[0]).all(axis=0)
+    labelled = np.where(differs, np.arange(90) % 4 < 3, np.arange(90) % 5 == 0)
+    rows = [
+        {"item": f"o{unit}", "request_model": f"j{judge}", "verdict": str(bool(said[judge, unit])).lower()}
+        for unit in range(90)
+        for judge in range(3)
+    ]
+    people = [
+        {"study": "study", "task": "compliance", "rubric_id": "rubric", "unit_id": "", "provider": "human",
+         "request_model": "anna", "outcome": "decided", "item_first": f"o{unit}",
+         "verdict": str(bool(truth[unit])).lower(),
+         "purpose": f"disagreement {differs.sum()}" if differs[unit] else f"agreement {(~differs).sum()}"}
+        for unit in np.flatnonzero(labelled)
+    ]  # fmt: skip
+    given = {"item_judgments": table(judged_items(rows)), "imported_judgments": table(people)}
+    with views_over(given) as connection:
+        (row,) = result(connection, "FROM metric_jury")
+    w = np.where(differs, differs.sum() / (differs & labelled).sum(), (~differs).sum() / (~differs & labelled).sum())
+    w, hit = w[labelled], ((said.sum(axis=0) > 1) == truth)[labelled]
+    p, n, g = float(np.average(hit, weights=w)), w.sum() ** 2 / np.sum(w * w), len(w)
+    jack = (g - 1) / g * np.sum(((np.sum(w * hit) - w * hit) / (w.sum() - w) - p) ** 2)
+    best = max(float(np.average(one[labelled] == truth[labelled], weights=w)) for one in said)
+    assert not wrong(row, {
+        "n_labelled": g, "majority_accuracy": p, "majority_accuracy_se": float(max(jack, p * (1 - p) / n)) ** 0.5,
+        "best_judge_accuracy": best, "majority_accuracy_min": p, "majority_accuracy_max": p,
+        "unanimous_share": float(1 - differs.mean()),
+    })  # fmt: skip
+    assert abs(p - hit.mean()) > 0.03
