@@ -138,10 +138,9 @@ def draw(lake_path: Path, study: str, n: int, *, by: By = By.STRATA, seed: int =
         questions = list(_questions(lens, study, choices, drawn))
         standings = dict(sorted(Counter(unit["standing"] for unit in drawn).items()))
         n_drawn = Counter((unit["task"], unit["standing"]) for unit in drawn)
+        known = ("task", "standing", "n_units", "n_labelled")
         told = [
-            Stratum(
-                one["task"], one["standing"], one["n_units"], one["n_labelled"], n_drawn[one["task"], one["standing"]]
-            )
+            Stratum(**{name: one[name] for name in known}, n_drawn=n_drawn[one["task"], one["standing"]])
             for one in strata
         ]
         return Sheet(study, questions, n_units - n_labelled, n_labelled, standings, told)
