@@ -248,12 +248,12 @@ left_out AS MATERIALIZED (
     AND out_of.item = sides.item
 ),
 spoken AS (
-  SELECT study, task, rubric_id, unit_no, truth_words, unnest(judges) AS judge
+  SELECT study, task, rubric_id, unit_no, truth_words, w, unnest(judges) AS judge
   FROM labels
 ),
 heard AS MATERIALIZED (
   SELECT
-    study, task, rubric_id, unit_no, truth_words, judge.word AS word,
+    study, task, rubric_id, unit_no, truth_words, w, judge.word AS word,
     truth_part(judge.word, truth_words) AS right_part,
     dense_rank() OVER (
       PARTITION BY study, task, rubric_id
@@ -275,7 +275,7 @@ known_out AS (
 ),
 elsewhere AS (
   SELECT
-    heard.study, heard.task, heard.rubric_id, heard.unit_no, heard.truth_words, heard.word, halves.half, halves.g,
+    heard.study, heard.task, heard.rubric_id, heard.unit_no, heard.truth_words, heard.w, heard.word, halves.half, halves.g,
     halves.n_out,
     known.n - coalesce(known_out.n, 0) - 1 AS n_elsewhere,
     round(known.n_right - coalesce(known_out.n_right, 0) - heard.right_part, 9) AS right_elsewhere
@@ -300,17 +300,17 @@ elsewhere AS (
 ),
 voted AS (
   SELECT
-    study, task, rubric_id, unit_no, half, g, n_out, truth_words, word,
+    study, task, rubric_id, unit_no, half, g, n_out, truth_words, w, word,
     count(*) AS n,
     count(*) FILTER (WHERE n_elsewhere > 0) AS n_weighted,
     coalesce(sum(ln((right_elsewhere + 1) / CAST(n_elsewhere - right_elsewhere + 1 AS DOUBLE)))
       FILTER (WHERE n_elsewhere > 0), 0) AS weight
   FROM elsewhere
-  GROUP BY study, task, rubric_id, unit_no, half, g, n_out, truth_words, word
+  GROUP BY study, task, rubric_id, unit_no, half, g, n_out, truth_words, w, word
 ),
 tallied AS (
   SELECT
-    study, task, rubric_id, unit_no, half, g, n_out, truth_words,
+    study, task, rubric_id, unit_no, half, g, n_out, truth_words, w,
     sum(n) AS n_spoke,
     sum(n_weighted) > 0 AS is_weighted,
     arg_max(word, n) AS most_said,
@@ -318,25 +318,22 @@ tallied AS (
     arg_max(word, weight) AS heaviest,
     list_reverse_sort(list(weight)) AS weights
   FROM voted
-  GROUP BY study, task, rubric_id, unit_no, half, g, n_out, truth_words
-),
-judged_anew AS (
-  SELECT
-    tallied.study, tallied.task, tallied.rubric_id, half, g, n_out, w,
-    CASE
-      WHEN n_spoke < 2 THEN NULL
-      WHEN is_weighted AND weights[1] > greatest(coalesce(weights[2], 0.0), 0.0) + 1e-9
-        THEN truth_part(heaviest, tallied.truth_words)
-      WHEN NOT is_weighted AND counts[1] > coalesce(counts[2], 0) THEN truth_part(most_said, tallied.truth_words)
-    END AS hit
-  FROM tallied
-  JOIN labels ON labels.unit_no = tallied.unit_no
+  GROUP BY study, task, rubric_id, unit_no, half, g, n_out, truth_words, w
 ),
 replayed AS (
   SELECT
     study, task, rubric_id, half, g, n_out,
-    sum(w * hit) / nullif(sum(CASE WHEN hit IS NOT NULL THEN w END), 0) AS p
-  FROM judged_anew
+    sum(w * CASE
+      WHEN n_spoke < 2 THEN NULL
+      WHEN is_weighted AND weights[1] > greatest(coalesce(weights[2], 0.0), 0.0) + 1e-9
+        THEN truth_part(heaviest, truth_words)
+      WHEN NOT is_weighted AND counts[1] > coalesce(counts[2], 0) THEN truth_part(most_said, truth_words)
+    END) / sum(CASE
+      WHEN n_spoke < 2 THEN NULL
+      WHEN is_weighted AND weights[1] > greatest(coalesce(weights[2], 0.0), 0.0) + 1e-9 THEN w
+      WHEN NOT is_weighted AND counts[1] > coalesce(counts[2], 0) THEN w
+    END) AS p
+  FROM tallied
   GROUP BY study, task, rubric_id, half, g, n_out
 ),
 centred AS (
