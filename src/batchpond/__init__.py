@@ -18,7 +18,7 @@ _FROM = {
     ".api": "Browsing Lake progress",
     ".doctor": "Finding",
     ".interop.imports": "ForeignReport ImportReport",
-    ".interop.labels": "Question Sheet",
+    ".interop.labels": "Question Sheet Stratum",
     ".lake.attempts": "Attempt",
     ".plan.report": "CellReport ModelReport PlanReport StageReport",
     ".run.adopt": "Adoption",

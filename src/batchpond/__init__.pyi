@@ -8,6 +8,7 @@ from batchpond.interop.imports import ForeignReport as ForeignReport
 from batchpond.interop.imports import ImportReport as ImportReport
 from batchpond.interop.labels import Question as Question
 from batchpond.interop.labels import Sheet as Sheet
+from batchpond.interop.labels import Stratum as Stratum
 from batchpond.lake.attempts import Attempt as Attempt
 from batchpond.plan.report import CellReport as CellReport
 from batchpond.plan.report import ModelReport as ModelReport

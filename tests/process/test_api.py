@@ -49,7 +49,8 @@ def test_public_names_are_pinned() -> None:
         "Adoption", "Attempt", "Browsing", "CancelReport", "CellReport", "Counts", "Estimate", "FailureCount",
         "Finding", "ForeignReport", "FoundBatch", "ImportReport", "Lake", "LaneProgress", "LiveReport", "ModelCost",
         "ModelReport", "Note", "PlanReport", "Question", "RecoverReport", "Report", "RetryReport", "Sheet",
-        "StageReport", "Study", "SubmitPreview", "SubmitReport", "SyncReport", "__version__", "errors", "progress",
+        "StageReport", "Stratum", "Study", "SubmitPreview", "SubmitReport", "SyncReport", "__version__", "errors",
+        "progress",
     ]  # fmt: skip
     assert all(getattr(batchpond, name) is not None for name in batchpond.__all__)
     assert dir(batchpond) == batchpond.__all__

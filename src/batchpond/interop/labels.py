@@ -22,7 +22,7 @@ import io
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from functools import partial
 from itertools import chain, repeat
@@ -109,7 +109,7 @@ class Sheet(Shown):
     n_units: int
     n_labelled: int
     standings: dict[str, int]
-    strata: list[Stratum]
+    strata: list[Stratum] = field(default_factory=list)
 
 
 def draw(lake_path: Path, study: str, n: int, *, by: By = By.STRATA, seed: int = 0) -> Sheet:
