@@ -115,7 +115,7 @@ SELECT
   item_first <= item_second AS is_lo_first,
   direction,
   repeat_no,
-  purpose,
+  CASE WHEN coalesce(provider, '') <> 'human' THEN purpose END AS purpose,
   CASE WHEN verdict IN ('first', 'second', 'tie') THEN verdict END AS verdict,
   outcome,
   confidence,

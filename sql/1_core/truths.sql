@@ -49,7 +49,7 @@ by_truth AS (
     sum(part) AS n,
     min(split_part(purpose, ' ', 1)) AS stratum,
     max(TRY_CAST(split_part(purpose, ' ', 2) AS BIGINT)) AS n_units,
-    count(*) = count(purpose) AS is_drawn
+    count(*) = count(TRY_CAST(split_part(purpose, ' ', 2) AS BIGINT)) AS is_drawn
   FROM parted
   GROUP BY study, task, rubric_id, unit_id, item_lo, item_hi, turn_no, truth
 ),

@@ -172,8 +172,15 @@ def test_labels_drawn_by_doubt_come_back_with_what_they_stand_for(copied: Path, 
     assert import_labels(copied, tmp_path / "sheet.csv") == 24
     told_of = query(copied, "select purpose, count(*) from imported_judgments where provider = 'human' group by all")
     assert dict(told_of) == {f"{name} {told[name][0]}": n for name, n in drawn.items()}
-    weights = query(copied, "select round(weight, 9), count(*) from truths group by all order by all")
+    weighed = "select round(weight, 9), count(*) from truths group by all order by all"
+    weights = query(copied, weighed)
     assert weights == sorted((round(told[name][0] / n, 9), n) for name, n in drawn.items())
+    assert query(copied, "select count(purpose) from pair_judgments") == [(0,)], "no adaptive round chose them"
+    columns = "* exclude (import_key, source, list_kind, place_first, place_second, rank_first, rank_second)"
+    query(copied, f"copy (select {columns} from imported_judgments) to '{tmp_path}/all.csv' (header)")
+    other = Store.init(tmp_path / "other")
+    import_judgments(other, tmp_path / "all.csv")
+    assert query(other.path, weighed) == weights, "in a file they keep their strata"
     more = labels.draw(copied, STUDY, 12, by=labels.By.DOUBT)
     assert {one.standing: one.n_labelled for one in more.strata} == drawn
     # judges who agree were right of all that was labelled, and where they differ one of them was wrong
@@ -225,9 +232,8 @@ def test_sheets_of_before_are_read_and_what_they_brought_is_weighed_once_it_come
     assert query(copied, "select truth, weight, count(*) from truths group by all")[0][:2] == ("lo", 1.0)
     with pytest.raises(UsageError, match="of 1 label of study essays nobody knows how likely"):
         labels.draw(copied, STUDY, 5, by=labels.By.DOUBT)
-    ((lo, hi),) = query(
-        copied, "select item_lo, item_hi from pair_judgments where provider = 'human' and purpose is null"
-    )
+    unknown = "from imported_judgments where provider = 'human' and purpose is null"
+    ((lo, hi),) = query(copied, f"select item_first, item_second {unknown}")
     of_study(copied, written(tmp_path / "again.csv", "item_1,item_2,label", f"{lo},{hi},{lo}"), "person")
     ((n_weights, mean),) = query(copied, "select count(distinct weight), sum(weight) from truths")
     assert n_weights > 1

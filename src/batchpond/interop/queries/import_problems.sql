@@ -10,7 +10,9 @@ SELECT
     WHEN task NOT IN ({tasks}) THEN 'has task ' || shown(task)
     WHEN task = 'listwise' AND (request_id IS NULL OR list_id IS NULL OR coalesce(whole(list_place), 0) < 1)
       THEN 'is a place of a list, but lacks list_id, list_place or request_id'
-    WHEN purpose NOT IN ('start', 'gain', 'holdout', 'reverse', 'shared') THEN 'has purpose ' || shown(purpose)
+    WHEN purpose NOT IN ('start', 'gain', 'holdout', 'reverse', 'shared') AND NOT (
+      provider = 'human' AND regexp_full_match(purpose, '(agreement|disagreement|flip|unread) [1-9][0-9]*')  -- a label's stratum
+    ) THEN 'has purpose ' || shown(purpose)
     WHEN is_pair AND coalesce(trim(item_second), '') = '' THEN 'has no item_second'
     WHEN NOT is_pair AND item_second IS NOT NULL THEN 'has item_second, which ' || task || ' does not judge'
     WHEN item_first = item_second THEN 'judges ' || shown(item_first) || ' against itself'
