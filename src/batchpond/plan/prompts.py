@@ -302,8 +302,8 @@ class Prompts:
         shown = asks.rows.shown
         if "more" not in shown:  # all kinds of a block share its rows
             columns = {name for more in asks.rows.column("more") if more for name in itertools.islice(more, _MORE_MAX)}
-            shown["more"] = frozenset(self._usual.keys() & {name.upper() for name in columns})
-        forms = self._turns(template, asks, shown["more"])
+            shown["more"] = {name.upper() for name in columns}
+        forms = self._turns(template, asks, frozenset(self._usual.keys() & shown["more"]))
         between: list[list[list[bytes]]] = []
         n_bytes = np.full(len(asks), sum(form.n_bytes for form in forms), np.int64)
         for form in forms:
