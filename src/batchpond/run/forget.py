@@ -166,7 +166,7 @@ def _check_whole(connection: Any, lake_state: LakeState, target: Target, request
 def forget(store: Store, target: Target | None, *, providers: Providers, is_local: bool = False) -> ForgetReport:
     """Forget a target, and whatever a killed process left half forgotten; without one only that.
 
-    Files at the providers are deleted first, unless it `is_local`. Raises as `look` does.
+    What waits is given up first, then files at the providers are deleted, unless it `is_local`. Raises as `look` does.
     """
     n_lines = n_requests = n_deleted = 0
     with store.lock("forget"):
@@ -175,11 +175,11 @@ def forget(store: Store, target: Target | None, *, providers: Providers, is_loca
         if target is not None and target.study not in unfinished:
             scope = look(store, session.lake_state, target)
             n_requests = len(scope.request_ids)
+            _give_up(session, scope)
             n_deleted = 0 if is_local else _delete_remote(session, scope)
             what = {} if target.study is not None else {"requests": sorted(scope.request_ids), "item": target.item}
             begun = Forget(study=target.study, n_requests=n_requests, what=orjson.dumps(what).decode())
             if not session.notes:
-                _give_up(session, scope)
                 session.record(begun)
         for event in list(session.lake_state.forgetting.values()):
             failpoints.reach("F0")
@@ -190,6 +190,7 @@ def forget(store: Store, target: Target | None, *, providers: Providers, is_loca
 
 
 def _give_up(session: Session, scope: Scope) -> None:
+    """Have nobody send what waits, before its files are deleted; what is given up is cut anew if that fails."""
     for shard_id in scope.unsent:
         due.give_up(session, scope.target.study or "", shard_id)
         if shard_id in session.open_state.kept:
