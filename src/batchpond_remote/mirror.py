@@ -93,6 +93,10 @@ class Mirror:
         text = f"{self.url} is mirrored in {self.path} ({_amount(len(sizes), sum(sizes))})"
         return f"{text} but for {' and '.join(aside)}, until something reads them" if aside else text
 
+    def left(self) -> dict[str, list[str]]:
+        """Return by table what stands at the store alone."""
+        return {table: sorted(filter(is_part, self.bucket.objects(table))) for table in disk.aside(self.path)}
+
     @contextmanager
     def writing(self, purpose: str) -> Iterator[None]:
         """Hold the right to write, with all that is there brought; the folder's own lock is held."""

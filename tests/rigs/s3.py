@@ -37,6 +37,7 @@ class Shop:
     `log` has each call's method, key, and how many bytes came with it. `faults` are taken from the front by the next
     call that they fit: a method, `LIST` or `PART`, a piece of the key, and what happens: `lost_ack` does it and answers
     nothing, `slow` does it and answers late, `conflict`, `slow_down`, `denied`, `expired` and `no_bucket` refuse it.
+    `signed` are the names of the keys with which calls came signed.
     """
 
     objects: dict[str, tuple[bytes, datetime]] = field(default_factory=dict)
@@ -44,6 +45,7 @@ class Shop:
     parts: dict[str, dict[int, bytes]] = field(default_factory=dict)
     log: list[tuple[str, str, int]] = field(default_factory=list)
     faults: list[tuple[str, str, str]] = field(default_factory=list)
+    signed: set[str] = field(default_factory=set)
     page: int = 1_000
     url: str = ""
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -108,6 +110,7 @@ class _Handler(BaseHTTPRequestHandler):
         with shop.lock:
             shop.calls[method] += 1
             shop.log.append((method, key, len(sent)))
+            shop.signed |= {*re.findall("Credential=([^/]+)/", self.headers.get("Authorization", ""))}
             fault = shop.fault(method, key + query.get("prefix", [""])[0])
             if fault in _REFUSALS:
                 return self._refuse(*_REFUSALS[fault])

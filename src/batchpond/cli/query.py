@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,7 +28,7 @@ DATA_BYTES = 4 << 30  # of a gigabyte that the engine holds, what allocators kee
 
 
 @pond_command("query")
-def command(invocation: Invocation, sql: str, timeout_s: float, engine: str | None, form: Format) -> None:
+def command(invocation: Invocation, sql: str, timeout_s: float, is_far: bool, engine: str | None, form: Format) -> None:
     """Run one SELECT over the lake's views and print its rows."""
     from batchpond.lake.store import whole
     from batchpond.views import database, read, refresh
@@ -42,11 +43,14 @@ def command(invocation: Invocation, sql: str, timeout_s: float, engine: str | No
     elif sql.isidentifier():
         views = [view.name for view in database.views()]
         raise UsageError(f"there is no view {sql!r}", hint=did_you_mean(sql, views, "`batchpond views` lists them"))
-    if store.mirror:  # now: once the query runs, so does its time
+    if engine and is_far:
+        raise UsageError("an engine reads the lake's mirror", hint="give --engine or --at-store")
+    if store.mirror and not is_far:  # now: once the query runs, so does its time
         whole(store.path, refresh.reads(sql))
     is_arrow, limits = form is Format.PARQUET, read.Limits(timeout_s)
     with made_by(invocation, sql, engine) as connect:
-        opened = read.shown_query(store.path, sql, limits, is_arrow=is_arrow, connect=connect)
+        of = partial(database.at_store, store) if is_far else connect
+        opened = read.shown_query(store.path, sql, limits, is_arrow=is_arrow, connect=of)
         with _bounded(invocation, timeout_s), opened as rows:
             prepared = output.prepared(rows, form, has_color=invocation.color_stdout())
         invocation.note_left_out(output.show(prepared))
@@ -118,7 +122,7 @@ WIDE = 160
 
 
 @pond_command("views")
-def views(invocation: Invocation, is_ddl: bool, dialect: str | None, form: Format) -> None:
+def views(invocation: Invocation, is_ddl: bool, is_far: bool, dialect: str | None, form: Format) -> None:
     """List the views that SQL can ask, in the order in which they build on each other."""
     from batchpond.views import database
 
@@ -128,9 +132,10 @@ def views(invocation: Invocation, is_ddl: bool, dialect: str | None, form: Forma
         store = invocation.store()
         output.script(script(store.path, database.listed(store.path)))
         return
-    if is_ddl:
+    if is_ddl or is_far:
         store = invocation.store()
-        output.script(database.ddl(store.path, database.listed(store.path)))
+        made = database.ddl_at_store(store) if is_far else database.ddl(store.path, database.listed(store.path))
+        output.script(made)
         return
     names: tuple[str, ...] = ("view", "stage", "grain", "question")
     rows = [(view.name, view.stage, view.grain, view.question) for view in database.views()]

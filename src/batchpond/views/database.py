@@ -18,17 +18,18 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
+from urllib.parse import urlsplit
 
 import duckdb
 import orjson
 
 from batchpond.clock import random_hex
-from batchpond.errors import LakeError
+from batchpond.errors import LakeError, UsageError
 from batchpond.lake import disk
 from batchpond.lake.disk import held
 from batchpond.lake.manifest import GONE, Damage
 from batchpond.lake.schemas import LARGE, TABLES, Table
-from batchpond.lake.store import ADDRESS, LENS, TMP, whole
+from batchpond.lake.store import ADDRESS, LENS, TMP, Store, whole
 from batchpond.lake.tables import QUIET, literal, query, quoted
 from batchpond.model import CELL_COLUMNS
 from batchpond.views import refresh
@@ -159,10 +160,62 @@ def _table(name: str) -> Table:
 
 def ddl(lake_path: Path, files: Files) -> str:
     """Return the whole lens as one SQL script that plain DuckDB runs."""
-    good, _ = sorted_out(lake_path, named(lake_path, files), {})
+    return _script(_set_lake(lake_path), sorted_out(lake_path, named(lake_path, files), {})[0])
+
+
+def ddl_at_store(store: Store) -> str:
+    """Return such a script over what stands at a lake's address, for a DuckDB on any machine."""
+    place, sql, good, _ = _far(store)
+    return _script(f"{sql}SET VARIABLE lake = {literal(place)};\n", good)
+
+
+def _script(stands: str, good: Good) -> str:
     head = "-- Views over a lake, which stands here: run in an empty DuckDB, or `.read` this file.\n"
     tables = (_table_view(name, good[name]) for name in TABLES)
-    return "\n".join([head + _set_lake(lake_path), *tables, *(script.text for script in refresh.scripts())])
+    return "\n".join([head + stands, *tables, *(script.text for script in refresh.scripts())])
+
+
+def at_store(store: Store, lake_path: Path, /, *, memory_limit: str = MEMORY_LIMIT) -> duckdb.DuckDBPyConnection:
+    """Open all views, what a mirror has set aside read at the lake's address by DuckDB itself; close it after use."""
+    aside = disk.aside(lake_path)
+    place, sql, good, bad = _far(store)
+    connection = duckdb.connect(":memory:", config=config(lake_path, memory_limit))
+    try:
+        connection.execute(sql + _set_lake(lake_path) + QUIET)
+        _create(connection)
+        for name, files in good.items():
+            connection.execute(_table_view(name, files, literal(place) if name in aside else _STANDS))
+        _record(connection, good, bad)
+        may_read = ", ".join(literal(f"{place}/{name}/") for name in aside)  # whoever may read no other file
+        connection.execute(f"SET allowed_directories = [{may_read}]")
+    except duckdb.Error as error:
+        connection.close()
+        hint = f"it needs its extensions for {duckdb.__version__}, as the guide `remote` says; without --at-store none"
+        raise UsageError(f"DuckDB cannot read {place} itself: {first_line(error)}", hint=hint) from error
+    return _warned(connection)
+
+
+def _far(store: Store) -> tuple[str, str, Good, list[Damage]]:
+    """Return where DuckDB itself finds a lake at an address, by which SQL, and its files: here, or there alone."""
+    if store.mirror is None:
+        raise UsageError(f"{store.path} is no lake at an address", hint="its files are read where they are")
+    good, bad = sorted_out(store.path, named(store.path, _here(store.path)), _known_sound(store.path))
+    for name, paths in store.mirror.left().items():
+        good[name] = dict.fromkeys(paths, Sound(0, 0, bool(TABLES[name].later)))
+    return store.mirror.url.removeprefix("file://"), _opening(store.mirror.url), good, bad
+
+
+def _opening(url: str) -> str:
+    """Return the SQL with which DuckDB reads what is at an address of S3's kind; there is no key in it."""
+    if not url.startswith("s3"):
+        return ""
+    has_keys = any(name in os.environ for name in ("AWS_ACCESS_KEY_ID", "AWS_SKIP_SIGNATURE"))  # httpfs takes them up
+    at = urlsplit(os.environ.get("AWS_ENDPOINT_URL", ""))
+    said = {"type": "s3", "scope": literal(url)} | ({} if has_keys else {"provider": "credential_chain"})
+    if at.netloc:
+        said |= {"endpoint": literal(at.netloc + at.path), "use_ssl": str(at.scheme == "https"), "url_style": "'path'"}
+    loads = "LOAD httpfs;\n" if has_keys else "LOAD httpfs;\nLOAD aws;\n"
+    return f"{loads}CREATE OR REPLACE SECRET batchpond ({', '.join(map(' '.join, said.items()))});\n"
 
 
 def connect(
@@ -474,7 +527,7 @@ def _record(connection: duckdb.DuckDBPyConnection, good: Good, bad: Sequence[Dam
         connection.execute("INSERT INTO lens_bad VALUES (?, ?, ?)", [_table(file.name).name, file.name, file.problem])
 
 
-def _table_view(name: str, files: Mapping[str, Sound]) -> str:
+def _table_view(name: str, files: Mapping[str, Sound], stands: str = _STANDS) -> str:
     table = TABLES[name]
     head = f"CREATE OR REPLACE VIEW {quoted(name)} AS\n"
     nothing = table.select("\nWHERE FALSE", is_empty=True)
@@ -482,7 +535,7 @@ def _table_view(name: str, files: Mapping[str, Sound]) -> str:
         return f"{head}{nothing};\n"
     # One text for all paths: a list of thousands of constants takes ten times as long to bind, each time.
     listing = literal("\n".join(files))
-    paths = f"list_transform(string_split({listing}, chr(10)), lambda f: {_STANDS} || '/' || f)"
+    paths = f"list_transform(string_split({listing}, chr(10)), lambda f: {stands} || '/' || f)"
     if any(sound.is_older for sound in files.values()):
         options = "hive_partitioning = FALSE, union_by_name = TRUE"
         return f"{head}{nothing}\nUNION ALL BY NAME\nFROM read_parquet({paths}, {options});\n"

@@ -10,7 +10,9 @@ import pytest
 
 from batchpond.lake.events import EventLog, read
 from batchpond.lake.records import Fresh
+from batchpond.lake.schemas import Table
 from batchpond.lake.store import Store
+from batchpond.views import refresh
 from tests.rigs import s3
 from tests.rigs.clock import ManualClock
 from tests.rigs.sim_study import START
@@ -67,6 +69,14 @@ def say(store: Store, study: str) -> None:
 
 def said(store: Store) -> list[str]:
     return [event.study for event in read(store) if isinstance(event, Fresh)]
+
+
+def publish(store: Store, table: Table, *names: str) -> None:
+    """Publish files of a row each."""
+    with store.lock("test"):
+        for name in names:
+            store.publish(table, name, [row(table, **{table.columns[0][0]: name})])
+        refresh.refresh(store)
 
 
 def row(table: object, **values: object) -> dict[str, object]:

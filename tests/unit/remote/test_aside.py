@@ -14,20 +14,13 @@ from batchpond import Lake
 from batchpond.doctor import Level, examine
 from batchpond.errors import BusyError, LakeError
 from batchpond.lake import disk, manifest
-from batchpond.lake.schemas import RAW, REQUESTS, Table
+from batchpond.lake.schemas import RAW, REQUESTS
 from batchpond.lake.store import LENS, Store
-from batchpond.views import database, read, refresh
+from batchpond.views import database, read
 from tests.rigs import s3
-from tests.unit.remote.conftest import Machine, row, said, say
+from tests.unit.remote.conftest import Machine, publish, said, say
 
 COUNTED = "SELECT count(*) FROM raw"
-
-
-def publish(store: Store, table: Table, *names: str) -> None:
-    with store.lock("test"):
-        for name in names:
-            store.publish(table, name, [row(table, **{table.columns[0][0]: name})])
-        refresh.refresh(store)
 
 
 @pytest.fixture
