@@ -25,6 +25,7 @@ import sqlglot
 from sqlglot import exp
 
 from batchpond.lake.schemas import TABLES, Table
+from batchpond.model import CELL_COLUMNS
 from batchpond.views import refresh
 from batchpond.views.draft import AS_TABLES
 from batchpond.views.refresh import Files, Good, Script, named, sorted_out
@@ -70,9 +71,13 @@ def select(script: Script) -> str:
     match = _VIEW.match(_COMMENT.sub("", script.text))
     assert match is not None, script.name  # noqa: S101 - sql/ has this form
     tree = _expanded(_spelled(_parsed(match[1])))
-    for struct in tree.find_all(exp.Struct):
+    for struct in list(tree.find_all(exp.Struct)):
+        is_known = any(isinstance(part.expression.unnest(), exp.Literal) for part in struct.expressions)
         for part in struct.expressions:
             part.set("expression", _worth(part.expression) or _maybe(part.expression))
+        if is_known and {*CELL_COLUMNS}.issuperset(names := [part.name for part in struct.expressions]):
+            kind = f"STRUCT<{', '.join(f'{name}: STRING' for name in names)}>"  # as that of a cell of the lake's
+            struct.replace(exp.cast(struct.copy(), kind, dialect=SPARK))
     return _rewritten(tree).sql(SPARK)
 
 

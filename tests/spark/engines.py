@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -35,6 +36,9 @@ def session() -> Iterator[Any]:
     engine = name()
     from batchpond_spark import engine as product
 
+    main = sys.modules["__main__"]
+    if not hasattr(main, "__file__"):
+        main.__file__ = __file__  # else Spark's client takes a worker of xdist for its own doctests, and ends it
     with product.session(product.LOCAL if engine == "local" else engine, Path(tempfile.gettempdir())) as spark:
         yield spark
 

@@ -81,6 +81,13 @@ def test_the_greatest_of_rows_has_a_value_there_as_here() -> None:
     assert sql == "SELECT MAX_BY(a, CASE WHEN NOT a IS NULL THEN b END) FROM t"
 
 
+def test_a_cell_of_fixed_words_is_of_the_type_of_one_that_is_read() -> None:
+    """Sail knows that such words are never NULL, and unites no cell that may lack one with a cell that may not."""
+    for name in ("item_status", "agreement_pairs"):
+        found = re.findall(r"\('panel'\).*?AS STRUCT<.*?provider: STRING", dialect.select(SCRIPTS[name]))
+        assert len(found) == dialect.select(SCRIPTS[name]).count("('panel')") > 0
+
+
 def test_what_is_of_its_moment_is_asked_each_time() -> None:
     """A script is printed once and run for years: no clock and no draw in it may be the printer's."""
     told = [
