@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from batchpond.run.session import Providers
     from batchpond.run.submit import RetryReport, SubmitPreview, SubmitReport
     from batchpond.run.sync import SyncReport
-    from batchpond.study.objects import Study
+    from batchpond.study.objects import Frame, Study
     from batchpond_browse.spool import Spool
     from batchpond_report.page import LinkTo
     from batchpond_report.parts import Report
@@ -234,23 +234,24 @@ class Lake:
                 return adopt_own(store, batch_id, provider_name=provider, providers=providers)
             return adopt_by_lines(store, batch_id, study, provider_name=provider, providers=providers)
 
-    def import_judgments(
-        self, judgments: str | os.PathLike[str] | pl.DataFrame, *, study: str | None = None
-    ) -> ImportReport:
+    def import_judgments(self, judgments: str | os.PathLike[str] | Frame, *, study: str | None = None) -> ImportReport:
         """Import judgments from a CSV, TSV or Parquet file, or a frame with its columns; all of them, or none.
+
+        A frame is one of polars, pandas or Arrow, or of whatever gives its rows to Arrow.
 
         `study` is for rows that name none. Raises UsageError that lists the rows that cannot be used.
         """
         from batchpond.interop.imports import import_judgments
         from batchpond.lake.store import Store
+        from batchpond.study.objects import to_polars
 
-        store = Store.init(self.path, self._clock)
         if isinstance(judgments, str | os.PathLike):
-            return import_judgments(store, Path(judgments), study=study)
+            return import_judgments(Store.init(self.path, self._clock), Path(judgments), study=study)
+        frame = to_polars(judgments)
         with TemporaryDirectory() as folder:
             path = Path(folder, "frame.parquet")
-            judgments.write_parquet(path)
-            return import_judgments(store, path, study=study)
+            frame.write_parquet(path)
+            return import_judgments(Store.init(self.path, self._clock), path, study=study)
 
     def label(
         self, study: str, path: str | os.PathLike[str], *, n: int = 100, by: str = "strata", seed: int = 0

@@ -158,7 +158,10 @@ def test_judgments_are_imported_from_a_frame_as_from_a_file(tmp_path: Path) -> N
     )  # fmt: skip
     lake = batchpond.Lake(tmp_path / "lake")
     assert lake.import_judgments(frame, study="mine").n_new == 2
-    assert lake.import_judgments(frame, study="mine").n_known == 2
+    for same in (frame, frame.to_pandas(), frame.to_arrow()):
+        assert lake.import_judgments(same, study="mine").n_known == 2
+    with pytest.raises(UsageError, match="list is no frame"):
+        lake.import_judgments([1, 2], study="mine")  # type: ignore[arg-type]
     frame.write_csv(tmp_path / "same.csv")
     assert lake.import_judgments(tmp_path / "same.csv", study="mine").n_known == 2
     assert lake.sql("select consistency_decided from metric_consistency").item() == 1.0

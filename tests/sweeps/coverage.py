@@ -16,6 +16,10 @@ own intervals cover .986 of what they should cover .95, because so few votes lea
 them, near 0, and near 0 is where truths are. Intervals are wider than need be then, never narrower, and no smaller
 quantile would be right: where an item won or lost nearly all, CR3 alone covers .915.
 
+100 sets each with votes missing by position, with one order asked thrice, and with ties by Davidson's law (as half a
+win each against what the model fits to the expected votes, which are drawn together, and by `--ties davidson` against
+the strengths): theta .958 to .965, places .975 to .986.
+
 With 3 and 5 repeats, 300 sets each: theta .948 to .956, places .976 to .991, all at once .997 and more, the position
 effect .950 to .973.
 

@@ -95,7 +95,10 @@ class Store:
                     f"{where}: the file {error.filename} is missing",
                     hint="restore it from a backup; without it batches in flight cannot be recognised",
                 ) from None
-            raise UsageError(f"{where} is not a lake", hint="`batchpond init` or `batchpond demo` makes one") from None
+            raise UsageError(
+                f"{where} is not a lake",
+                hint="`--lake` names another folder; `batchpond init` or `batchpond demo` makes one",
+            ) from None
         except (ValueError, KeyError, TypeError):
             raise LakeError(f"{where}/{MARKER} is damaged", hint="restore it from a backup") from None
         if version > FORMAT_VERSION:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from batchpond.errors import StudyError, UsageError
 from batchpond.lake.disk import destined, placed
@@ -16,6 +16,13 @@ if TYPE_CHECKING:
     import polars as pl
 
 FRAME: Final = "__arrow_c_stream__"  # what a frame has, of whatever library
+
+
+class Frame(Protocol):
+    """What gives its rows to Arrow: a frame of polars, pandas, Arrow and others."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Return the rows as a stream of Arrow's C interface."""
 
 
 class Study:
@@ -65,7 +72,7 @@ class Study:
             where.mkdir(parents=True, exist_ok=True)
             for name, frame in self._frames.items():
                 with placed(where / name, force=force) as staged:
-                    _polars(frame).write_parquet(staged)
+                    to_polars(frame).write_parquet(staged)
             with placed(where / "study.toml", force=force) as staged:
                 staged.write_text(content, "utf-8")
         return Path(folder) / "study.toml"
@@ -86,7 +93,10 @@ def file_of(study: Study | str | os.PathLike[str]) -> Iterator[Path]:
             raise StudyError(text, hint=error.hint) from None
 
 
-def _polars(frame: Any) -> pl.DataFrame:
+def to_polars(frame: Frame) -> pl.DataFrame:
+    """Return a frame of whatever library; raises UsageError for what gives no rows to Arrow."""
     import polars  # noqa: PLC0415 - a study of files needs no frames
 
+    if not hasattr(frame, FRAME):
+        raise UsageError(f"{type(frame).__name__} is no frame", hint="give a frame of polars, pandas or Arrow")
     return frame if isinstance(frame, polars.DataFrame) else polars.DataFrame(frame)

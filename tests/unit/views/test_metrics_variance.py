@@ -1,8 +1,11 @@
-"""Shares of variance: brute force over every two votes, planted components, and statsmodels' mixed model."""
+"""Shares of variance: brute force over every two votes, planted components, and mixed models."""
 
 from __future__ import annotations
 
+import csv
+import json
 from itertools import permutations
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -12,6 +15,7 @@ from statsmodels.regression.mixed_linear_model import MixedLM
 from tests.rigs.metrics import of_pairs, wrong
 from tests.rigs.sql import Row
 
+GOLDEN = Path(__file__).parents[2] / "golden" / "21_variance"
 VALUES = {"lo": 0.5, "hi": -0.5, "tie": 0.0}
 KEYS = ("pair", "judge", "template", "is_lo_first", "repeat")
 
@@ -93,15 +97,23 @@ def test_planted_components_are_found() -> None:
     assert row["repeat_variance"] == pytest.approx(0.25 - sum(sd**2 for sd in sds.values()), abs=0.008)
 
 
-def test_a_mixed_model_sees_about_the_same() -> None:
-    """Of one template, statsmodels' restricted likelihood: pair, judge in pair and rest, roughly."""
-    votes = planted(np.random.default_rng(9), (250, 3, 1, 2), {"item": 0.25, "judge": 0.15})
+def test_mixed_models_see_about_the_same() -> None:
+    """Of one template, by restricted likelihood of lme4 (recorded) and statsmodels: pair, judge and rest, roughly."""
+    with (GOLDEN / "votes.csv").open() as file:
+        votes: list[Row] = [
+            {"pair": int(row["pair"]), "judge": int(row["judge"]), "template": 0,
+             "is_lo_first": row["is_lo_first"] == "1", "repeat": int(row["repeat"]), "said": row["said"]}
+            for row in csv.DictReader(file)
+        ]  # fmt: skip
     ((row,),) = of_pairs(as_judgments(votes), "metric_variance")
+    found = {name: row[f"{name}_variance"] for name in ("item", "judge", "order_repeat")}
     frame = pd.DataFrame({"y": [VALUES[vote["said"]] for vote in votes], "pair": [vote["pair"] for vote in votes],
                           "judge": [vote["judge"] for vote in votes]})  # fmt: skip
     fitted = MixedLM.from_formula(
         "y ~ 1", frame, groups="pair", vc_formula={"judge": "0 + C(judge)"}, re_formula="1"
     ).fit()
-    assert row["item_variance"] == pytest.approx(float(fitted.cov_re.iloc[0, 0]), abs=0.006)
-    assert row["judge_variance"] == pytest.approx(float(fitted.vcomp[0]), abs=0.006)
-    assert row["order_repeat_variance"] == pytest.approx(fitted.scale, abs=0.006)
+    of_statsmodels = {"item": fitted.cov_re.iloc[0, 0], "judge": fitted.vcomp[0], "order_repeat": fitted.scale}
+    of_lme4 = json.loads((GOLDEN / "expected.json").read_text())["expected"]
+    for oracle in (of_statsmodels, of_lme4):
+        assert found == pytest.approx({name: float(value) for name, value in oracle.items()}, abs=0.002)
+        assert sorted(found, key=lambda name: found[name]) == sorted(oracle, key=lambda name: oracle[name])
