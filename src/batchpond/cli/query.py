@@ -126,6 +126,8 @@ def views(invocation: Invocation, is_ddl: bool, is_far: bool, dialect: str | Non
     """List the views that SQL can ask, in the order in which they build on each other."""
     from batchpond.views import database
 
+    if dialect and is_far:
+        raise UsageError("a script for an engine reads the lake's mirror", hint="give --dialect or --at-store")
     if dialect:
         with needed("--dialect", "cluster"):
             from batchpond_spark.dialect import script

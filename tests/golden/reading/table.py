@@ -16,10 +16,17 @@ rules read them, and three while they were mended. At first it misread 1, 12 and
 their form. One answer, which is quoted as a whole, was labelled anew as ambiguous: that reader takes nothing in a
 quotation for a verdict. The sealed part has two such answers under their old labels; they are all that it loses there
 for their form.
+
+`readings.csv` has two more readings of every answer, by language models that saw no rule and no label: the texts alone,
+of both parts in one shuffled order, which of them were cut, what was asked, and what the words mean. They had to say
+what a careful person would record. They are of one kind, so that they are no two people. No label was changed for
+them: what both decide and the labels do not are texts that were cut behind a decision, quotations, negations that say
+the other, and orders from worst to best, which the rules leave to a person.
 """
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import re
 import sys
@@ -35,6 +42,7 @@ from tests.rigs.task import rule_of
 
 HERE: Final = Path(__file__).parent
 PAGE: Final = HERE / "README.md"
+READINGS: Final = HERE / "readings.csv"
 RULES: Final[Mapping[str, Rule]] = {
     **{task: rule_of(task) for task in ("pairwise", "ranking", "compliance", "likert", "pressure", "listwise")},
     "likert-line": rule_of("likert", form="line"),
@@ -80,6 +88,40 @@ def cases(part: str, task: str) -> Iterator[Case]:
     for head, body in re.findall(r"^=== (.*)\n((?:(?!===).*(?:\n|\Z))*)", text, re.MULTILINE):
         reading, kind = head.split()
         yield Case(reading, kind, body.removesuffix("\n"))
+
+
+def readings(part: str, task: str) -> list[tuple[str | None, str | None]]:
+    """Return what the two further readings say of a part's and task's answers, in their order; None for no decision."""
+    with READINGS.open(encoding="utf-8") as file:
+        rows = [row for row in csv.DictReader(file) if (row["part"], row["task"]) == (part, task)]
+    rows.sort(key=lambda row: int(row["number"]))
+    one, two = ([None if row[name] in NO_READING else row[name] for row in rows] for name in ("one", "two"))
+    return list(zip(one, two, strict=True))
+
+
+def beside(part: str, task: str) -> dict[str, int]:
+    """Return how the labels, and what the newest reader says, stand to the two further readings."""
+    read, counts = readers(task)[NEWEST], Counter[str]()
+    for case, (one, two) in zip(cases(part, task), readings(part, task), strict=True):
+        label = None if case.reading in NO_READING else case.reading
+        found = read(case)
+        counts += Counter({
+            "answers": 1,
+            "alike": one == two,
+            "as the label": one == two == label,
+            "both decide, label none": one == two and one is not None and label is None,
+            "both other than a decided label": label is not None and one == two != label,
+            "misread by one": found is not None and (found != one) != (found != two),
+            "misread by both": found is not None and found not in {one, two},
+            "lost by both": found is None and one == two and one is not None,
+        })  # fmt: skip
+    return {name: counts[name] for name in BESIDE}
+
+
+BESIDE: Final = (
+    "answers", "alike", "as the label", "both decide, label none", "both other than a decided label", "misread by one",
+    "misread by both", "lost by both",
+)  # fmt: skip
 
 
 def digest(part: str) -> str:
@@ -143,6 +185,19 @@ def page() -> str:
             for name, reader in readers(task).items() if n else ():
                 lines.append(f"| {task} | {n} | {name} | {' | '.join(map(str, count(part, task, reader)))} |")
         lines.append("")
+    lines += [
+        "## Two further readings",
+        "",
+        f"Misread and lost is what {NEWEST} says otherwise than these readings, or does not say.",
+        "",
+        f"| part | task | {' | '.join(BESIDE)} |",
+        f"|{' --- |' * (len(BESIDE) + 2)}",
+    ]
+    for part in PARTS:
+        found = {task: beside(part, task) for task in TASKS if any(cases(part, task))}
+        found["all"] = {name: sum(one[name] for one in found.values()) for name in BESIDE}
+        lines += [f"| {part} | {task} | {' | '.join(map(str, one.values()))} |" for task, one in found.items()]
+    lines.append("")
     return "\n".join(["# How answers are read", "", *lines])
 
 

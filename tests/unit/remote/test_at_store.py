@@ -126,6 +126,7 @@ def test_a_duckdb_without_httpfs_says_what_it_needs(
         (("views", "--at-store"), "is no lake at an address"),
         (("query", "FROM raw", "--at-store"), "is no lake at an address"),
         (("query", "FROM raw", "--at-store", "--engine", "sail"), "an engine reads the lake's mirror"),
+        (("views", "--dialect", "spark", "--at-store"), "reads the lake's mirror"),
     ],
 )
 def test_a_folder_has_no_store_to_go_to(tmp_path: Path, asked: tuple[str, ...], why: str) -> None:
