@@ -175,7 +175,6 @@ def new_shards(
         "void": [*lake_state.voided, *void_shards(store, lake_state)],
         "live": [*pending_shards(lake_state)],
         "again": again is not None,
-        "per_cell": rule.per_cell,
     }
     sql = _DUE.replace("{chosen}", chosen).replace("{sampled}", versions.sampled(sample))
     generation = len(lake_state.voided) + (0 if again is None else len(lake_state.shards))

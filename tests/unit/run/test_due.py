@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -24,6 +25,7 @@ from batchpond.run.session import Providers
 from batchpond.study import file as study
 from batchpond.views.read import rows
 from batchpond_sim.world.world import Settings, World
+from tests.golden.bought import record
 from tests.rigs.clock import ManualClock
 from tests.rigs.sim_cache import without_lens
 from tests.rigs.sim_transport import SimulatorTransport
@@ -100,6 +102,24 @@ class Rig:
             for attempt in sent
             for request_id in jsonl.shard_lines(self.store, attempt.provider, attempt.shard_id).request_ids
         )
+
+
+BOUGHT = ("task_likert", "task_prompts_regex", "task_listwise", "task_ranking", "task_compliance", "stages_ratings")
+
+
+@pytest.mark.parametrize("name", BOUGHT)
+def test_requests_of_one_template_and_rubric_go_together(tmp_path: Path, name: str) -> None:
+    """What a provider keeps of how they begin is read while it is kept, whatever the task; `plan` cuts alike."""
+    store = Store.init(tmp_path / "lake", ManualClock(datetime(2026, 11, 21, tzinfo=UTC)))
+    told = plan.plan_study(store, study.load(record.STUDIES / f"{name}.toml"))
+    version, state = told.study_version, fold(read(store))
+    for sample in (None, 5):
+        found = [one.lines for one in due.new_shards(store, state, told.study, version, sample)]
+        asked = pa.concat_tables(found).select(["request_model", "stage", "thinking", "template_id", "rubric_id"])
+        runs = [key for key, _ in itertools.groupby(tuple(row.values()) for row in asked.to_pylist())]
+        assert len(runs) == len(set(runs))
+        assert sum(map(len, found)) == (told.n_to_ask if sample is None else sample)
+    assert told.n_shards == len(list(due.new_shards(store, state, told.study, version, None)))
 
 
 @pytest.mark.parametrize(

@@ -21,8 +21,5 @@ WITH wanted AS (
   JOIN (SELECT * REPLACE (CAST(filename AS due_filename) AS filename) FROM requests) r USING (request_id)
   ANTI JOIN held USING (request_id)
   WHERE NOT $again OR s.request_id IN (SELECT request_id FROM chosen)
-), placed AS (
-  SELECT lacking.*, model_no, CASE WHEN $per_cell THEN cell_no ELSE 0 END AS group_no
-  FROM lacking JOIN due_cells USING (cell_no)
 )
-FROM placed
+SELECT lacking.*, model_no FROM lacking JOIN due_cells USING (cell_no)
