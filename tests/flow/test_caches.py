@@ -129,7 +129,7 @@ def test_a_provider_without_marks_is_refused_and_a_template_without_a_system_is_
 @pytest.mark.parametrize(
     ("model", "n_tokens", "least"),
     [("claude-haiku-4-5", 3_900, 4_096), ("claude-opus-4-7", 1_900, 2_048), ("claude-sonnet-4-6", 900, 1_024),
-     ("claude-opus-5", 380, 512), ("claude-haiku-5-5", 10, 0)],
+     ("claude-opus-5", 380, 512), ("claude-haiku-5-5", 380, 512), ("claude-fable-5-2", 10, 0)],
 )  # fmt: skip
 def test_a_system_prompt_that_is_too_short_to_be_kept_is_told(
     tmp_path: Path, model: str, n_tokens: int, least: int
