@@ -127,7 +127,13 @@ def test_a_place_that_is_favoured_is_named_with_its_share_and_what_it_would_be(t
                       "parser_id": "listwise-1-x-r2"} for name in names])  # fmt: skip
     lake.ended("A")
     lake.build()
-    told = Told(tmp_path / "lake")["places"]
+    found = Told(tmp_path / "lake")
+    # its p, and the other place's, are among all that are corrected over the report: orders have a mean rank too
+    assert found.exhibit("tests").frame["finding"].value_counts().sort("finding").rows()[-2:] == [
+        ("place, mean rank", 2),
+        ("place, named the best", 2),
+    ]
+    told = found["places"]
     assert [text.partition(":")[0].split(" ", 1)[1] for text in told] == [
         "favours place 1 of 2",
         "neglects place 2 of 2",

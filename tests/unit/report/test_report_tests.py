@@ -17,15 +17,20 @@ from tests.rigs.lakes import LakeBuilder
 from tests.rigs.sql import Row, judged, result, table, views_over
 
 
-def test_holm_of_the_claims_is_over_what_was_claimed_alone() -> None:
-    """statsmodels' over the tests that are marked primary or secondary; of claims that came late there is none."""
+@pytest.fixture
+def judge_rows() -> list[Row]:
+    """Return one judge's verdicts on seven items under three templates, which favour the first."""
     rng = np.random.default_rng(1)
-    rows: list[Row] = [
-        {"template_id": f"t{template}", "item_first": f"i{one}", "item_second": f"i{other}",
+    return [
+        {"template_id": f"t{template}", "item_first": f"i{one}", "item_second": f"i{other}", "study": "s",
          "verdict": str(rng.choice(["first", "second"], p=[0.6, 0.4]))}
         for template in range(3) for one, other in np.ndindex(7, 7) if one != other
     ]  # fmt: skip
-    rows = [row | {"study": study} for study in ("s", "late") for row in rows]
+
+
+def test_holm_of_the_claims_is_over_what_was_claimed_alone(judge_rows: list[Row]) -> None:
+    """statsmodels' over the tests that are marked primary or secondary; of claims that came late there is none."""
+    rows = [row | {"study": study} for study in ("s", "late") for row in judge_rows]
     claims = [
         {"study": study, "primary_claim": "position", "secondary_claims": "length,win matrix",
          "is_claimed_first": study == "s"} for study in ("s", "late")
@@ -42,6 +47,17 @@ def test_holm_of_the_claims_is_over_what_was_claimed_alone() -> None:
     np.testing.assert_allclose([row["holm_claimed"] for row in family], wanted, rtol=1e-7)
     assert {row["holm_claimed"] for row in found if row["finding"] != "position"} == {None}
     assert all(row["holm_claimed"] <= row["holm"] for row in family)
+
+
+def test_a_judge_over_all_its_cells_is_among_all_tests(judge_rows: list[Row]) -> None:
+    """Once, where it has several; of one cell it is that cell's, and told there alone."""
+    (declared,) = exhibits("tests").values()
+    rows = judge_rows + [row | {"study": "one"} for row in judge_rows if row["template_id"] == "t0"]
+    with views_over({"pair_judgments": table(judged(rows))}) as connection:
+        tests = result(connection, f"SELECT study, p FROM {declared.view} WHERE finding = 'position of a judge'")
+        wanted = result(connection, "SELECT study, p_position AS p FROM report_judges WHERE study <> 'one'")
+    assert tests == wanted
+    assert len(tests) == 1
 
 
 @pytest.mark.parametrize("still_to_come", ["a judgment", "an answer to be judged", "a round", "nothing"])
