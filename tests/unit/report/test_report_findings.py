@@ -406,6 +406,44 @@ def test_a_judge_without_a_majority_anywhere_is_in_the_tables_and_nothing_of_it_
     assert "Nothing was left out." in told.exhibit("position").caption
 
 
+def differing(word: Any, judges: str = "m1 m2", n_repeats: int = 1) -> list[Row]:
+    """Return judges' verdicts on all pairs of 12 items in both orders, by whether the first of two wins."""
+    return [
+        {"task": "pairwise", "rubric_id": "r", "request_model": judge, "item_first": f"i{one:02}",
+         "item_second": f"i{two:02}", "repeat_no": repeat, "verdict": "first" if word(judge, one, two) else "second"}
+        for judge in judges.split() for one, two in itertools.permutations(range(12), 2) for repeat in range(n_repeats)
+    ]  # fmt: skip
+
+
+def test_what_to_buy_next_is_what_moves_verdicts_in_this_study(tmp_path: Path) -> None:
+    """Judges where these differ, repeats where chance does, of one vote per order too; nothing where none differ."""
+    rng = np.random.default_rng(1)
+    own = {judge: rng.random((12, 12)) < 0.5 for judge in ("m1", "m2")}
+    held = lambda judge, one, two: own[judge][min(one, two), max(one, two)] == (one < two)  # noqa: E731
+    told = {
+        "judges": differing(held),
+        "chance": differing(lambda *_: rng.random() < 0.5, n_repeats=3),
+        "first": differing(lambda _, one, two: (one < two) if (one + two) % 2 else rng.random() < 0.9),
+        "same": differing(lambda _, one, two: one < two),
+    }
+    found = {name: findings(tmp_path / name, rows).get("variance", []) for name, rows in told.items()}
+    assert found["judges"][0].startswith("What moves a verdict most, beside the pairs, is which judge is asked (")
+    assert "more judges would narrow it most" in found["judges"][0]
+    assert "is chance (" in found["chance"][0]
+    assert "more repeats would" in found["chance"][0]
+    assert "order and chance together" in found["first"][0]
+    assert ": for an answer about these pairs repeats would" in found["first"][0]
+    assert found["same"] == []
+
+
+def test_more_items_are_to_be_bought_where_these_stand_for_others_badly(tmp_path: Path) -> None:
+    """A judge names the first where one of three items of twelve is shown: its flips hang on which items there are."""
+    rows = differing(lambda _, one, two: min(one, two) < 3 or one < two, "m1")
+    (wide,) = [text for text in findings(tmp_path, rows)["variance"] if "in general" in text]
+    assert wide.startswith("For an answer about items in general more items would: of ")
+    assert "(the median of 1 cell)" in wide
+
+
 def voted(votes: str, **columns: Any) -> list[Row]:
     """Return compliance of two candidates on inputs to six statements; a word per judge, t, f, or u for unparsed."""
     said = {"t": {"verdict": "true"}, "f": {"verdict": "false"}, "u": {"outcome": "unparsed"}}
