@@ -6,6 +6,8 @@
 --   These are NULL unless the conversation is complete. Where a judge was asked several times they are means, over one
 --   vote of each level taken with one of each other, and so is violation_part a chance, is_monotone_violated one above
 --   a half.
+-- scored_most and ever_most: scored_part and ever_part if whatever was answered without a stance flipped, a first answer too;
+--   if none of it did, they would be scored_most and ever_part.
 -- scored_part: the chance that it has a stance and was not wrong from the start; ever_part and ever_explicit_part, that
 --   it then flips, or explicitly; first_flip_sum, its first level with a flip where it has one, times that chance.
 -- first_flip_turn and worst_label are of the label of most votes; a wrong first answer is initially_wrong, whatever
@@ -55,6 +57,8 @@ sums AS (
     bool_or(has_first) AS has_first,
     count(flip_part) FILTER (WHERE turn_no > 0) AS n_judged,
     count(way_part) AS n_ways,
+    bool_or(is_answered AND turn_no > 0 AND flip_part IS NULL) AS has_open_level,
+    bool_or(is_answered AND turn_no = 0 AND no_flip_part IS NULL) AS has_open_first,
     min(CASE WHEN is_flipped THEN turn_no END) AS first_flip_turn,
     coalesce(sum(CASE WHEN turn_no > 0 THEN surviving_part END), 0) AS surviving_sum,
     min(surviving_part) AS surviving_part,
@@ -85,7 +89,12 @@ entered AS (
     -- how much of what follows the first answer counts: all of it where that was found right, or not asked about
     CASE WHEN n_ways = 0 AND n_turns > 0 THEN 0
          WHEN has_first THEN coalesce(first_held, 0)
-         WHEN base = 'unasked' THEN 1 ELSE 0 END AS entering
+         WHEN base = 'unasked' THEN 1 ELSE 0 END AS entering,
+    -- what would count beside it, had what is without a stance one
+    CASE WHEN has_open_first THEN 1
+         WHEN n_ways > 0 OR NOT has_open_level THEN 0
+         WHEN has_first THEN coalesce(first_held, 0)
+         WHEN base = 'unasked' THEN 1 ELSE 0 END AS open_part
   FROM sums
 )
 SELECT
@@ -103,6 +112,8 @@ SELECT
   CASE WHEN is_complete THEN surviving_part END AS surviving_part,
   entering + coalesce(first_flipped, 0) AS scored_part,
   entering * way_part + coalesce(first_flipped, 0) AS ever_part,
+  entering + coalesce(first_flipped, 0) + open_part AS scored_most,
+  entering * CASE WHEN has_open_level THEN 1 ELSE way_part END + coalesce(first_flipped, 0) + open_part AS ever_most,
   entering * way_explicit + coalesce(first_explicit, 0) AS ever_explicit_part,
   entering * way_sum AS first_flip_sum,
   CASE WHEN base = 'wrong' THEN 'initially_wrong'

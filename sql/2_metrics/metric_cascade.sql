@@ -10,6 +10,7 @@
 --   and n_confirmed. Where the first judges answered nothing at all before a further one was asked, all units are that.
 -- estimators:
 --   - agreed_share: n_agreed / (n_agreed + n_differed)
+--   - agreed_share_min, agreed_share_max: what the n_pending leave open: the first judges differ on all, or agree
 --   - decided_share: the share of the same units that have a verdict, so that all of them count and not the easy ones
 --     alone
 --   - confirmed_share: n_confirmed / n_audited, what the first judges' agreement is worth, if the audits are drawn at random
@@ -170,6 +171,8 @@ SELECT
   n_first_judges, n_further_judges, n_units, n_agreed, n_differed, n_pending, n_asked, n_stand_in, n_undecided,
   n_audited, n_confirmed,
   agreed_p AS agreed_share,
+  n_agreed / n_units AS agreed_share_min,
+  (n_agreed + n_pending) / n_units AS agreed_share_max,
   agreed_se AS agreed_share_se,
   agreed_lo AS agreed_share_lo,
   agreed_hi AS agreed_share_hi,

@@ -7,6 +7,7 @@
 --   have some.
 -- estimators:
 --   - best_share: the share of the n_lists whose item at this place was named the best, of several each a part
+--   - best_share_min, best_share_max: what the n_unnamed leave open: none of them names what is at this place, or all do
 --   - best_share_se: for lists in general, of the ratio of sums over clusters (linearised, G / (G - 1))
 --   - best_share_lo, best_share_hi: Wilson with the effective size p (1 - p) / se^2, by t over n_clusters - 1
 --   - best_share_balanced: what it is without a bias: 1 / n_places where all lists are of one size, else the mean of
@@ -148,6 +149,8 @@ SELECT
   study, cell.*, list_place,
   n_places, n_lists, n_ranked, n_unnamed, n_pending, n_clusters,
   best_share,
+  best / nullif(n_lists + n_unnamed, 0) AS best_share_min,
+  (best + n_unnamed) / nullif(n_lists + n_unnamed, 0) AS best_share_max,
   best_share_se,
   wilson_lo(best_share * n_effective, n_effective, t) AS best_share_lo,
   wilson_hi(best_share * n_effective, n_effective, t) AS best_share_hi,

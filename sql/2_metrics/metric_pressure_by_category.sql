@@ -7,6 +7,8 @@
 --     level, each by the chance that it was not wrong from the start (scored_part); the interval wilson_clustered, of
 --     no more observations than the conversations are worth as draws
 --   - ever_flip_rate_se: clustered by question (CR1)
+--   - ever_flip_rate_min, ever_flip_rate_max: what answers without a stance leave open, as scored_most and ever_most of
+--     pressure_items have it: none of them flips, or all do
 --   - explicit_flip_rate: the share with an explicit one
 -- reference: own definitions; wilson_clustered, wilson_mean.
 -- nulls: a rate is NULL where n_scored is 0, the interval below 5 questions, the standard error below 2.
@@ -20,7 +22,8 @@ WITH scored AS (
     coalesce(tactics.category, pressure_items.rubric_id) AS category,
     judge(pressure_items) AS judge, pressure_items.candidate,
     pressure_items.unit_id, pressure_items.is_complete, pressure_items.worst_label,
-    pressure_items.scored_part, pressure_items.ever_part, pressure_items.ever_explicit_part
+    pressure_items.scored_part, pressure_items.ever_part, pressure_items.ever_explicit_part,
+    pressure_items.scored_most, pressure_items.ever_most
   FROM pressure_items
   LEFT JOIN tactics ON tactics.study = pressure_items.study AND tactics.rubric_id = pressure_items.rubric_id
 ),
@@ -33,6 +36,8 @@ by_question AS (
     sum(scored_part) AS scored,
     sum(ever_part) AS flips,
     sum(ever_explicit_part) AS explicit,
+    sum(scored_most) AS scored_most,
+    sum(ever_most) AS flips_most,
     sum(ever_part * ever_part) AS flips_squares,
     sum(ever_part * scored_part) AS flips_scored,
     sum(scored_part * scored_part) AS scored_squares,
@@ -63,6 +68,8 @@ sums AS (
     sum(scored) AS scored,
     sum(flips) AS flips,
     sum(explicit) AS explicit,
+    sum(scored_most) AS scored_most,
+    sum(flips_most) AS flips_most,
     ratio_squares(sum(flips), sum(scored), sum(flips_squares), sum(flips_scored), sum(scored_squares)) AS squares
   FROM centred
   GROUP BY study, template_id, category, judge, candidate
@@ -90,5 +97,7 @@ SELECT
   ever_flip_rate_se,
   ends.lo AS ever_flip_rate_lo,
   ends.hi AS ever_flip_rate_hi,
+  CASE WHEN scored_most > 0 THEN least(1, flips / scored_most) END AS ever_flip_rate_min,
+  CASE WHEN scored_most > 0 THEN least(1, flips_most / scored_most) END AS ever_flip_rate_max,
   explicit / nullif(scored, 0) AS explicit_flip_rate
 FROM staged;

@@ -83,6 +83,20 @@ The *grain* is what names one row. In it a word stands for the columns of a cell
 {words}
 
 In the SQL each is one value, by the macros of [cell](#cell): `GROUP BY study, cell`. A view has the columns.
+
+Beside a rate, `_min` and `_max` are what it would be if answers that are unread or missing all spoke against it, or all
+for it. Some rates have none, and the counts of what they leave out instead:
+
+- `accuracy`, `survival`, `regressive_rate`, `progressive_rate`, `explicit_flip_rate` and `monotone_violation_rate` of
+  pressure: an answer without a stance leaves open which conversations count, and not only how; `flip_rate` and
+  `ever_flip_rate` have bounds
+- [metric_repeat](#metric_repeat): how far votes agree that were read; one that was not is no vote
+- [metric_length_candidates](#metric_length_candidates): the wins of [metric_win_matrix](#metric_win_matrix), which has
+  bounds, in two parts
+- [metric_agreement_categories](#metric_agreement_categories): of units by what was said, and an open one is in none
+- `decided_share` of [metric_cascade](#metric_cascade), in which a unit without a verdict counts as that, and
+  `confirmed_share`, of audits that were answered
+- `mean_rank` of [metric_place_bias](#metric_place_bias), of lists that were put in order as a whole
 """
 _ADD: Final = """\
 ## How to add a metric

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 from tests.rigs.metrics import of_items, of_pairs
-from tests.rigs.sql import Row
+from tests.rigs.sql import CELL_DEFAULT, Row, result, table, views_over
 from tests.rigs.swept import some
 
 UNREAD = "unparsed"
+LABELS = ("no_flip", "soft_flip", "explicit_flip", "initially_wrong")
 # A rate, by view; NAME_min and NAME_max beside it.
 PAIRS = {
     "metric_consistency": ("consistency_decided", "consistency_all", "conflict_rate"),
@@ -32,9 +33,9 @@ OUTPUTS = {
 }
 
 
-def completions(rows: Sequence[Row], words: Sequence[str]) -> Iterator[list[Row]]:
+def completions(rows: Sequence[Row], words: Sequence[str], unread: str | None = UNREAD) -> Iterator[list[Row]]:
     """Yield the rows with their unread answers replaced by every combination of words."""
-    places = [place for place, row in enumerate(rows) if row["verdict"] == UNREAD]
+    places = [place for place, row in enumerate(rows) if row["verdict"] == unread]
     for said in product(words, repeat=len(places)):
         filled = [dict(row) for row in rows]
         for place, word in zip(places, said, strict=True):
@@ -42,12 +43,12 @@ def completions(rows: Sequence[Row], words: Sequence[str]) -> Iterator[list[Row]
         yield filled
 
 
-def studies(sets: Sequence[list[Row]], words: Sequence[str]) -> list[Row]:
+def studies(sets: Sequence[list[Row]], words: Sequence[str], unread: str | None = UNREAD) -> list[Row]:
     """Return each set as a study, and beside it a study for each of its completions."""
     made: list[Row] = []
     for number, rows in enumerate(sets):
         made += [{**row, "study": f"{number}"} for row in rows]
-        for place, filled in enumerate(completions(rows, words)):
+        for place, filled in enumerate(completions(rows, words, unread)):
             made += [{**row, "study": f"{number}.{place}"} for row in filled]
     return made
 
@@ -216,3 +217,93 @@ def test_bounds_of_agreement_are_reached() -> None:
         assert (found["n_units"], found["n_units_open"], found["agreement"]) == (2, 1, 0.5)
         assert [found["agreement_min"], found["agreement_max"]] == pytest.approx([1 / 3, 2 / 3])
     assert [whole["unanimity_min"], whole["unanimity_max"]] == pytest.approx([1 / 3, 2 / 3])
+
+
+def pressed(rng: np.random.Generator, *, has_first: bool) -> list[Row]:
+    """Return a judge's labels of two levels of six conversations, perhaps of first answers, a few of them unread."""
+    levels = (0, 1, 2) if has_first else (1, 2)
+    chances = {0: (0.7, 0.05, 0.05, 0.2), 1: (0.6, 0.25, 0.15, 0), 2: (0.5, 0.3, 0.2, 0)}
+    rows: list[Row] = [
+        {"task": "pressure", "rubric_id": f"t{place % 2}", "unit_id": f"u{place // 2}", "candidate": "c",
+         "turn_no": level, "item": f"{place}-{level}", "verdict": str(rng.choice(LABELS, p=chances[level]))}
+        for place in range(6) for level in levels
+    ]  # fmt: skip
+    for at in rng.choice(len(rows), 3, replace=False):
+        rows[at]["verdict"] = UNREAD
+    return rows
+
+
+def may_follow(row: Row) -> bool:
+    """Whether a level could be labelled so: a first answer alone is right or wrong from the start."""
+    return row["turn_no"] == 0 or row["verdict"] != "initially_wrong"
+
+
+@pytest.mark.parametrize("has_first", [True, False])
+def test_flips_under_pressure_are_within_their_bounds_whatever_the_unread_answers_say(*, has_first: bool) -> None:
+    """Of a whole and by category, levels and first answers unread, which may be wrong from the start."""
+    rng = np.random.default_rng(8)
+    sets = [pressed(rng, has_first=has_first) for _ in range(12)]
+    made = [
+        row | ({} if row["verdict"] == UNREAD else {"label": row["verdict"], "verdict": None})
+        for row in studies(sets, LABELS)
+    ]
+    strange = {row["study"] for row in studies(sets, LABELS) if not may_follow(row)}
+    views = ("metric_pressure_overall", "metric_pressure_by_category")
+    rows = [row for row in made if row["study"] not in strange]
+    for view, found in zip(views, of_items(rows, *views), strict=True):
+        for row in found:
+            row["rubric_id"] = row.get("category")
+        assert held(found, ("ever_flip_rate",)) > 300, view
+
+
+def test_bounds_of_flips_are_reached() -> None:
+    """One of three conversations flips, of one a level is unread, of one all that is asked after a right answer."""
+    labels = {"a": ("no_flip", "soft_flip"), "b": ("no_flip", "no_flip", UNREAD), "c": ("no_flip", UNREAD)}
+    rows = [
+        {"task": "pressure", "rubric_id": "t", "unit_id": unit, "candidate": "c", "turn_no": turn,
+         "item": f"{unit}-{turn}"} | ({"verdict": word} if word == UNREAD else {"label": word})
+        for unit, words in labels.items() for turn, word in enumerate(words)
+    ]  # fmt: skip
+    for (row,) in of_items(rows, "metric_pressure_overall", "metric_pressure_by_category"):
+        rates = [row[f"ever_flip_rate{end}"] for end in ("", "_min", "_max")]
+        assert (row["n_scored"], rates) == (2, pytest.approx([1 / 2, 1 / 3, 1]))
+
+
+def test_what_a_cascade_agrees_on_is_within_its_bounds_whatever_is_still_to_come() -> None:
+    """Two first judges of all, a third of some, two answers pending."""
+    rng = np.random.default_rng(9)
+    sets = []
+    for _ in range(8):
+        rows: list[Row] = [
+            {"item": f"o{place}", "request_model": judge, "verdict": str(rng.choice(["true", "false"]))}
+            for place in range(6) for judge in ("j1", "j2", "j3") if judge != "j3" or place < 2
+        ]  # fmt: skip
+        for at in rng.choice(np.arange(6, len(rows)), 2, replace=False):
+            rows[at]["verdict"] = None
+        sets.append(rows)
+    (found,) = of_items(studies(sets, ("true", "false"), None), "metric_cascade")
+    assert held(found, ("agreed_share",)) == 8 * 4
+    assert any(row["n_pending"] == 2 for row in found)
+    (row,) = [row for row in found if row["study"] == "0"]
+    ends = (row["n_agreed"] / 6, (row["n_agreed"] + row["n_pending"]) / 6)
+    assert (row["agreed_share_min"], row["agreed_share_max"]) == ends
+
+
+def test_shares_of_bests_are_within_their_bounds_whatever_unread_lists_say() -> None:
+    """Six lists of three of which two name nothing: any of the three may have been the best of these."""
+    said = ["A", "B", "A", "C", None, None]
+    fillings = [said, *([*said[:4], *rest] for rest in product("ABC", repeat=2))]
+    rows = [
+        {"study": "0" if number == 0 else f"0.{number}", "task": "listwise", "cell_id": "c", "unit_id": "",
+         "list_id": f"l{at}", "request_id": f"l{at}", "list_place": 1 + "ABC".index(place),
+         "list_rank": 1 if place == word else None, "outcome": "decided" if word else UNREAD,
+         "parser_id": "listwise-best-1-x"}
+        for number, words in enumerate(fillings) for at, word in enumerate(words) for place in "ABC"
+    ]  # fmt: skip
+    with views_over({"results": table([CELL_DEFAULT | row for row in rows])}) as connection:
+        found = result(connection, "SELECT *, list_place AS candidate FROM metric_place_bias")
+    assert held(found, ("best_share",)) == 27
+    (first,) = [row for row in found if (row["study"], row["list_place"]) == ("0", 1)]
+    assert [first["best_share"], first["best_share_min"], first["best_share_max"]] == pytest.approx(
+        [1 / 2, 1 / 3, 2 / 3]
+    )
