@@ -33,7 +33,10 @@
 --   prompts and lists, where no item has two pairs with a flip, and with fewer than five flips to either place: of a
 --   judge that all but always names the same one nothing is known of how items differ. What is of these items is NULL
 --   for lists, whose pairs are no draws.
--- note: shares and rates that people quote are in metric_position_rates.
+-- note: shares and rates that people quote are in metric_position_rates. What is said of items in general is careful where
+--   these are few: by simulation its interval held the truth in .97 to .99 of sets with 20 items, in .985 to .99 with
+--   15, and in .99 to 1.00 with 10 and 12; without an effect p_position was below 0.05 in .008 to .015 of sets with 15,
+--   and in .001 to .007 with 10 and 12.
 
 CREATE OR REPLACE VIEW metric_position_bias AS
 WITH clusters AS (

@@ -3,6 +3,9 @@
 Options: `[--sets 400] [--first 0] [--of rank|pairs|general|candidates|corrected|agreement|compared|jury|cascade|lists|
 pressure] [--only NAME]`.
 
+Behind a design stands `outside` as said below, and, of `pairs`, `general`, `candidates`, `jury`, `cascade` and
+`pressure`, `wide` where one covers more than .985 or, without an effect, a test rejects less than .015: no failure.
+
 Of `rank`, per design it draws that many sets of votes with a known truth and prints which share of the 95 % intervals
 of theta, of the places and of the position effect hold it, how often an end of theta is open, how wide the
 places are, and how often the position test is below .05 where there is no effect. Exits 1 when a coverage
@@ -41,8 +44,12 @@ and there alone: where items are drawn anew it speaks of others.
 500 sets each, items in general: the mean effect within .01 of the truth with repeats, ties or missing answers (300
 sets), covered .942 to .994 (1.000 of 10 items: wider than need be, as few items leave few flips), consistency .936 to
 .972, the test wrong in .000 to .058. At an effect of .3, 20 items and 190 pairs it finds .38 with one vote per order
-and .74 with two, the test of these items .51 and .86. Items that differ by a sd of 1 are seen in .70 of sets, of 2 in
-1.00, estimated as .73 and 1.13. Of ties, consistency is covered .936 and .958, conflict .968 and .974.
+and .74 with two, the test of these items .51 and .86. More
+sets say it better: of six seeds with 4,000 sets each, one vote per order, .394 to .411 (.402 of all 24,000) and, of
+these items, .540 to .564 (.549); of three seeds with 2,000 each, two votes, .735 to .748 and .865 to .880. Of few items
+the interval is wide and the test careful: 4,000 sets each, covered .998 and .999 of 10 items, .993 and .994 of 12, .985
+and .987 of 15, wrong in .001 to .002, .006 to .007 and .013 to .015. Items that differ by a sd of 1 are seen in .70 of
+sets, of 2 in 1.00, estimated as .73 and 1.13. Of ties, consistency is covered .936 and .958, conflict .968 and .974.
 
 500 sets each, these items, with 1, 2, 3 and 5 repeats, ties, missing answers and one order asked thrice: the effect is
 covered .946 to .980 and its test wrong in .034 to .054, consistency .946 to .976 and conflict .940 to .976, and .994
@@ -156,6 +163,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections.abc import Iterable
 from types import ModuleType
 
 from tests.rigs import (
@@ -177,7 +185,9 @@ KINDS = (
     "pressure",
 )  # fmt: skip
 LOWEST = 0.93
+HIGHEST = 0.985
 FALSE_MAX = 0.05
+FALSE_MIN = 0.015
 SIZE_MAX = 0.07
 KNOWN = (
     *DESIGNS, *pairs_planted.DESIGNS, *general_planted.DESIGNS, *corrected_planted.DESIGNS, *agreement_planted.DESIGNS,
@@ -218,6 +228,12 @@ def main() -> int:
     if arguments.of in (None, "rank"):
         is_bad |= of_rank(arguments)
     return int(is_bad)
+
+
+def marked(is_off: bool, covered: Iterable[float], rejected: Iterable[float] = ()) -> str:
+    """Return what stands behind a design's line: it is outside, or wider than need be, which is no failure."""
+    is_wide = max(covered) > HIGHEST or min(rejected, default=FALSE_MIN) < FALSE_MIN
+    return "  <- outside" if is_off else "  <- wide" if is_wide else ""
 
 
 def of_corrected(n_sets: int, seed: int, only: str | None) -> bool:
@@ -266,10 +282,11 @@ def of_jury(n_sets: int, seed: int, only: str | None, planted: ModuleType) -> bo
             continue
         start_s = time.perf_counter()
         found = planted.play(design, n_sets, seed)
-        is_off = min(found[rate] for rate in planted.RATES if rate in found) < LOWEST - 3 * error
+        covered = [found[rate] for rate in planted.RATES if rate in found]
+        is_off = min(covered) < LOWEST - 3 * error
         is_bad |= is_off
         shown = {key: f"{value:.3f}" for key, value in found.items()}
-        print(f"{name:34} {shown} {time.perf_counter() - start_s:.0f} s{'  <- outside' if is_off else ''}", flush=True)
+        print(f"{name:34} {shown} {time.perf_counter() - start_s:.0f} s{marked(is_off, covered)}", flush=True)
     return is_bad
 
 
@@ -316,11 +333,12 @@ def of_pairs(n_sets: int, seed: int, only: str | None) -> bool:
         found = pairs_planted.play(design, n_sets, seed)
         error = (FALSE_MAX * (1 - FALSE_MAX) / n_sets) ** 0.5
         target = pairs_planted.OF_THESE if design.is_of_these else ""
-        is_off = any(found.shares[f"{name}{target}"] < LOWEST - 3 * error for name in pairs_planted.TRUTHS)
-        is_off |= not design.eta and found.shares[f"p_position{target}"] > SIZE_MAX + 3 * error
+        covered = [found.shares[f"{rate}{target}"] for rate in pairs_planted.TRUTHS]
+        rejected = [] if design.eta else [found.shares[f"p_position{target}"]]
+        is_off = min(covered) < LOWEST - 3 * error or max(rejected, default=0) > SIZE_MAX + 3 * error
         is_bad |= is_off
         shown = {key: f"{value:.3f}" for key, value in (found.means | found.shares).items()}
-        print(f"{name:30} {shown} {time.perf_counter() - start_s:.0f} s{'  <- outside' if is_off else ''}", flush=True)
+        print(f"{name:30} {shown} {time.perf_counter() - start_s:.0f} s{marked(is_off, covered, rejected)}", flush=True)
     return is_bad
 
 
@@ -333,12 +351,13 @@ def of_general(n_sets: int, seed: int, only: str | None) -> bool:
         start_s = time.perf_counter()
         found = general_planted.play(design, n_sets, seed)
         of_general = {key: share for key, share in found.items() if not key.endswith(pairs_planted.OF_THESE)}
-        is_off = any(share < LOWEST - 3 * error for key, share in of_general.items() if not key.endswith(" p"))
-        if name.startswith("no difference"):
-            is_off |= any(share > SIZE_MAX + 3 * error for key, share in of_general.items() if key.endswith(" p"))
+        covered = [share for key, share in of_general.items() if not key.endswith(" p")]
+        is_same = name.startswith("no difference")
+        rejected = [share for key, share in of_general.items() if is_same and key.endswith(" p")]
+        is_off = min(covered) < LOWEST - 3 * error or max(rejected, default=0) > SIZE_MAX + 3 * error
         is_bad |= is_off
         shown = {key: f"{value:.3f}" for key, value in found.items()}
-        print(f"{name:38} {shown} {time.perf_counter() - start_s:.0f} s{'  <- outside' if is_off else ''}", flush=True)
+        print(f"{name:38} {shown} {time.perf_counter() - start_s:.0f} s{marked(is_off, covered, rejected)}", flush=True)
     return is_bad
 
 
