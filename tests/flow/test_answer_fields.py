@@ -13,7 +13,9 @@ from polars.testing import assert_frame_equal
 from batchpond import Lake
 from batchpond.errors import StudyError
 from batchpond.interop import labels
+from batchpond.lake.store import Store
 from batchpond.model import Mode
+from batchpond.plan.verb import plan_study
 from batchpond.results.export import ExportFormat, export
 from batchpond.run.forget import Target, forget
 from batchpond.run.submit import Bounds, submit
@@ -21,6 +23,8 @@ from batchpond.study.file import load, schema
 from batchpond_browse import asking
 from batchpond_browse.cases import case
 from batchpond_sim.judges.judge import parse_judge
+from tests.flow.test_stages_modes import FilesStageRig
+from tests.rigs.live_study import live_rig
 from tests.rigs.program import Program
 from tests.rigs.stage_study import StageRig, models
 
@@ -70,9 +74,9 @@ def candidates_toml() -> str:
     )
 
 
-def rig_of(path: Path, toml: str) -> StageRig:
-    """Return a planned study over four texts."""
-    rig = StageRig(path, toml=toml)
+def rig_of(path: Path, toml: str, kind: type[StageRig] = StageRig) -> StageRig:
+    """Return a study over four texts."""
+    rig = kind(path, toml=toml)
     texts = [f"t{n},Text number {n} is here.,Question {n // 2}?,{'ab'[n % 2]}" for n in range(4)]
     (rig.study_path.parent / "texts.csv").write_text("\n".join(["id,text,asked,model", *texts]) + "\n")
     return rig
@@ -235,6 +239,26 @@ def test_a_failure_is_that_of_all_fields(tmp_path: Path) -> None:
     refused = rig.ask("SELECT rubric_id, n_refused AS n FROM metric_completion")
     assert len({row["n"] for row in refused}) == 1
     assert 0 < refused[0]["n"] < 12
+
+
+def test_files_and_live_answers_have_fields_too(tmp_path: Path) -> None:
+    """Each is read of the answer in any mode; a worker that answers in no such form is unparsed in each of them."""
+    files = rig_of(tmp_path / "files", pairs_toml('mode = "files"\n'), FilesStageRig)
+    files.planned()
+    files.submit()
+    assert files.work() == 1
+    files.sync()
+    rows = files.ask("SELECT rubric_id, count(outcome) AS n FROM results GROUP BY ALL ORDER BY ALL")
+    assert [tuple(row.values()) for row in rows] == [(name, 12) for name in PAIR]
+    with live_rig(tmp_path / "live") as rig:
+        files.study_path.write_text(pairs_toml('mode = "live"\n'))
+        plan_study(Store.init(rig.lake), load(files.study_path))
+        rig.submit("demo")
+        assert rig.live().n_left == 0
+        rig.sync()
+        said = rig.view("select rubric_id, outcome, count(*) from results group by all order by all")
+        assert said == [(name, "decided", 12) for name in PAIR]
+        assert rig.simulator.world.ledger.live.n_asked == 12
 
 
 def test_editors_know_the_fields() -> None:

@@ -15,6 +15,7 @@ from batchpond.plan import verb as plan
 from batchpond.plan.report import PlanReport
 from batchpond.study.file import load
 from tests.rigs.live_study import Asked, live_rig, write_live_study
+from tests.rigs.sim_providers import environ
 from tests.rigs.sim_study import Rig
 
 MODEL = "claude-haiku-4-5"
@@ -81,6 +82,28 @@ def test_marks_are_put_in_on_the_way_and_what_the_cache_did_is_counted_and_price
         wanted = (n_in - read - written + SHARE_READ * read + WRITES[cache] * written) * USD_IN + out * USD_OUT
         assert usd == pytest.approx(wanted)
     assert rig.violations() == []
+
+
+def test_what_the_cache_read_is_foreseen_of_what_is_asked_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From ten answers on, by the share that it had of their input: a part of what is said without it."""
+    for name, value in environ("key").items():  # simulated answers say what a simulator's will use
+        monkeypatch.setenv(name, value)
+    rig, before = rig_of(tmp_path, "1h")
+    rig.submit()
+    rig.settle()
+    sums = "sum(input_tokens), sum(cached_tokens), sum(output_tokens)"
+    ((n_in, read, out),) = [map(float, map(str, row)) for row in rig.rows(f"select {sums} from responses", "responses")]
+    (source,) = rig.study_path.parent.glob("*.csv")
+    lines = source.read_text("utf-8").splitlines()
+    source.write_text("\n".join([*lines, *(f"new{line}" for line in lines[1:])]) + "\n", "utf-8")
+    told = plan.plan_study(rig.store(), load(rig.study_path))
+    assert told.n_answered_already == 12
+    assert told.n_to_ask > 3
+    wanted = ((n_in - read + SHARE_READ * read) * USD_IN + out * USD_OUT) / 12 * told.n_to_ask
+    assert told.cost.expected_usd == pytest.approx(wanted, rel=0.02)
+    assert told.cost.expected_usd < (before.cost.expected_usd or 0) / 12 * told.n_to_ask / 2
 
 
 def test_a_payload_that_is_built_again_has_the_same_marks(tmp_path: Path) -> None:
