@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from batchpond.errors import LakeError, UsageError
+from batchpond.interop.labels import CARD
 from batchpond.views import read
 from batchpond_browse.asking import Lake, query
 from batchpond_browse.pages import LISTS, STATIC, Pages, Reader, environment
@@ -92,7 +93,8 @@ def write(lake_path: Path, folder: Path, *, study: str | None = None, n_cases: i
         if folder.exists() and any(folder.iterdir()):
             raise UsageError(f"{folder} holds something already", hint="name a folder that is empty or not there")
         folder.mkdir(parents=True, exist_ok=True)
-        shutil.copytree(STATIC, folder / "static")
+        for kept in (STATIC, CARD):
+            shutil.copytree(kept, folder / "static", ignore=shutil.ignore_patterns("*.j2"), dirs_exist_ok=True)
         return Bundle(lake, folder, study, n_cases).write()
     except OSError as error:
         raise LakeError(f"{folder}: {error.strerror or error}", hint="name a folder that can be written to") from error

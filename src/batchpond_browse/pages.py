@@ -17,6 +17,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from batchpond.errors import UsageError
+from batchpond.interop.labels import CARD
 from batchpond.text import did_you_mean, escape, plural, usd
 from batchpond_browse import cases, lists
 from batchpond_browse.asking import Lake, Query, query
@@ -153,8 +154,8 @@ def address(page: str, given: Mapping[str, Any] | None = None, /, **more: Any) -
 def environment(links: Links, *, is_bundle: bool) -> Environment:
     """Return the templates; `links` says where a page with some parameters is, or "" where there is none."""
     found = Environment(
-        loader=FileSystemLoader(HTML), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
-        finalize=_inert,
+        loader=FileSystemLoader([HTML, CARD]), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
+        lstrip_blocks=True, finalize=_inert,
     )  # fmt: skip
     found.globals |= {"link": links, "is_bundle": is_bundle, "plural": plural, "has_report": False}
     found.filters |= {"n": number, "usd": money, "group": group}
@@ -163,13 +164,11 @@ def environment(links: Links, *, is_bundle: bool) -> Environment:
 
 def _inert(value: Any) -> Any:
     """Return what is printed for a value: nothing for none, and no character that a page would obey."""
-    if value is None:
-        return ""
     if isinstance(value, str) and not isinstance(value, Markup):
         return escape(value.replace("\r\n", "\n").replace("\t", "    "), keep_newlines=True)
     if isinstance(value, datetime):
         return value.strftime("%Y-%m-%d %H:%M:%S UTC")
-    return value
+    return "" if value is None else value
 
 
 def number(value: float | None) -> str:
@@ -179,9 +178,8 @@ def number(value: float | None) -> str:
 
 def money(value: float | None) -> str:
     """Return a cost, a small one with its first two digits; nothing where none is known."""
-    if value is None:
-        return ""
-    return usd(value) if not 0 < value < 0.0001 else f"${value:.{1 - floor(log10(value))}f}"
+    is_small = value is not None and 0 < value < 0.0001
+    return "" if value is None else f"${value:.{1 - floor(log10(value))}f}" if is_small else usd(value)
 
 
 def group(word: str | None) -> str:

@@ -67,7 +67,7 @@ class Browser:
             Route("/blob", self._shown("", self._blob)),
             Route("/pulse", lambda _: PlainTextResponse(self.pages.lake.pulse())),
             *(Route(f"/{name}", self._done(act), methods=["POST"]) for name, act in acts.items()),
-            Mount("/static", StaticFiles(directory=STATIC)),
+            Mount("/static", StaticFiles(directory=STATIC, packages=[("batchpond.interop", "card")])),
         ]
         return Starlette(routes=routes, exception_handlers={BatchpondError: self._problem})
 

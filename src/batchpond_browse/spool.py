@@ -49,7 +49,7 @@ class Label(NamedTuple):
 class Sheet:
     """What can be said of a case, what this rater said of it, and whether that was handed in already."""
 
-    choices: tuple[str, ...]
+    choices: Sequence[labels.Choice]
     label: str = ""
     comment: str = ""
     key_letter: str = "a"
@@ -87,9 +87,9 @@ class Spool:
         """Return what can be said of a case, and what was said of it last; raises as the lake's views do."""
         if case.study not in self._choices:
             self._choices[case.study] = labels.choices(self._lake_path, case.study)
-        _, choices = labels.said_of(self._choices[case.study], case.task, case.rows[0]["rubric_id"])
-        if not 1 < len(choices) <= labels.CHOICES_MAX or any(text is None for _, text in case.texts):
-            choices = ()
+        _, words = labels.said_of(self._choices[case.study], case.task, case.rows[0]["rubric_id"])
+        is_offered = 1 < len(words) <= labels.CHOICES_MAX and all(text is not None for _, text in case.texts)
+        choices = labels.offered(words, is_pair=case.is_pair) if is_offered else []
         for given in self.waiting():
             if given.of == (case.study, case.unit_key, rater):
                 return Sheet(choices, given.label, given.comment, given.key[-1])

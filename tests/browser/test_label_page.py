@@ -45,6 +45,7 @@ def page(lake: Path, tmp_path: Path) -> Path:
 def test_the_page_is_silent_alone_accessible_and_fits(browser: Browser, page: Path, width: int, scheme: str) -> None:
     with looking(browser, page, width=width, scheme=scheme) as seen:
         assert findings(seen) == []
+        assert seen.page.locator(".sides .text").first.inner_text().endswith("<b>& more</b>")
         assert seen.ask("document.documentElement.scrollWidth <= window.innerWidth")
         seen.lake_state(f"labels-{width}-{scheme}")
         assert (seen.console, seen.dialogs, seen.requests) == ([], [], [page.absolute().as_uri()])
@@ -127,7 +128,7 @@ def test_long_texts_leave_the_choices_in_sight_and_begin_at_their_top(browser: B
         choice = seen.page.get_by_role("button", name="They are equal")
         assert seen.ask("document.documentElement.scrollHeight > 3 * innerHeight")
         assert choice.bounding_box()["y"] < seen.ask("innerHeight")  # type: ignore[index] # it is there
-        assert seen.ask("getComputedStyle(document.querySelector('.text')).direction") == "rtl"
+        assert seen.ask("getComputedStyle(document.querySelector('.sides .text')).direction") == "rtl"
         seen.ask("scrollTo(0, document.body.scrollHeight)")
         seen.page.keyboard.press("1")
         assert seen.ask("scrollY") == 0

@@ -467,6 +467,17 @@ def test_a_label_that_is_forgotten_is_forgotten_as_it_was_before_too(copied: Pat
     assert query(copied, BEFORE) == []
 
 
+def test_each_choice_of_a_page_has_a_key_that_nothing_else_has() -> None:
+    """Both kinds of tie of a pair, and as many words of a single item as a sheet offers."""
+    controls = set("jkncs") | set("jknpubhc")  # of a sheet, and of a page of `browse`
+    kinds, words = ("1", "2", "tie", "both_good", "both_bad"), [f"word {n}" for n in range(labels.CHOICES_MAX)]
+    for said, is_pair in ((kinds, True), (words, False)):
+        offered = labels.offered(said, is_pair=is_pair)
+        assert [word for word, _, _ in offered] == list(said)
+        keys = {key for _, key, _ in offered}
+        assert (len(keys), {len(key) for key in keys}, keys & controls) == (len(said), {1}, set())
+
+
 def test_the_page_asks_nobody_and_holds_hostile_texts_as_text(lake: Path, tmp_path: Path) -> None:
     """Its policy names its own script by digest; no byte of a text can end the data it stands in."""
     path = tmp_path / "sheet.html"

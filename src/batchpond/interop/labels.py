@@ -54,6 +54,8 @@ TAKEN_BACK: Final = "-"
 """The label that takes back what its rater said before."""
 COLUMNS: Final = ("study", "key", "criterion", "question", "text_1", "text_2", "choices", "label", "comment")
 _TEMPLATE: Final = Path(__file__).with_name("labels.html")
+CARD: Final = Path(__file__).with_name("card")
+"""What a sheet's page and the pages of `browse` have in common: a text, a choice, their style, and the keys."""
 _ITEMS: Final = ("item", "item_1", "item_2")
 """The columns of a table of labels that name what a row is about: an item, or the two of a pair."""
 _LETTERS: Final = "ghjkmnpqrstuvwxy"
@@ -63,6 +65,13 @@ _WRONG_LABELS: Final = 5
 _STANDINGS: Final = tuple(_WRONG)
 _PLACES: Final = ("1", "2")
 _DECIDED: Final = {place: Judgment(verdict, Outcome.DECIDED) for place, verdict in zip(_PLACES, Verdict, strict=False)}
+_PUT: Final = {
+    "1": ("1", "Text 1 is better"), "2": ("2", "Text 2 is better"), "tie": ("t", "They are equal"),
+    "both_good": ("g", "Both are good"), "both_bad": ("x", "Both are bad"),
+}  # fmt: skip
+_KEYS: Final = "1234567890qw"
+Choice = tuple[str, str, str]
+"""What may be said on a page: the word of it, the key that says it, and how it is put."""
 _PAIR: Final = {**_DECIDED, "tie": Judgment(Verdict.TIE, Outcome.TIE), **TIE_KINDS}
 
 
@@ -272,6 +281,13 @@ def _of(choices: Mapping[str, tuple[str, ...]], unit: Mapping[str, Any], study: 
     return kind, words
 
 
+def offered(words: Sequence[str], *, is_pair: bool) -> list[Choice]:
+    """Return what may be said of a unit as a page offers it."""
+    if is_pair:
+        return [(word, *_PUT[word]) for word in words]
+    return [(word, key, word) for word, key in zip(words, _KEYS, strict=False)]
+
+
 def write(sheet: Sheet, path: Path, *, force: bool = False) -> None:
     """Write a sheet as CSV or, by the path's ending, as one page for a browser; raises UsageError where one stands."""
     content = _page(sheet) if path.suffix.lower() in {".html", ".htm"} else _table(sheet)
@@ -298,10 +314,12 @@ def _texts_alone(question: Question) -> Iterator[str]:
 
 def _page(sheet: Sheet) -> str:
     """Return a page that asks nobody else: its policy allows its own script and style and nothing more."""
-    page = _TEMPLATE.read_text("utf-8")
+    parts = {path.name.partition(".")[0]: path.read_text("utf-8") for path in CARD.iterdir()}
+    page = _TEMPLATE.read_text("utf-8").replace("CARD_STYLE", parts.pop("card")).replace("CARD_KEYS", parts.pop("keys"))
     script = page.partition("<script>")[2].partition("</script>")[0]
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    asked = {"study": sheet.study, "questions": [*map(asdict, sheet.questions)]}
+    shown = [asdict(one) | {"choices": offered(one.choices, is_pair=len(one.texts) > 1)} for one in sheet.questions]
+    asked = {"study": sheet.study, "parts": parts, "questions": shown}
     data = json.dumps(asked, ensure_ascii=False)
     inert = data.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
     return page.replace("SCRIPT_DIGEST", digest).replace("SHEET_DATA", inert)

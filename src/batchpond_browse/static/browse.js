@@ -1,11 +1,10 @@
 "use strict";
-// Keyboard, the list that a page was opened from, and what is new in the lake. Every page works without it.
+// Keys, the list that a page was opened from, and what is new in the lake. Every page works without it.
 (() => {
   const LIST = "batchpond-list";
   const EVERY_MS = 4000;
   const PAGE_ROWS = 50;
   const one = (selector) => document.querySelector(selector);
-  const isTyping = (node) => node.matches("input, textarea, select");
   const rows = () => [...document.querySelectorAll("tr[data-row]")].filter((row) => row.querySelector("a.open"));
   const kept = (name) => { try { return JSON.parse(sessionStorage.getItem(name) || "null"); } catch { return null; } };
   const keep = (name, value) => { try { sessionStorage.setItem(name, JSON.stringify(value)); } catch { /* not kept */ } };
@@ -51,15 +50,10 @@
     if (link && !link.hidden) link.click();
   }
 
-  function press(key) {
-    const button = one(`[data-key="${CSS.escape(key)}"]:not(:disabled)`);
-    if (button) button.click();
-    return Boolean(button);
-  }
-
   const isStepping = () => Boolean(document.getElementById("next"));
   const up = () => document.getElementById("up") || [...document.querySelectorAll(".crumbs a")].at(document.body.dataset.page === "study" ? 0 : -1);
   const actions = {
+    Escape: () => stop(),
     j: () => (isStepping() ? follow(document.getElementById("next")) : select(1)),
     k: () => (isStepping() ? follow(document.getElementById("previous")) : select(-1)),
     n: () => follow(one("a[rel=next]")),
@@ -95,14 +89,7 @@
   }
   document.addEventListener("click", (event) => { if (event.target.closest("[data-stop]")) stop(); });
 
-  document.addEventListener("keydown", (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey) return;
-    if (event.key === "Escape") { stop(); document.activeElement.blur(); return; }
-    if (isTyping(event.target)) return;
-    if (actions[event.key]) actions[event.key]();
-    else if (!/^[a-z0-9]$/.test(event.key) || !press(event.key)) return;
-    event.preventDefault();
-  });
+  listen(actions);
 
   // Forms come back to where they were; a name that was typed goes with the label.
   document.addEventListener("submit", (event) => {

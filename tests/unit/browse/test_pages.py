@@ -207,7 +207,7 @@ def test_whatever_is_in_the_lake_is_only_text(every: Path, study: str) -> None:
     texts += [client.get(path).text for path in inner]
     for text in texts:
         page = Page(text)
-        assert [one["src"] for one in page.all("script")] == ["/static/browse.js"]
+        assert [one["src"] for one in page.all("script")] == ["/static/keys.js", "/static/browse.js"]
         assert not page.all("img")
         assert {name for name, _ in page.elements}.isdisjoint({"u", "style", "iframe", "object", "base"})
         for _, attributes in page.elements:

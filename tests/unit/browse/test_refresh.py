@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 
 import batchpond_browse
+from batchpond.interop import labels
 
 NODE = shutil.which("node") or ""
-SCRIPT = Path(batchpond_browse.__file__).parent / "static" / "browse.js"
+SCRIPTS = (labels.CARD / "keys.js", Path(batchpond_browse.__file__).parent / "static" / "browse.js")
 # A page of one comment field that nobody is in, its form's token, and a server that has something new.
 PAGE = """
-const [script, typed] = [process.argv[2], process.argv[3]];
+const [typed, ...scripts] = process.argv.slice(2);
 const asked = [], later = [];
 const comment = { type: "text", value: typed, defaultValue: "as saved", matches: () => false };
 const token = { type: "hidden", value: "set by the script", defaultValue: "", matches: () => false };
@@ -28,7 +29,7 @@ globalThis.document = {
 };
 globalThis.fetch = async (what) => { asked.push(what); return { ok: false, text: async () => "2" }; };
 globalThis.setTimeout = (call) => { later.push(call); };
-(0, eval)(require("fs").readFileSync(script, "utf8"));
+(0, eval)(scripts.map((path) => require("fs").readFileSync(path, "utf8")).join(";"));
 later[0]().then(() => console.log(JSON.stringify(asked)));
 """
 
@@ -39,5 +40,5 @@ def test_a_comment_that_was_typed_is_not_replaced(tmp_path: Path, typed: str, *,
     """Also while the field has no focus: who looked away from it has not handed it in."""
     page = tmp_path / "page.js"
     page.write_text(PAGE)
-    done = subprocess.run([NODE, page, SCRIPT, typed], capture_output=True, text=True, check=True)
+    done = subprocess.run([NODE, page, typed, *SCRIPTS], capture_output=True, text=True, check=True)
     assert ("http://127.0.0.1/case" in json.loads(done.stdout)) is is_shown
